@@ -312,3 +312,31 @@ def test_the_state_of_random_numbers_after_each_call(function):
 
     twins = Twins(lambda: (step, None))
     twins.call(lambda: (flambeau.randn(3, 4, 2, 2),), 5)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+        lambda x: F.adaptive_avg_pool2d(x, (3, 5)),
+        lambda x: F.adaptive_max_pool2d(x, (3, 5)),
+        lambda x: F.max_pool2d(x, 3, dilation=2),
+        lambda x: F.interpolate(x, size=(5, 13), mode="bicubic"),
+    ],
+    ids=["averages", "adaptive averages", "adaptive maxima", "dilated maxima", "interpolation"],
+)
+def test_pools_and_interpolation_are_native_calls(pool):
+    """What they read from tables is kept, and known to whoever records."""
+
+    def step(x):
+        x = x.detach().requires_grad_()
+        y = pool(x)
+        (gradient,) = flambeau.autograd.grad(y.pow(2).sum(), x)
+        return y.detach(), gradient
+
+    compiled = flambeau.compile(step)
+    for _ in range(5):
+        x = flambeau.randn(2, 4, 9, 8)
+        for ours, theirs in zip(compiled(x), step(x)):
+            flambeau.testing.assert_close(ours, theirs)
+    assert "0 calls through Python" in flambeau.compiler.show(compiled)

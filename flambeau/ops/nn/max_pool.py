@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from ..index.bad_index import bad_index
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
-from ..machinery.memory import bare, is_last, layout_in_format_of, layout_like, recording, without_gaps
+from ..machinery.memory import Table, bare, is_last, layout_in_format_of, layout_like, recording, without_gaps
 from ..machinery.quirks import Quirks
 from ..machinery.record import Batched, NewTensor, NewTensors
 from .windows import Window, need_dtype, planes, pool_sizes, pooled_size, read_window, sliding, window_table
@@ -47,16 +48,23 @@ def pool_by_table(
     extent = (1,) * (3 - dims) + tuple(input.shape[len(input.shape) - dims :])
     target = (1,) * (3 - dims) + tuple(out.shape[len(out.shape) - dims :])
     tables = table.shape[0] if len(table.shape) == 2 else 1
+    read = _kept(table.tobytes()).on(where) if tables == 1 and isinstance(table, np.ndarray) else table
     values = out if out._contig else empty(out.shape, out.dtype, where)
     places = indices if indices is None or indices._contig else empty(indices.shape, dt.int64, where)
     kernels.max_pool_windows(
-        values, places, bare(input), table, planes(input, dims), tables, *extent, *target, *(1,) * (3 - dims), *steps
+        values, places, bare(input), read, planes(input, dims), tables, *extent, *target, *(1,) * (3 - dims), *steps
     )
     if tables == 1 and isinstance(table, np.ndarray):  # a table made on the device has windows inside the input only
         _fill_empty_windows(values, table, target)
     for filled, wanted in ((values, out), (places, indices)):
         if filled is not None and filled is not wanted:
             raw_copy(wanted, filled)
+
+
+@lru_cache(256)
+def _kept(table: bytes) -> Table:
+    """A table of windows, on every device where it was read."""
+    return Table(np.frombuffer(table, np.int64), dt.int64)
 
 
 def _fill_empty_windows(out: Tensor, table: np.ndarray, target: tuple[int, ...]) -> None:
