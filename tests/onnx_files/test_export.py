@@ -334,3 +334,12 @@ def test_an_exported_program_of_operators_that_are_made_of_others(changing):
     for given in (x, torch.rand(5, 8)) if changing else (x,):
         for found, wanted in zip(run(program.model_proto.SerializeToString(), given.numpy()), model(given)):
             np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_label_smoothing_is_not_lost(dynamo):
+    model, x = nn.Module(), torch.rand(3, 4)
+    model.forward = lambda x: F.cross_entropy(x, torch.tensor([1, 2, 0]), label_smoothing=0.3)
+    file = io.BytesIO()
+    torch.onnx.export(model, (x,), file, dynamo=dynamo, verbose=False)
+    np.testing.assert_allclose(run(file, x.numpy())[0], model(x).numpy(), rtol=1e-5)

@@ -225,6 +225,23 @@ def cross_entropy_loss(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    one_node = x.dim() > 1 and not label_smoothing and not target.is_floating_point()
-    whole = aten.cross_entropy_loss.default
-    return (whole if one_node else whole.decompose)(x, target, weight, reduction, ignore_index, label_smoothing)
+    if x.dim() > 1 and not label_smoothing and not target.is_floating_point():
+        return aten.cross_entropy_loss.default(x, target, weight, reduction, ignore_index)
+    dim = 1 if x.dim() > 1 else 0
+    logs, each = F.log_softmax(x, dim), label_smoothing / x.shape[dim]  # what every class gets
+    scaled = logs if weight is None else logs * weight.reshape(-1, *[1] * (x.dim() - 2))
+    if target.is_floating_point():  # how probable each class is
+        share = target * (1 - label_smoothing) + each if label_smoothing else target
+        return _collected(-(scaled * share).sum(dim), reduction)
+    hard = aten.nll_loss_nd.default(logs, target, weight, reduction, ignore_index)
+    if not label_smoothing:
+        return hard
+    used = target != ignore_index
+    smooth = flambeau.where(used, -scaled.sum(dim), 0)
+    if reduction:
+        smooth = smooth.sum()
+    if reduction == 1:
+        own = used.to(x.dtype)
+        own = own if weight is None else own * weight.index_select(0, (target * used).reshape(-1)).reshape(target.shape)
+        smooth = smooth / own.sum()
+    return hard * (1 - label_smoothing) + smooth * each
