@@ -150,6 +150,15 @@ class Recorder(GraphRecorder):
     def parts_of(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         return keeping.parts(overload) or super().parts_of(overload, args, kwargs)
 
+    def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Note a call; where others are noted instead, the last of them is called after it."""
+        mark, apart = self.mark(), overload not in self.inside and keeping.parts(overload) is not None
+        result = super().record(overload, args, kwargs)
+        last = self.known.get(id(result), (None, None))[1] if apart and isinstance(result, Tensor) else None
+        if last is not None and last is self.mark() is not mark:
+            last._rename(overload._overloadpacket.__name__)
+        return result
+
     def add_input(
         self, kind: InputKind, name: str, target: str, tensor: Tensor, persistent: bool | None = None
     ) -> None:

@@ -100,3 +100,11 @@ def test_calls_with_parts_and_a_form_take_either():
 
 def _nodes(module, x):
     return [node.op_type for node in torch.onnx.export(module, (x,), verbose=False).model_proto.graph.node]
+
+
+def test_the_last_of_the_parts_is_called_after_the_call():
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.GELU(), torch.nn.AdaptiveAvgPool2d(2))
+    graph = torch.onnx.export(model, (torch.rand(1, 1, 6, 6),), opset_version=17, verbose=False).model_proto.graph
+    names = [node.name for node in graph.node]
+    assert names[0] == "node_conv2d" and "node_gelu" in names and names[-1] == "node_adaptive_avg_pool2d"
+    assert [output.name for output in graph.output] == ["adaptive_avg_pool2d"]

@@ -205,7 +205,7 @@ def sort(x: Tensor, *args: Any, stable: Any = None, **named: Any) -> tuple[Tenso
 def _sorted(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     numbers = x.to(flambeau.int32) if x.dtype == flambeau.bool else x
     values, places = flambeau.topk(numbers, x.shape[dim] if x.dim() else 1, dim, descending)
-    return values.to(x.dtype), places
+    return values if values.dtype is x.dtype else values.to(x.dtype), places
 
 
 @made_of(aten.kthvalue)
