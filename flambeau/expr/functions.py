@@ -8,7 +8,7 @@ from ..core.dtype import dtype, opmath
 from .node import Expr, as_expr, binary, bitcast, call, cast, const, node
 
 __all__ = [
-    "abs_", "acos", "acosh", "angle", "asin", "asinh", "atan", "atan2", "atanh", "bitcast", "call", "cast", "ceil",
+    "ELEMENTARY", "abs_", "acos", "acosh", "angle", "asin", "asinh", "atan", "atan2", "atanh", "bitcast", "call", "cast", "ceil",
     "complex_", "conj", "const", "copysign", "cos", "cosh", "digamma", "erf", "erfc", "erfinv", "exp", "exp2", "expm1",
     "floor", "floordiv", "fma", "fmax", "fmin", "fmod", "gelu_gate", "imag", "isfinite", "isinf", "isnan", "lgamma",
     "log", "log10", "log1p", "log2", "logical_not", "maximum", "minimum", "nextafter", "pow_", "real", "round_",
@@ -32,12 +32,16 @@ def _binary(name: str) -> Any:
     return function
 
 
+# Real functions of one number that processors have no instruction for.
+ELEMENTARY = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+    "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma",
+)  # fmt: skip
+
+exp, exp2, expm1, log, log2, log10, log1p, sin, cos, tan, asin, acos = map(_unary, ELEMENTARY[:12])
+atan, sinh, cosh, tanh, asinh, acosh, atanh, erf, erfc, erfinv, lgamma, digamma = map(_unary, ELEMENTARY[12:])
 abs_, sign, floor, ceil, trunc, round_ = map(_unary, ("abs", "sign", "floor", "ceil", "trunc", "round"))
-exp, exp2, expm1, log, log2, log10, log1p = map(_unary, ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p"))
 sqrt, rsqrt = map(_unary, ("sqrt", "rsqrt"))
-sin, cos, tan, asin, acos, atan = map(_unary, ("sin", "cos", "tan", "asin", "acos", "atan"))
-sinh, cosh, tanh, asinh, acosh, atanh = map(_unary, ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
-erf, erfc, erfinv, lgamma, digamma = map(_unary, ("erf", "erfc", "erfinv", "lgamma", "digamma"))
 isnan, isinf, isfinite, signbit = map(_unary, ("isnan", "isinf", "isfinite", "signbit"))
 real, imag, angle = map(_unary, ("real", "imag", "angle"))
 logical_not = _unary("logical_not")

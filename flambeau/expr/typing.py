@@ -5,14 +5,11 @@ from __future__ import annotations
 
 from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
+from .functions import ELEMENTARY
 from .node import PREDICATES, Expr, walk
 
 # Functions whose result is floating point whatever they are given.
-_FLOAT_RESULT = frozenset([
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "atan2",
-    "div",
-])  # fmt: skip
+_FLOAT_RESULT = frozenset((*ELEMENTARY, "sqrt", "rsqrt", "atan2", "div"))
 
 
 def _weak_dtype(value: object) -> dtype:

@@ -115,9 +115,7 @@ def written_arguments(op: Any, args: tuple, kwargs: dict) -> list[Any]:
 
 def is_leaf(op: Any) -> bool:
     """Whether a call of this operator is written down as one, not as the calls it is made of."""
-    if op.kind == "random" and not op.draws:
-        return False
-    return op.kind != "composite" or bool(op.writes)
+    return not op.has_parts or (op.kind == "composite" and bool(op.writes))
 
 
 class Recorder(modes.Mode):

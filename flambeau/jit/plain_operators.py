@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.tensor import Tensor
+from ..expr.functions import ELEMENTARY
 from .types import result_type
 
 # -- numbers ----------------------------------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ NUMBERS: dict[str, Callable] = {
     "aten::ldexp": math.ldexp, "aten::copysign": math.copysign, "aten::factorial": math.factorial, "aten::gcd": math.gcd,
     "aten::isnan": cmath.isnan, "aten::isinf": cmath.isinf, "aten::isfinite": cmath.isfinite, "aten::degrees": math.degrees,
     "aten::radians": math.radians,
-    **{f"aten::{name}": _math(name) for name in ["sqrt", "exp", "expm1", "log1p", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "gamma", "lgamma", "atan2"]},
+    **{f"aten::{name}": _math(name) for name in (*ELEMENTARY, "sqrt", "gamma", "atan2") if hasattr(math, name) and name != "log"},
     "aten::count": lambda items, item, *span: items.count(item) if not span else items.count(item, span[0], len(items) if span[1] == -1 else span[1]),
     "aten::remove": _list_remove, "aten::index": _index, "aten::sort": _sort, "aten::slice": _slice, "aten::sum": sum, "aten::any": any,
     "aten::all": all, "prim::abs": abs,

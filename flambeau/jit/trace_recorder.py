@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import flambeau as torch
 
-from ..core import modes
-from ..core.dtype import METHODS
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
-from ..library.aten import formulas
+from ..library.aten.choice import choose
+from ..library.aten.overloads import OpOverload
+from ..library.aten.recorder import AtenRecorder
 from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from ..ops.machinery.matching import NoMatch
 from . import operators
 from . import signatures as notes
 from .functions import Function
 from .ir import Block, Graph, Value
 from .matching import Named, carry_out, match_call
 from .module import ScriptModule
-from .record_forms import declares_calls, takes_alike
 from .schema import schemas_of, symbol_of
 from .trace_places import user_range, variable_name, warn
 from .traced_sizes import TracedInt, TracedSizes, plain, tensors_in
@@ -49,12 +48,10 @@ from .values import FunctionValue
 
 FORWARD = "prim::TracedModuleForward"
 
-# Operators of Flambeau that are called otherwise in graphs.
-_OTHER_NAMES = {"slice_dim": "slice", "permute_dims": "permute", "where_tensor": "where", "put_at_": "index_put_"}
-_END = 9223372036854775807  # what a slice without an end is written with
 UNTRACEABLE = (
     "Type '{}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced"
 )
+_READ_AS = {"item": "", "tolist": "list", "numpy": "NumPy array"}
 _NUMBER_WORDS = {bool: "boolean", int: "integer", float: "float"}
 
 
@@ -76,10 +73,13 @@ class Frame:
         self.attributes: dict[str, Value] = {}
 
 
-class Tracer(TracedSizes, modes.Mode):
+class Tracer(TracedSizes, AtenRecorder):
     """Records into one graph."""
 
-    reads_python = True  # subscripts above all, before their numbers are taken apart
+    differentiates = False
+    reads_values = True
+
+    reads_python = True  # subscripts are seen with every slice, and with the numbers that the program wrote
 
     def __init__(self, root: Any = None, root_type: ClassType | None = None):
         self.graph = Graph()
@@ -263,139 +263,90 @@ class Tracer(TracedSizes, modes.Mode):
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if not self.recording:
             return function(*args, **kwargs)
-        name = _OTHER_NAMES.get(op.name, op.name)
-        if name in ("item", "tolist", "numpy"):
-            return self._python_value(name, function, args, kwargs)
-        if name == "tensor" and not any(isinstance(a, Tensor) for a in args):
+        if op.name in _READ_AS:
+            return self._python_value(op.name, function, args, kwargs)
+        if op.name == "tensor" and not any(isinstance(a, Tensor) for a in args):
             return self._run(function, args, kwargs)
-        call = self._subscript(*args) if name == "__getitem__" else self._node_for(name, op, args, kwargs)
-        if call is None:  # made of operators that have names in graphs: record those
-            if declares_calls(op):
-                function, args = op.aten_calls, (self, *args)
-            elif op.kind == "pointwise" and not op.namespaces:  # a formula of a user's: its steps
-                function, args, kwargs = formulas.recorded, (self, op, function, args, kwargs), {}
-            before, self.reads_python = self.reads_python, False
-            try:
-                with self:
-                    result = self._run(modes.unwatched(function), args, kwargs, recording=True)
-            finally:
-                self.reads_python = before
-            self._check_seen(name, args, kwargs, result)
-            return result
-        result = self._run(function, args, kwargs)
-        self.set_value(result, call)
+        symbol = symbol_of(op)
+        if not symbol.startswith("aten::"):  # `quantized::linear`, or a user's
+            return self._recorded(symbol, (args, kwargs), function, args, kwargs)
+        found = NotImplemented
+        if kwargs.get("out") is not None:
+            found = self._into(op, function, args, kwargs)
+        elif "nn.functional" not in op.namespaces and any(isinstance(a, Tensor) and not a.shape for a in args[1:]):
+            found = self._with_numbers(op, function, args, kwargs)
+        result = super().handle(op, function, args, kwargs) if found is NotImplemented else found
+        self._check_seen(op, args, kwargs, result)
         return result
 
     def again(self, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Record the operators that a function of the library is made of."""
-        return function(*args, **kwargs)
+        return self.run_plain(functools.partial(super().again, function), (args, kwargs), {}, shapes=False)
 
-    def unseen(self, function: Callable) -> Any:
-        """Run a function without recording it."""
-        with _without(self):
-            return self._run(function, (), {})
+    def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+        schema = overload._schema
+        values = overload.bind(args, kwargs)
+        for place, argument in enumerate(schema.arguments):
+            if argument.name.startswith("cudnn_enable"):  # a graph may be run elsewhere
+                values[place] = True
+        return self._recorded(schema.name, schema.as_call(values), lambda *a, **k: overload.run(a, k), args, kwargs)
 
-    @property
-    def aten(self) -> _Operators:
-        """PyTorch's operators, for functions that say which of them are called (`Op.as_aten`)."""
-        return _Operators(self)
+    def _into(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """A call whose results are written to given tensors."""
+        out = kwargs["out"]
+        if isinstance(out, Tensor):
+            named = {"self" if k == "input" else k: v for k, v in kwargs.items()}
+            return self._recorded(f"aten::{op.aten_name}", (args, named), function, args, kwargs)
+        found = self.handle(op, function, args, {k: v for k, v in kwargs.items() if k != "out"})
+        if any(o.shape != f.shape for o, f in zip(out, found)):
+            raise NotImplementedError(f"tracing a call of {op.name} with out= of other shapes than its results")
+        return type(found)([self.aten.copy_.default(o, f) for o, f in zip(out, found)])
 
-    def _subscript(self, tensor: Tensor, key: Any) -> Value | None:
-        """The nodes of `tensor[key]`, with the numbers as the program has them; None for keys with tensors or lists."""
-        items = key if isinstance(key, tuple) else (key,)
-        if not all(i is None or i is ... or type(i) in (int, TracedInt, slice) for i in items):
-            return None
-        value, dim = self.tensor(tensor), 0
-        for item in items:
-            if item is ...:
-                dim += tensor.dim() - sum(i is not None and i is not ... for i in items)
-            elif item is None:
-                value, dim = self.insert("aten::unsqueeze", [value, self.constant(dim, INT)]), dim + 1
-            elif isinstance(item, slice):
-                bounds = (
-                    0 if item.start is None else item.start,
-                    _END if item.stop is None else item.stop,
-                    item.step or 1,
-                )
-                numbers = [self.value(b.item() if isinstance(b, Tensor) else b) for b in bounds]
-                value, dim = self.insert("aten::slice", [value, self.constant(dim, INT), *numbers]), dim + 1
-            else:
-                value = self.insert("aten::select", [value, self.constant(dim, INT), self.value(item)])
-        return value if value is not self.tensor(tensor) else None
+    def _with_numbers(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """A call with tensors in the place of numbers, which the graph converts; NotImplemented for others."""
+        if choose(op.aten_name, args, kwargs, loose=True) is not None:
+            return NotImplemented
+        try:
+            made = self.call_node(f"aten::{op.aten_name}", args, kwargs)
+        except RuntimeError:
+            return NotImplemented
+        return self._made(made, function, args, kwargs)
 
-    def _check_seen(self, name: str, args: tuple, kwargs: dict, result: Any) -> None:
+    def _recorded(self, symbol: str, given: tuple, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Insert the node of a call and make the call; the result."""
+        return self._made(self.call_node(symbol, *given), function, args, kwargs)
+
+    def _made(self, made: Value, function: Callable, args: tuple, kwargs: dict) -> Any:
+        result = self.unseen(self._run, function, args, kwargs)
+        self.set_value(result, made)
+        return result
+
+    def _check_seen(self, op: Any, args: tuple, kwargs: dict, result: Any) -> None:
         """What an operator makes of recorded tensors must be recorded: it would be a constant of the graph otherwise."""
         from_known = any(id(t) in self.known for t in tensors_in((args, kwargs)))
         if from_known and any(id(t) not in self.known for t in tensors_in(result)):
             raise NotImplementedError(
-                f"tracing a call of {name}: TorchScript has no operator for it, or not with these arguments"
+                f"tracing a call of {op.name}: TorchScript has no operator for it, or not with these arguments"
             )
-
-    def _node_for(self, name: str, op: Any, args: tuple, kwargs: dict) -> Value | None:
-        """Insert the operator's node; its output."""
-        if name in METHODS and len(args) == 1 and not kwargs:
-            return self.insert("aten::to", [self.value(args[0]), self.constant(METHODS[name].number, INT)])
-        if name == "true_positions":
-            flat = self.insert("aten::flatten", [self.value(args[0]), self.constant(0, INT), self.constant(-1, INT)])
-            places = self.insert("aten::nonzero", [flat])
-            return self.insert("aten::select", [places, self.constant(1, INT), self.constant(0, INT)])
-        if name == "einsum" and len(args) > 1 and not isinstance(args[1], (list, tuple)):
-            args = (args[0], list(args[1:]))
-        before = len(self.frame.block.nodes_)
-        spelled = self._spelled(name, op, args, kwargs)
-        if spelled is None:
-            return None
-        symbol, args, kwargs, item = spelled
-        try:
-            made = self.call_node(symbol, args, kwargs)
-            with self.graph.at(self.frame.block):
-                return made if item is None else self.graph.unpack(made)[item]
-        except RuntimeError as problem:
-            if "requires grad as a constant" in str(problem):
-                raise
-            for node in reversed(self.frame.block.nodes_[before:]):
-                if not any(v.uses for v in node.outputs_):
-                    node.destroy()
-            return None
 
     def call_node(self, symbol: str, args: Any, kwargs: dict) -> Value:
         """Insert a call of one of PyTorch's operators, whichever overload fits; its output."""
-        schemas = schemas_of(symbol)
         given = [Named(self.value(a)) for a in args]
-        own = {"input": "self"} if all(s.index_of("input") is None for s in schemas) else {}
-        named = [Named(self.value(v), None, own.get(k, k)) for k, v in kwargs.items()]
+        named = [Named(self.value(v), None, k) for k, v in kwargs.items()]
         with self.graph.at(self.frame.block):
-            return carry_out(self.graph, symbol, match_call(self.graph, None, schemas, given, named), user_range())
+            match = match_call(self.graph, None, schemas_of(symbol), given, named)
+            return carry_out(self.graph, symbol, match, user_range())
 
-    def _spelled(self, name: str, op: Any, args: tuple, kwargs: dict) -> tuple[str, Any, dict, Any] | None:
-        """PyTorch's operator that a call is, what it is given, and which of its results is meant; None where there is none."""
-        forms = [form for form in op.aten_forms if not form.only_names]
-        for form in forms:
-            with contextlib.suppress(NoMatch):
-                schema, values = form.values(op.bind(args, kwargs), op.defaults, self.aten)
-                for place, argument in enumerate(schema.arguments):
-                    if argument.name.startswith("cudnn_enable"):  # a graph may be run elsewhere
-                        values[place] = True
-                return (schema.name, *schema.as_call(values), form.item)
-        symbol = symbol_of(op) if name == op.name else f"aten::{name}"
-        if "inplace" in op.arguments and not forms:
-            inplace = op.bind(args, kwargs)
-            symbol += "_" if inplace.pop("inplace", False) else ""
-            args, kwargs = tuple(inplace.values()), {}
-        functional = "nn.functional" in op.namespaces and not takes_alike(op, symbol.removesuffix("_"))
-        return None if forms or functional and "inplace" not in op.arguments or not schemas_of(symbol) else (symbol, args, kwargs, None)  # fmt: skip
-
-    def _run(self, function: Callable, args: tuple, kwargs: dict, recording: bool = False) -> Any:
+    def _run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Run an operator on plain numbers and shapes."""
-        before, self.recording = self.recording, recording
+        before, self.recording = self.recording, False
         try:
-            return self.run_plain(function, args, kwargs, shapes=not recording)
+            return self.run_plain(function, args, kwargs)
         finally:
             self.recording = before
 
     def _python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
         result = self._run(function, args, kwargs)
-        word = {"tolist": "list", "numpy": "NumPy array"}.get(name) or _NUMBER_WORDS.get(type(result), "number")
+        word = _READ_AS[name] or _NUMBER_WORDS.get(type(result), "number")
         warn(f"Converting a tensor to a Python {word} might cause the trace to be incorrect. We can't record the data flow of Python values, so this value will be treated as a constant in the future. This means that the trace might not generalize to other inputs!")  # fmt: skip
         return result
 
@@ -421,12 +372,7 @@ class Tracer(TracedSizes, modes.Mode):
                 node.attributes["name"] = function.base_name
                 out = self.graph.insert(node).outputs_[0]
                 out.type = result_type(function.schema)
-        before, self.recording = self.recording, False
-        try:
-            with _without(self):
-                result = self._run(lambda *a, **k: function.run(function.bind(a, k)), args, kwargs)
-        finally:
-            self.recording = before
+        result = self.unseen(self._run, lambda *a, **k: function.run(function.bind(a, k)), args, kwargs)
         self.set_value(result, out)
         return result
 
@@ -474,47 +420,6 @@ class Tracer(TracedSizes, modes.Mode):
             for handle in handles:
                 handle.remove()
             self.restore_shapes()
-
-
-class _Operators:
-    """`torch.ops.aten` as a tracer sees it: calls are nodes of its graph."""
-
-    def __init__(self, tracer: Tracer):
-        self.tracer = tracer
-
-    def __getattr__(self, name: str) -> _Overloads:
-        return _Overloads(self.tracer, name)
-
-
-class _Overloads:
-    """One of these operators, and its overloads."""
-
-    def __init__(self, tracer: Tracer, name: str):
-        self.tracer, self.name = tracer, name
-
-    def __getattr__(self, overload: str) -> Callable:
-        function = getattr(getattr(torch.ops.aten, self.name), overload)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            made = self.tracer.call_node(f"aten::{self.name}", args, kwargs)
-            with _without(self.tracer):
-                result = self.tracer._run(function, args, kwargs)
-            self.tracer.set_value(result, made)
-            return result
-
-        return call
-
-
-@contextlib.contextmanager
-def _without(mode: modes.Mode) -> Iterator[None]:
-    there = mode in modes.own.stack
-    if there:
-        modes.own.stack.take(mode)
-    try:
-        yield
-    finally:
-        if there:
-            modes.own.stack.push(mode)
 
 
 def tensor_type(tensor: Tensor) -> Type:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
+from ..expr.functions import ELEMENTARY
 from ..expr.node import COMPARISONS
 
 _SIZES = {1: "char", 2: "short", 4: "int", 8: "long long"}
@@ -287,11 +288,9 @@ _INT_HELPERS = {"floordiv": "fb_floordiv", "mod": "fb_mod", "fmod": "fb_rem", "p
 _FLOAT_HELPERS = {"maximum": "fb_max", "minimum": "fb_min", "mod": "fb_float_mod", "floordiv": "fb_float_floordiv",
                   "sign": "fb_sign", "digamma": "fb_digamma"}  # fmt: skip
 # Functions CUDA has under the same name, with an f appended for float32.
-_SAME_NAME = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "atan2", "pow",
-    "fmod", "fmax", "fmin", "fma", "copysign", "nextafter", "floor", "ceil", "trunc",
-})  # fmt: skip
+_SAME_NAME = frozenset((
+    *ELEMENTARY, "sqrt", "rsqrt", "atan2", "pow", "fmod", "fmax", "fmin", "fma", "copysign", "nextafter", "floor", "ceil", "trunc",
+)) - {"digamma"}  # fmt: skip
 _OTHER_NAME = {"abs": "fabs", "round": "rint"}
 _UNCHANGED = ("real", "conj")
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from ..core import dtype as dt
 from ..core.dtype import dtype
+from ..expr.functions import ELEMENTARY
 from ..expr.node import COMPARISONS
 
 
@@ -230,10 +231,7 @@ _BOOL_OPS = {
 _FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
 _SAME_FOR_REAL = frozenset({"real", "conj"})
-LIBM = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "atan2", "nextafter", "pow",
-})  # fmt: skip
+LIBM = frozenset((*ELEMENTARY, "atan2", "nextafter", "pow")) - {"erfinv", "digamma"}
 # The C library's own functions, for kernels whose results must have its bits (see loops_language).
 C_LIBRARY = frozenset({"c_log", "c_log1p", "c_pow", "c_sin", "c_cos"})
 

@@ -171,6 +171,25 @@ def test_traced_resizing_keeps_the_factor() -> None:
 
 
 def test_what_a_trace_cannot_show_is_an_error_and_no_constant() -> None:
+    from flambeau.ops.index.subscript import elements_at
+
+    with pytest.raises(NotImplementedError, match="has no counterpart among PyTorch's"):
+        torch.jit.trace(lambda x: elements_at(x, torch.tensor([1])), torch.ones(2))
+
+
+def test_a_formula_of_ones_own_is_traced_as_its_steps() -> None:
+    from flambeau.ops import pointwise
+
+    @pointwise
+    def own(x: Any) -> Any:
+        return x * x + 1
+
+    traced = torch.jit.trace(lambda x: own(x), torch.ones(2))
+    assert [n.kind() for n in traced.graph.nodes() if n.kind().startswith("aten")] == ["aten::mul", "aten::add"]
+    assert traced(torch.tensor([2.0, 3.0])).tolist() == [5.0, 10.0]
+
+
+def test_a_step_that_pytorch_has_no_operator_for_is_an_error_of_a_trace() -> None:
     from flambeau.ops import pointwise
 
     @pointwise
@@ -179,6 +198,34 @@ def test_what_a_trace_cannot_show_is_an_error_and_no_constant() -> None:
 
     with pytest.raises(NotImplementedError, match="the step bitcast of a formula has no counterpart"):
         torch.jit.trace(lambda x: own(x), torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x[x > 0],
+        lambda x: x[:, x[0] > 0],
+        lambda x: x.unique(),
+        lambda x: 3 / (x * x + 1),
+        lambda x: x.clone().index_put_((x > 0,), x.abs().max()),
+    ],
+    ids=["mask", "mask of columns", "unique", "quotient", "written mask"],
+)
+def test_results_that_depend_on_values_are_no_constants_of_a_trace(program: Any) -> None:
+    traced = torch.jit.trace(program, torch.tensor([[1.0, -2.0, 3.0], [-1.0, 2.0, -3.0]]), check_trace=False)
+    x = torch.tensor([[-1.0, 5.0, 3.0], [-1.0, -2.0, -7.0], [0.0, 1.0, 2.0]])
+    assert torch.equal(traced(x), program(x))
+
+
+def test_values_written_through_a_mask_are_written_by_the_trace() -> None:
+    def written(x: Any, y: Any) -> Any:
+        x = x * 1
+        x[x > 0] = y[x > 0]
+        return x
+
+    traced = torch.jit.trace(written, (torch.tensor([[1.0, -2.0], [3.0, -4.0]]), torch.zeros(2, 2)))
+    x, y = torch.tensor([[-1.0, 5.0], [-3.0, 4.0]]), torch.full((2, 2), 7.0)
+    assert traced(x, y).tolist() == [[-1.0, 7.0], [-3.0, 7.0]]
 
 
 def test_subscripts_with_tensors_are_traced_by_what_they_are_made_of() -> None:

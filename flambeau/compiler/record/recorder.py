@@ -128,7 +128,7 @@ class Recorder(modes.Mode):
         if overriding_arguments(args, kwargs):
             self._problem("an argument's class overrides operators")
             return function(*args, **kwargs)
-        if op.kind == "composite" or (op.kind == "random" and not op.draws):
+        if op.has_parts:
             with self:
                 stack = modes.own.stack
                 if stack[0].stays and stack[0] is not self:

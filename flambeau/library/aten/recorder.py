@@ -42,8 +42,12 @@ class AtenRecorder(modes.Mode):
 
     def again(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Run a function made of others, whose calls are seen."""
-        with modes_on(self):
-            return modes.unwatched(function)(*args, **kwargs)
+        before, self.reads_python = self.reads_python, False  # Python's operators are functions that were seen already
+        try:
+            with modes_on(self):
+                return modes.unwatched(function)(*args, **kwargs)
+        finally:
+            self.reads_python = before
 
     def attempt(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Run a function made of others, whose calls are seen; NotImplemented, as if nothing had been called, where PyTorch has no

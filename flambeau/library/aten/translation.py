@@ -138,7 +138,8 @@ def _overload(schema: Schema) -> OpOverload:
 def _called(overload: OpOverload, values: list[Any]) -> Any:
     positional, named = overload._schema.as_call(values)
     makes = not any(isinstance(value, Tensor) for value in positional)
-    return overload(*positional, **_with_device(named, makes))
+    result = overload(*positional, **_with_device(named, makes))
+    return tuple(result) if type(result) is list else result  # as public functions return several tensors
 
 
 def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
@@ -147,7 +148,7 @@ def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: d
         return formulas.recorded(recorder, op, function, args, kwargs)
     if hasattr(function, "as_node"):  # a user's operator stays one node, unless it is made of others
         return recorder.again(function, args, kwargs) if not function.as_node else recorder.node(function, args, kwargs)
-    if op.kind != "composite":
+    if not op.has_parts:
         return recorder.unknown(op, function, args, kwargs)
     return recorder.again(function, args, kwargs)
 

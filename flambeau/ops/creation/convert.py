@@ -144,8 +144,8 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
 
 @contiguous.op.as_aten
 def _(recorder: Any, self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
-    if self.is_contiguous(memory_format=memory_format):
-        return self
+    if not recorder.reads_python and self.is_contiguous(memory_format=memory_format):
+        return self  # only traces show what the program wrote and what does nothing
     return recorder.aten.contiguous.default(self, memory_format=memory_format)
 
 

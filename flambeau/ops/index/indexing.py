@@ -155,8 +155,9 @@ def _integer(value: Any) -> int:
 _ALL = slice(None)
 
 
-def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
-    """Apply everything that is a view; return it with the index tensors left over, one per dimension (None: all)."""
+def apply_basic(t: Tensor, index: Any, keep_masks: bool = False) -> tuple[Tensor, list[Tensor | None]]:
+    """Apply everything that is a view; return it with the index tensors left over, one per dimension (None: all). Masks become the
+    positions of what is true in them, unless they are kept as they are."""
     items = _expand_ellipsis(_normalise(index), len(t.shape))
     dim = 0
     advanced: list[Tensor | None] = []
@@ -179,6 +180,9 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
             dim += 1
         elif isinstance(item, int):
             t = select_index(t, dim, item, place)
+        elif keep_masks and is_mask(item):
+            advanced.append(item)
+            dim += len(item.shape)
         elif isinstance(item, Tensor):
             t, dim = _take_tensor_index(t, item, dim, advanced, place)
         elif hasattr(item, "__index__"):
@@ -191,6 +195,11 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
                 f" (got {type(item).__name__})"
             )
     return t, advanced
+
+
+def is_mask(item: Any) -> bool:
+    """Whether a part of a key says of each element of some dimensions whether it is meant."""
+    return isinstance(item, Tensor) and item.dtype in (dt.bool_, dt.uint8) and bool(item.shape)
 
 
 def select_index(t: Tensor, dim: int, i: int, place: int = 0) -> Tensor:

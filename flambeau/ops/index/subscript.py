@@ -27,6 +27,7 @@ from .indexing import (
     as_index_tensor,
     index,
     index_put_prepared,
+    is_mask,
     is_sequence_index,
     is_tuple_in_disguise,
     plain_view,
@@ -230,9 +231,51 @@ def _strip_leading_ones(value: Tensor, ndim: int) -> Tensor:
     return value
 
 
-for _face in (getitem, setitem):
+# -- as PyTorch's operators ---------------------------------------------------------------------------------------------------
+
+_NO_END = 2**63 - 1  # how PyTorch writes a slice without an end
+
+
+def _getitem_in_aten(recorder: Any, self: Tensor, key: Any) -> Tensor:
+    """As traces show it: with every slice, and the numbers as they are written. `aten::index` takes masks as they are."""
+    items = key if isinstance(key, tuple) else (key,)
+    if any(map(is_mask, items)):
+        part, advanced = recorder.again(apply_basic, (self, key), {"keep_masks": True})
+        return index.op.aten_calls(recorder, part, advanced)
+    if not all(i is None or i is ... or _is_plain(i) for i in items):
+        return recorder.again(getitem, (self, key), {})
+    aten, part, dim = recorder.aten, self, 0
+    for item in items:
+        if item is ...:
+            dim += len(self.shape) - sum(i is not None and i is not ... for i in items)
+        elif item is None:
+            part, dim = aten.unsqueeze.default(part, dim), dim + 1
+        elif isinstance(item, slice):
+            bounds = (item.start or 0, _NO_END if item.stop is None else item.stop, item.step or 1)
+            numbers = [recorder.unseen(b.item) if isinstance(b, Tensor) else b for b in bounds]
+            part, dim = aten.slice.Tensor(part, dim, *numbers), dim + 1
+        else:
+            part = aten.select.int(part, dim, item)
+    return recorder.again(alias, (self,), {}) if part is self else part
+
+
+def _is_plain(item: Any) -> bool:
+    return isinstance(item, (int, slice)) and not isinstance(item, bool)
+
+
+def _setitem_in_aten(recorder: Any, self: Tensor, key: Any, value: Any) -> None:
+    """`aten::index_put_` takes masks as they are."""
+    if _fills_mask(self, key, value) or not any(map(is_mask, key if isinstance(key, tuple) else (key,))):
+        return recorder.again(setitem, (self, key, value), {})
+    part, advanced = recorder.again(apply_basic, (self, key), {"keep_masks": True})
+    given = value if isinstance(value, Tensor) else recorder.unseen(_value_tensor, value, self)
+    recorder.aten.index_put_.default(part, advanced, given)
+    return None
+
+
+for _face, _calls in ((getitem, _getitem_in_aten), (setitem, _setitem_in_aten)):
     _face.__name__ = _face.__qualname__ = f"__{_face.__name__}__"
-    _face.op = Op(_face.__name__, "composite", _face, ())
+    _face.op = Op(_face.__name__, "composite", _face, (), aten_calls=_calls)
     FACE_CODES.add(_face.__code__)
 OpenTensor.__getitem__ = getitem
 OpenTensor.__setitem__ = setitem

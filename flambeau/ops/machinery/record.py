@@ -179,6 +179,11 @@ class Op:
         chosen = self.quirks.inplace_function
         return getattr(self.impl, "arity", 0) == 1 if chosen is None else chosen
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether a call of it is calls of others, which pass the door themselves."""
+        return self.kind == "composite" or (self.kind == "random" and not self.draws)
+
     # -- kernels ----------------------------------------------------------------------------------------------------
     def on(self, device_type: str) -> Callable[[Callable], Callable]:
         """Declare the kernel for one type of device, or for "any" that compiles kernels: `kernel(out, *args)`, where `out` is the
