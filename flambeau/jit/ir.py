@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..ops.machinery.schema import number_text, quoted
+from .graph_text import print_graph, print_node
 from .node_list import NodeList
 from .source import Range
-from .types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, DictType, EnumType, ListType, TupleType, Type, shown
+from .types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, DictType, ListType, TupleType, Type
 
 
 class Value:
     """What one node makes and others read."""
 
-    __slots__ = ("_name", "node", "type", "unique", "uses")
+    __slots__ = ("_name", "node", "number", "type", "uses")
 
-    def __init__(self, node: Node, type: Type, unique: int):
-        self.node, self.type, self.unique = node, type, unique
+    def __init__(self, node: Node, type: Type, number: int):
+        self.node, self.type, self.number = node, type, number
         self.uses = _Uses()
         self._name = ""
 
     @property
     def name(self) -> str:
-        return self._name or str(self.unique)
+        return self._name or str(self.number)
 
     def debugName(self) -> str:  # noqa: N802  PyTorch's name
         return self.name
@@ -76,6 +75,13 @@ class Value:
 
     def requires_grad(self) -> bool:
         return "requires_grad=1" in str(self.type)
+
+    def unique(self) -> int:
+        return self.number
+
+    def toIValue(self) -> Any:  # noqa: N802  PyTorch's name
+        """The value of a constant; None of anything else."""
+        return constant_of(self)[1]
 
     def offset(self) -> int:
         return self.node.outputs_.index(self)
@@ -194,7 +200,15 @@ class Node:
     def get(self, name: str) -> Any:
         return self.attributes[name]
 
-    s = i = f = t = ival = get
+    s = i = f = t = ival = fs = __getitem__ = get
+
+    def kindOf(self, name: str) -> str:  # noqa: N802
+        """The method that reads an attribute."""
+        value = self.attributes[name]
+        if hasattr(value, "untyped_storage"):
+            return "t"
+        plain = {bool: "i", int: "i", float: "f", str: "s", list: "is"}.get(type(value), "ival")
+        return "fs" if plain == "is" and any(isinstance(v, float) for v in value) else plain
 
     def scopeName(self) -> str:  # noqa: N802
         return self.scope
@@ -281,6 +295,31 @@ class Node:
             self.owner.nodes_.remove(self)
             self.owner = None
 
+    def captured(self) -> list[Value]:
+        """What the blocks inside read from outside."""
+        inside: set[Value] = set()
+        read: dict[Value, None] = {}
+
+        def visit(block: Block) -> None:
+            inside.update(block.inputs_)
+            for inner in [*block.nodes_, block.ret]:
+                read.update(dict.fromkeys(inner.inputs_))
+                for each in inner.blocks_:
+                    visit(each)
+                inside.update(inner.outputs_)
+
+        for block in self.blocks_:
+            visit(block)
+        return [v for v in read if v not in inside]
+
+    def forked(self) -> Graph:
+        """The block of a fork as a graph of its own."""
+        made = Graph()
+        known = made.take_block(self)
+        for value in self.blocks_[0].outputs_:
+            made.add_output(known[value])
+        return made
+
     def __str__(self) -> str:
         return print_node(self, 0).rstrip("\n")
 
@@ -290,6 +329,9 @@ class Node:
             if found is not None:
                 return found
         return None
+
+
+setattr(Node, "is", Node.get)  # PyTorch's name, which Python does not let one write
 
 
 def _place(node: Node) -> list[int]:
@@ -395,6 +437,7 @@ class Graph(Block):
         self.insert_point: Node | None = None  # before this node; None: at the end
         self.scopes: list[str] = []  # names of what the nodes that are made belong to, joined as `scope`
         self.scope = ""
+        self.traced: tuple[Any, tuple] | None = None  # the module and the arguments that it is a trace of
 
     def next_unique(self) -> int:
         self._count += 1
@@ -500,6 +543,21 @@ class Graph(Block):
     def copy(self) -> Graph:
         return copy_graph(self)
 
+    def take_block(self, node: Node, known: dict[Value, Value] | None = None) -> dict[Value, Value]:
+        """Copy the nodes of another graph's node's block: what they read from outside becomes inputs, but for constants. Returns the
+        new values by the old ones."""
+        known = {} if known is None else known
+        captured = node.captured()
+        for value in captured:
+            if value.node.kind_ != "prim::Constant":
+                known[value] = self.add_input().copy_meta(value)
+        for value in captured:
+            if value.node.kind_ == "prim::Constant":
+                self.append(copy_node(value.node, self, known))
+        for inner in node.blocks_[0].nodes_:
+            self.append(copy_node(inner, self, known))
+        return known
+
     def param_node(self) -> Node:
         return self.param
 
@@ -586,139 +644,3 @@ def check(graph: Graph) -> None:
             seen.update(node.outputs_)
 
     visit(graph, set())
-
-
-# -- printing ---------------------------------------------------------------------------------------------------------------
-
-
-def constant_text(value: Any, type: Type) -> str:
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, (bool, int, float, complex)):
-        return number_text(value)
-    if isinstance(type, TupleType) and isinstance(value, tuple):
-        return (
-            "("
-            + ", ".join(_part_text(v, t) for v, t in zip(value, type.elements))
-            + ("," if len(value) == 1 else "")
-            + ")"
-        )
-    if isinstance(type, ListType) and isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_part_text(v, type.element) for v in value) + "]"
-    if isinstance(type, EnumType):
-        return f"{type.enum_name}.{value.name}"
-    if hasattr(value, "dim") and hasattr(value, "tolist"):
-        if value.dim() == 0:
-            number = value.item()
-            return "{" + (f"{number:g}" if isinstance(number, float) else number_text(number)) + "}"
-        return "<Tensor>"
-    if hasattr(value, "index") and hasattr(value, "type") and not isinstance(value, (list, tuple)):
-        return quoted(str(value))
-    return str(value)
-
-
-def _part_text(value: Any, type: Type) -> str:
-    if value is None:
-        return "None"
-    if isinstance(value, bool):
-        return str(value)
-    return constant_text(value, type)
-
-
-def _attributes_text(node: Node) -> str:
-    parts = []
-    for name, value in node.attributes.items():
-        if name in ("function", "code", "python", "keywords", "unannotated"):
-            continue
-        type = node.outputs_[0].type if node.outputs_ and name == "value" else BOOL
-        text = constant_text(value, type)
-        if isinstance(value, (list, tuple)) and name != "value":
-            text = "[" + ", ".join(quoted(v) if isinstance(v, str) else str(v) for v in value) + "]"
-        parts.append(f"{name}={text}")
-    return f"[{', '.join(parts)}]" if parts else ""
-
-
-def _values_text(values: Sequence[Value]) -> str:
-    return ", ".join(f"%{v.name}" for v in values)
-
-
-def _typed(values: Sequence[Value], separator: str = ", ") -> str:
-    return separator.join(f"%{v.name} : {shown(v.type)}" for v in values)
-
-
-def _captured(node: Node) -> list[Value]:
-    """What the blocks of a node read from outside."""
-    inside: set[Value] = set()
-    read: dict[Value, None] = {}
-
-    def visit(block: Block) -> None:
-        inside.update(block.inputs_)
-        for inner in [*block.nodes_, block.ret]:
-            read.update(dict.fromkeys(inner.inputs_))
-            for each in inner.blocks_:
-                visit(each)
-            inside.update(inner.outputs_)
-
-    for block in node.blocks_:
-        visit(block)
-    return [v for v in read if v not in inside]
-
-
-def _forked(node: Node) -> Graph:
-    """The block of a fork as a graph of its own, as it is printed."""
-    made, known = Graph(), {}
-    constants = []
-    for value in _captured(node):
-        if value.node.kind_ == "prim::Constant":
-            constants.append(value)
-        else:
-            known[value] = made.add_input().copy_meta(value)
-    for value in constants:
-        made.append(copy_node(value.node, made, known))
-    for inner in node.blocks_[0].nodes_:
-        made.append(copy_node(inner, made, known))
-    for value in node.blocks_[0].outputs_:
-        made.add_output(known[value])
-    return made
-
-
-def print_node(node: Node, level: int, show_source: bool = True, forks: list[Graph] | None = None) -> str:
-    indent = "  " * level
-    if node.kind_ == "prim::fork" and forks is not None:
-        values = [v for v in _captured(node) if v.node.kind_ != "prim::Constant"]
-        head = f"{indent}{_typed(node.outputs_)} = prim::fork_{len(forks)}({_values_text(values)})"
-        forks.append(_forked(node))
-        return head + (f" # {node.range}\n" if show_source and node.range is not None and str(node.range) else "\n")
-    left = f"{_typed(node.outputs_)} = " if node.outputs_ else " = "
-    kind = node.kind_
-    if kind == "prim::PythonOp":
-        kind = f"^{node.attributes.get('name', '?')}"
-        head = f"{indent}{left}{kind}[]()({_values_text(node.inputs_)})"
-    else:
-        head = f"{indent}{left}{kind}{_attributes_text(node)}({_values_text(node.inputs_)})"
-    if node.scope:
-        head += f", scope: {node.scope}"
-    if show_source and node.range is not None and str(node.range):
-        head += f" # {node.range}"
-    out = [head + "\n"]
-    for number, block in enumerate(node.blocks_):
-        out.append(f"{indent}  block{number}({_typed(block.inputs_)}):\n")
-        out += [print_node(n, level + 2, show_source, forks) for n in block.nodes_]
-        out.append(f"{indent}    -> ({_values_text(block.outputs_)})\n")
-    return "".join(out)
-
-
-class _ShowsSource(threading.local):
-    on = True
-
-
-shows_source = _ShowsSource()
-
-
-def print_graph(graph: Graph, show_source: bool | None = None) -> str:
-    show_source = shows_source.on if show_source is None else show_source
-    head = f"graph({_typed(graph.inputs_, ',' + chr(10) + ' ' * 6)}):\n"
-    forks: list[Graph] = []
-    body = "".join(print_node(n, 1, show_source, forks) for n in graph.nodes_)
-    rest = "".join(f"with prim::fork_{i} = {print_graph(f, show_source)}" for i, f in enumerate(forks))
-    return f"{head}{body}  return ({_values_text(graph.outputs_)})\n{rest}"

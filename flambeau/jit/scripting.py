@@ -13,8 +13,8 @@ from typing import Any
 from ..nn import Module
 from . import classes, enabled, recursive, signatures
 from .containers import ScriptDict, ScriptList
+from .graph_text import shows_source
 from .inlining import inlined
-from .ir import shows_source
 from .module import RecursiveScriptModule, ScriptModule
 from .objects import ScriptObject, object_to_script
 from .resolver import function_for

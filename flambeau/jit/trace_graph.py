@@ -1,159 +1,15 @@
 """What a module computes as one flat graph, its parameters among the inputs; the form that programs which draw networks and count their
-work ask for (`torch.jit._get_trace_graph`). Graphs, nodes and values are shown with PyTorch's methods."""
+work ask for (`torch.jit._get_trace_graph`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ..core.tensor import Tensor
 from ..nn import Module
 from . import cleanup, ir, tracer
-from .types import BOOL, INT, STRING, ShapedTensor
-
-
-class TracedValue:
-    """A value of the graph."""
-
-    def __init__(self, value: ir.Value):
-        self.value = value
-
-    def debugName(self) -> str:  # noqa: N802  PyTorch's names, here and below
-        return self.value.name
-
-    def unique(self) -> int:
-        return self.value.unique
-
-    def type(self) -> Any:
-        return self.value.type
-
-    def node(self) -> TracedNode:
-        return TracedNode(self.value.node)
-
-    def uses(self) -> list[Any]:
-        return list(self.value.uses)
-
-    def isCompleteTensor(self) -> bool:  # noqa: N802
-        return isinstance(self.value.type, ShapedTensor)
-
-    def requires_grad(self) -> bool:
-        return "requires_grad=1" in str(self.value.type)
-
-    def toIValue(self) -> Any:  # noqa: N802
-        """The value of a constant; None of anything else."""
-        node = self.value.node
-        return node.attributes.get("value") if node.kind_ == "prim::Constant" else None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TracedValue) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __repr__(self) -> str:
-        return f"{self.value.name} defined in ({self.value.node})"
-
-
-class TracedNode:
-    """A node of the graph."""
-
-    def __init__(self, node: ir.Node):
-        self.node = node
-
-    def kind(self) -> str:
-        return self.node.kind_
-
-    def inputs(self) -> Iterator[TracedValue]:
-        return map(TracedValue, self.node.inputs_)
-
-    def outputs(self) -> Iterator[TracedValue]:
-        return map(TracedValue, self.node.outputs_)
-
-    def output(self) -> TracedValue:
-        return TracedValue(self.node.output())
-
-    def inputsAt(self, index: int) -> TracedValue:  # noqa: N802
-        return TracedValue(self.node.inputs_[index])
-
-    def inputsSize(self) -> int:  # noqa: N802
-        return len(self.node.inputs_)
-
-    def outputsSize(self) -> int:  # noqa: N802
-        return len(self.node.outputs_)
-
-    def blocks(self) -> Iterator[TracedBlock]:
-        return map(TracedBlock, self.node.blocks_)
-
-    def scopeName(self) -> str:  # noqa: N802
-        return self.node.scope
-
-    def attributeNames(self) -> list[str]:  # noqa: N802
-        return list(self.node.attributes)
-
-    def hasAttribute(self, name: str) -> bool:  # noqa: N802
-        return name in self.node.attributes
-
-    def kindOf(self, name: str) -> str:  # noqa: N802
-        """The method that reads an attribute."""
-        value = self.node.attributes[name]
-        if isinstance(value, Tensor):
-            return "t"
-        plain = {bool: "i", int: "i", float: "f", str: "s", list: "is"}.get(type(value), "ival")
-        return "fs" if plain == "is" and any(isinstance(v, float) for v in value) else plain
-
-    def __getitem__(self, name: str) -> Any:
-        return self.node.attributes[name]
-
-    i = f = s = t = ival = fs = __getitem__
-
-    def sourceRange(self) -> str:  # noqa: N802
-        return self.node.sourceRange()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TracedNode) and other.node is self.node
-
-    def __hash__(self) -> int:
-        return id(self.node)
-
-    def __repr__(self) -> str:
-        return str(self.node)
-
-
-setattr(TracedNode, "is", TracedNode.__getitem__)  # PyTorch's name, which Python does not let one write
-
-
-class TracedBlock:
-    """Nodes inside a node."""
-
-    def __init__(self, block: ir.Block):
-        self.block = block
-
-    def nodes(self) -> Iterator[TracedNode]:
-        return map(TracedNode, self.block.nodes_)
-
-
-class TracedGraph:
-    """What `_get_trace_graph` returns. `module` and `args` are what was traced."""
-
-    def __init__(self, graph: ir.Graph, module: Any, args: tuple):
-        self.graph, self.module, self.args = graph, module, args
-
-    def nodes(self) -> Iterator[TracedNode]:
-        return map(TracedNode, self.graph.nodes_)
-
-    def inputs(self) -> Iterator[TracedValue]:
-        return map(TracedValue, self.graph.inputs_)
-
-    def outputs(self) -> Iterator[TracedValue]:
-        return map(TracedValue, self.graph.outputs_)
-
-    def findAllNodes(self, kind: str, recurse: bool = True) -> list[TracedNode]:  # noqa: N802
-        return [TracedNode(node) for node in self.graph.findAllNodes(kind, recurse)]
-
-    def __str__(self) -> str:
-        return str(self.graph)
-
-    __repr__ = __str__
+from .types import BOOL, INT, STRING
 
 
 def _get_trace_graph(
@@ -169,7 +25,8 @@ def _get_trace_graph(
     given = args if isinstance(args, tuple) else (args,)
     state = _state(f) if isinstance(f, Module) else []
     graph, result = _recorded(f, given, kwargs or {}, state)
-    found: tuple = (TracedGraph(graph, f, given), result)
+    graph.traced = f, given
+    found: tuple = (graph, result)
     return (*found, given) if return_inputs or _return_inputs_states else found
 
 
@@ -252,5 +109,5 @@ class TracingState:
         graph.scopes.pop()
         graph.scope = "/".join(graph.scopes)
 
-    def graph(self) -> TracedGraph:
-        return TracedGraph(self.recorder.graph, None, ())
+    def graph(self) -> ir.Graph:
+        return self.recorder.graph

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from . import cleanup
 from .functions import Function
-from .ir import Block, Graph, Node, Value, copy_node
+from .ir import Block, Graph, Node, Value
 from .schema import Argument, Schema
 from .trace_recorder import FORWARD
 from .types import (
@@ -29,42 +27,14 @@ def _lift_block(block: Block) -> None:
             _lift_node(node)
 
 
-def _inside(block: Block) -> set[Value]:
-    made = set(block.inputs_)
-    for node in block.nodes_:
-        made.update(node.outputs_)
-        for inner in node.blocks_:
-            made |= _inside(inner)
-    return made
-
-
-def _uses(block: Block) -> Iterator[Value]:
-    for node in block.nodes_:
-        yield from node.inputs_
-        for inner in node.blocks_:
-            yield from _uses(inner)
-
-
 def _lift_node(node: Node) -> None:
     block, graph = node.blocks_[0], node.graph
-    own = _inside(block)
-    captured = [v for v in dict.fromkeys(_uses(block)) if v not in own]
-    constants = [v for v in captured if v.node.kind_ == "prim::Constant"]
-    captured = [v for v in captured if v not in constants]
+    captured = [v for v in node.captured() if v.node.kind_ != "prim::Constant"]
     handed = [v for v in _in_order(block) if any(not _within(user, block) for user, _ in v.uses)]
     method = Graph()
-    known: dict[Value, Value] = {}
     kind = node.inputs_[0].type
     assert isinstance(kind, ClassType)
-    known[block.inputs_[0]] = method.add_input("self", kind)
-    for value in captured:
-        made = known[value] = method.add_input("", value.type)
-        if value.has_name():
-            made.set_name(value.name)
-    for value in constants:
-        method.append(copy_node(value.node, method, known))
-    for inner in block.nodes_:
-        method.append(copy_node(inner, method, known))
+    known = method.take_block(node, {block.inputs_[0]: method.add_input("self", kind)})
     outs = [known[v] for v in handed]
     with method.at(method):
         result = outs[0] if len(outs) == 1 else method.tuple_of(outs) if outs else method.constant(None, NONE)

@@ -6,10 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-import flambeau as torch
-
 from ... import nn
 from .fake_quantize import FixedQParamsFakeQuantize, default_weight_fake_quant
+from .fixed_ranges import by_range
 from .observer import (
     default_fixed_qparams_range_0to1_observer,
     default_fixed_qparams_range_neg1to1_observer,
@@ -36,13 +35,9 @@ _MODULE_NAME_DICT_KEY = "module_name"
 _MODULE_NAME_OBJECT_TYPE_ORDER_DICT_KEY = "module_name_object_type_order"
 
 F = nn.functional
-_ZERO_TO_ONE = (
-    nn.Hardsigmoid, F.hardsigmoid, "hardsigmoid", "hardsigmoid_", nn.Sigmoid, torch.sigmoid, "sigmoid", "sigmoid_", nn.Softmax,
-)  # fmt: skip
-_FIXED_QPARAMS_OP_TO_OBSERVER: dict[Callable | str, Any] = {
-    **dict.fromkeys(_ZERO_TO_ONE, default_fixed_qparams_range_0to1_observer),
-    **dict.fromkeys((nn.Tanh, torch.tanh, "tanh", "tanh_"), default_fixed_qparams_range_neg1to1_observer),
-}
+_FIXED_QPARAMS_OP_TO_OBSERVER: dict[Callable | str, Any] = by_range(
+    default_fixed_qparams_range_0to1_observer, default_fixed_qparams_range_neg1to1_observer
+)
 _TRANSPOSED = (
     nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d,
 )  # fmt: skip

@@ -14,6 +14,7 @@ from ... import nn
 from ...core.dtype import dtype as _dtype
 from ...core.tensor import Tensor
 from ...nn.utils.parametrize import is_parametrized
+from . import fixed_ranges
 from .quant_type import QuantType
 
 __all__ = [
@@ -63,13 +64,12 @@ module_type_list = {
 func_list = {
     F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d, F.elu, F.hardswish, F.instance_norm, F.layer_norm,
     F.leaky_relu, F.silu, F.mish, F.dropout, F.max_pool1d, F.max_pool2d, F.max_pool3d, F.relu, F.hardtanh, F.hardtanh_,
-    F.hardsigmoid, F.sigmoid, torch.transpose, torch.repeat_interleave, torch.sigmoid, torch.squeeze, torch.stack, torch.sum,
-    torch.tanh, torch.unsqueeze, torch.cat,
+    torch.transpose, torch.repeat_interleave, torch.squeeze, torch.stack, torch.sum, torch.unsqueeze, torch.cat,
+    *fixed_ranges.FUNCTIONS,
 }  # fmt: skip
 method_list = {
-    torch.mean, "relu", "relu_", "contiguous", "detach", "detach_", "hardsigmoid", "hardsigmoid_", "permute", "repeat",
-    "repeat_interleave", "reshape", "resize_", "shape", "sigmoid", "sigmoid_", "size", "squeeze", "squeeze_", "tanh", "tanh_",
-    "transpose", "unsqueeze", "unsqueeze_", "view",
+    torch.mean, "relu", "relu_", "contiguous", "detach", "detach_", "permute", "repeat", "repeat_interleave", "reshape", "resize_",
+    "shape", "size", "squeeze", "squeeze_", "transpose", "unsqueeze", "unsqueeze_", "view", *fixed_ranges.METHODS,
 }  # fmt: skip
 
 _BYTES = (torch.quint8, torch.qint8, torch.uint8, torch.int8)

@@ -13,6 +13,7 @@ from ...nn import intrinsic as nni
 from ...nn import qat as nnqat
 from ...nn.intrinsic import qat as nniqat
 from ...nn.quantized import reference as nnqr
+from ..fixed_ranges import by_range
 from ..fuser_method_mappings import (
     _sequential_wrapper2,
     fuse_conv_bn,
@@ -41,17 +42,9 @@ def _zero_point_limits(scale: float, zero_point: int) -> DTypeWithConstraints:
     return DTypeWithConstraints(torch.quint8, 0, 255, scale_exact_match=scale, zero_point_exact_match=zero_point)
 
 
-_ZERO_TO_ONE, _MINUS_ONE_TO_ONE = _zero_point_limits(1.0 / 256.0, 0), _zero_point_limits(2.0 / 256.0, 128)
-_FIXED_QPARAMS_OP_TO_CONSTRAINTS: dict[Any, DTypeWithConstraints] = {
-    **dict.fromkeys(
-        (
-            nn.Hardsigmoid, F.hardsigmoid, "hardsigmoid", "hardsigmoid_", nn.Sigmoid, torch.sigmoid, "sigmoid", "sigmoid_",
-            nn.Softmax,
-        ),
-        _ZERO_TO_ONE,
-    ),
-    **dict.fromkeys((nn.Tanh, torch.tanh, "tanh", "tanh_"), _MINUS_ONE_TO_ONE),
-}  # fmt: skip
+_FIXED_QPARAMS_OP_TO_CONSTRAINTS: dict[Any, DTypeWithConstraints] = by_range(
+    _zero_point_limits(1.0 / 256.0, 0), _zero_point_limits(2.0 / 256.0, 128)
+)
 
 
 def _get_binary_op_configs(dtypes: list[DTypeConfig]) -> Configs:

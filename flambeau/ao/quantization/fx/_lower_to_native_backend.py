@@ -19,6 +19,7 @@ from ...nn.intrinsic import quantized as nniq
 from ...nn.intrinsic.quantized import dynamic as nniqd
 from ...nn.quantized import dynamic as nnqd
 from ...nn.quantized import reference as nnqr
+from .. import fixed_ranges
 from ..quantization_mappings import get_quantized_operator
 from ..utils import _parent_name
 from .utils import _get_module, collect_producer_nodes, get_new_attr_name_with_prefix, graph_module_from_producer_nodes
@@ -114,11 +115,7 @@ class _Kinds:
         return _Kinds(*(tuple(a | b) for a, b in both))
 
 
-_FIXED_RANGE = _Kinds(
-    (F.hardsigmoid, F.sigmoid, torch.sigmoid, torch.tanh),
-    ("hardsigmoid", "hardsigmoid_", "sigmoid", "sigmoid_", "tanh", "tanh_"),
-    (nn.Hardsigmoid, nn.Sigmoid, nn.Tanh, nn.Softmax),
-)
+_FIXED_RANGE = _Kinds(fixed_ranges.FUNCTIONS, fixed_ranges.METHODS, fixed_ranges.LAYERS)
 _WITH_OUTPUT_SCALE = _Kinds(
     (F.elu, F.hardswish, F.instance_norm, F.layer_norm, F.leaky_relu, F.dropout),
     (),

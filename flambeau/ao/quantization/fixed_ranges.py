@@ -1,0 +1,25 @@
+"""Functions, methods and layers whose results lie in a known range: no observer needs to find their levels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as torch
+
+from ... import nn
+
+ZERO_TO_ONE: tuple = (
+    nn.Hardsigmoid, nn.functional.hardsigmoid, "hardsigmoid", "hardsigmoid_", nn.Sigmoid, torch.sigmoid, "sigmoid", "sigmoid_",
+    nn.Softmax,
+)  # fmt: skip
+MINUS_ONE_TO_ONE: tuple = (nn.Tanh, torch.tanh, "tanh", "tanh_")
+_ALL = (*ZERO_TO_ONE, *MINUS_ONE_TO_ONE)
+
+METHODS = tuple(form for form in _ALL if isinstance(form, str))
+LAYERS = tuple(form for form in _ALL if isinstance(form, type))
+FUNCTIONS = (*(form for form in _ALL if form not in (*METHODS, *LAYERS)), nn.functional.sigmoid)
+
+
+def by_range(zero_to_one: Any, minus_one_to_one: Any) -> dict[Any, Any]:
+    """What is said of each of them, from what is said of the two ranges."""
+    return {**dict.fromkeys(ZERO_TO_ONE, zero_to_one), **dict.fromkeys(MINUS_ONE_TO_ONE, minus_one_to_one)}
