@@ -26,7 +26,7 @@ __all__ = [
 
 _python_isinstance = isinstance
 _HOMES = {
-    "CompilationUnit": "script_function", "Error": "interpreter", "RecursiveScriptModule": "module", "ScriptFunction": "script_function",
+    "CompilationUnit": "script_function", "Error": "failures", "RecursiveScriptModule": "module", "ScriptFunction": "script_function",
     "ScriptModule": "module", "TopLevelTracedModule": "module", "TracedModule": "module", "freeze": "freezing", "run_frozen_optimizations": "freezing",
     "optimize_for_inference": "freezing", "load": "loading", "save": "script_function", "TracerWarning": "tracer",
     "trace": "tracer", "trace_module": "tracer", "TracingCheckError": "tracer",

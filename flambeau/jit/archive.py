@@ -22,6 +22,7 @@ from ..serialization.places import restore
 from . import printing
 from .functions import Function
 from .object_pickle import Reader, Writer
+from .printed_classes import class_code
 from .source import FrontendError
 from .types import ANY, EnumType, TupleType
 
@@ -94,7 +95,7 @@ class _Export:
             text = (
                 self.printer.function(thing.ensure())
                 if isinstance(thing, Function)
-                else printing.class_code(self.printer, thing)
+                else class_code(self.printer, thing)
             )
             self.sources.setdefault(name.rpartition(".")[0], []).append(text)
 

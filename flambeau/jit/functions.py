@@ -11,7 +11,8 @@ from typing import Any
 from ..ops.machinery.matching import NoMatch, assigned, require_count, told
 from . import tracing_state
 from .emitter import Emitter
-from .interpreter import Failure, Program
+from .failures import Failure
+from .interpreter import Program
 from .ir import Graph
 from .matching import mismatch
 from .naming import unmangled

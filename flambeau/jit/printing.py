@@ -17,14 +17,12 @@ from ..ops.machinery.schema import number_text, quoted
 from .functions import Function
 from .interpreter import _schema_of
 from .ir import Block, Node, Value, constant_of
-from .operators import is_numbered, number_of
+from .printed_nodes import EXPRESSIONS, is_identifier
 from .schema import REQUIRED, Argument, Schema
-from .signatures import inferred
 from .types import (
     NONE,
     STRING,
     ClassType,
-    DictType,
     EnumType,
     FunctionType,
     FutureType,
@@ -66,7 +64,7 @@ class Printer:
 
     # -- functions -------------------------------------------------------------------------------------------------------
     def function(self, function: Function, level: int = 0) -> str:
-        return _Body(self, level).function(function)
+        return Body(self, level).function(function)
 
     def mention(self, thing: Any) -> None:
         if thing not in self.types:
@@ -92,7 +90,7 @@ def _named(kind: Type) -> list[Type]:
     return [*found, kind] if isinstance(kind, TupleType) and kind.tuple_name else found
 
 
-class _Body:
+class Body:
     def __init__(self, printer: Printer, level: int):
         self.printer, self.level = printer, level
         self.lines: list[str] = []
@@ -282,7 +280,7 @@ class _Body:
     def write_SetAttr(self, node: Node) -> None:
         target, value = node.inputs_
         name = node.attributes["name"]
-        if not _is_identifier(name):
+        if not is_identifier(name):
             raise RuntimeError(f"the attribute name {name!r} cannot be written")
         self.put(f"{self.use(target)}.{name} = {self.use(value)}")
 
@@ -320,7 +318,7 @@ class _Body:
     def expression(self, node: Node) -> str:
         kind = node.kind_
         inputs = [self.use(v) for v in node.inputs_]
-        writer = _EXPRESSIONS.get(kind)
+        writer = EXPRESSIONS.get(kind)
         if writer is not None:
             return writer(self, node, inputs)
         if kind == "prim::PythonOp":
@@ -415,10 +413,6 @@ def _base_name(value: Value) -> str:
     return name if name and not name[0].isdigit() else f"_{name}"
 
 
-def _is_identifier(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name)
-
-
 def _is_empty_with(node: Node) -> bool:
     other = node
     while other.following is not None:
@@ -464,203 +458,6 @@ def op_name(symbol: str) -> str:
     return f"torch.{name}" if space == "aten" else f"ops.{space}.{name}"
 
 
-def _list(body: _Body, node: Node, inputs: list[str]) -> str:
-    kind = node.outputs_[0].type
-    assert isinstance(kind, ListType)
-    text = f"[{', '.join(inputs)}]"
-    if not inputs or not _inferable(kind.element, node.inputs_):
-        return f"annotate({body.printer.type_name(kind)}, {text})"
-    return text
-
-
-def _inferable(element: Type, values: Sequence[Value]) -> bool:
-    return not isinstance(element, (OptionalType, UnionType, InterfaceType)) and str(element) != "Any"
-
-
-def _tuple(body: _Body, node: Node, inputs: list[str]) -> str:
-    kind = node.outputs_[0].type
-    assert isinstance(kind, TupleType)
-    if kind.tuple_name:
-        return f"{body.printer.type_name(kind)}({', '.join(inputs)})"
-    return f"({', '.join(inputs)},)" if len(inputs) == 1 else f"({', '.join(inputs)})"
-
-
-def _dict(body: _Body, node: Node, inputs: list[str]) -> str:
-    kind = node.outputs_[0].type
-    assert isinstance(kind, DictType)
-    pairs = ", ".join(f"{k}: {v}" for k, v in zip(inputs[::2], inputs[1::2]))
-    text = "{" + pairs + "}"
-    if not inputs or not _inferable(kind.value, node.inputs_):
-        return f"annotate({body.printer.type_name(kind)}, {text})"
-    return text
-
-
-def _attribute(body: _Body, node: Node, inputs: list[str]) -> str:
-    name = node.attributes["name"]
-    return f"{inputs[0]}.{name}" if _is_identifier(name) else f"getattr({inputs[0]}, {quoted(name)})"
-
-
-def _method(body: _Body, node: Node, inputs: list[str]) -> str:
-    body.printer.type_name(node.inputs_[0].type)
-    return f"({inputs[0]}).{node.attributes['name']}({''.join(f'{i}, ' for i in inputs[1:])})"
-
-
-def _called(body: _Body, node: Node, inputs: list[str]) -> str:
-    return f"{inputs[0]}({''.join(f'{i}, ' for i in inputs[1:])})"
-
-
-def _created(body: _Body, node: Node, inputs: list[str]) -> str:
-    name = body.printer.type_name(node.outputs_[0].type)
-    return f"{name}.__new__({name})"
-
-
-def _cast(word: str) -> Any:
-    return lambda body, node, inputs: f"{word}({inputs[0]})"
-
-
-def _unchecked(body: _Body, node: Node, inputs: list[str]) -> str:
-    return f"unchecked_cast({body.printer.type_name(node.outputs_[0].type)}, {inputs[0]})"
-
-
-def _isinstance(body: _Body, node: Node, inputs: list[str]) -> str:
-    kinds = [body.printer.type_name(t) for t in node.attributes["types"]]
-    return (
-        f"isinstance({inputs[0]}, {kinds[0]})" if len(kinds) == 1 else f"isinstance({inputs[0]}, ({', '.join(kinds)}))"
-    )
-
-
-def _uninitialized(body: _Body, node: Node, inputs: list[str]) -> str:
-    return f"uninitialized({body.printer.type_name(node.outputs_[0].type)})"
-
-
-def _item(body: _Body, node: Node, inputs: list[str]) -> str:
-    return (
-        f"{inputs[0]}[{inputs[1]}]"
-        if node.inputs_[0].type is not STRING
-        else f"torch.__getitem__({inputs[0]}, {inputs[1]})"
-    )
-
-
-def _tuple_index(body: _Body, node: Node, inputs: list[str]) -> str:
-    return f"({inputs[0]})[{inputs[1]}]"
-
-
-def _implicit(body: _Body, node: Node, inputs: list[str]) -> str:
-    return f"annotate({node.outputs_[0].type.code}, {inputs[0]})"
-
-
-def _to_list(body: _Body, node: Node, inputs: list[str]) -> str:
-    return f"annotate({body.printer.type_name(node.outputs_[0].type)}, ({inputs[0]}).tolist())"
-
-
-_EXPRESSIONS: dict[str, Any] = {
-    "prim::ListConstruct": _list, "prim::TupleConstruct": _tuple, "prim::DictConstruct": _dict, "prim::GetAttr": _attribute,
-    "prim::CallMethod": _method, "prim::CallFunction": _called, "prim::CreateObject": _created, "aten::Bool": _cast("bool"),
-    "aten::Int": _cast("int"), "aten::Float": _cast("float"), "prim::unchecked_cast": _unchecked,
-    "prim::unchecked_unwrap_optional": _unchecked, "prim::isinstance": _isinstance, "prim::Uninitialized": _uninitialized,
-    "aten::__getitem__": _item, "prim::TupleIndex": _tuple_index, "aten::IntImplicit": _implicit, "aten::FloatImplicit": _implicit,
-    "aten::ScalarImplicit": _implicit, "aten::ComplexImplicit": _implicit, "prim::tolist": _to_list,
-    "prim::EnumName": lambda body, node, inputs: f"({inputs[0]}).name",
-    "prim::EnumValue": lambda body, node, inputs: f"({inputs[0]}).value",
-    "prim::Print": lambda body, node, inputs: f"print({', '.join(inputs)})",
-}  # fmt: skip
-
-
-# -- classes --------------------------------------------------------------------------------------------------------------------
-
-
-def class_code(printer: Printer, kind: Any) -> str:
-    """The definition of a class, a NamedTuple, an enum or an interface."""
-    name = _last(kind)
-    if isinstance(kind, TupleType):
-        lines = [f"class {name}(NamedTuple):"]
-        lines += [f"  {f} : {printer.type_name(t)}" for f, t in zip(kind.fields, kind.elements)]
-        return "\n".join(lines) + "\n"
-    if isinstance(kind, EnumType):
-        lines = [f"class {name}(Enum):"]
-        lines += [f"  {n} = {quoted(v) if isinstance(v, str) else number_text(v)}" for n, v in kind.members]
-        return "\n".join(lines) + "\n"
-    if isinstance(kind, InterfaceType):
-        return _interface_code(printer, kind, name)
-    return _module_code(printer, kind, name) if kind.is_module else _plain_class_code(printer, kind, name)
-
-
-def _last(kind: Any) -> str:
-    full: str = (
-        str(kind.tuple_name)
-        if isinstance(kind, TupleType)
-        else kind.enum_name
-        if isinstance(kind, EnumType)
-        else kind.name
-    )
-    return full.rpartition(".")[2]
-
-
-def _interface_code(printer: Printer, kind: InterfaceType, name: str) -> str:
-    lines = [f"class {name}({'ModuleInterface' if kind.is_module else 'Interface'}):"]
-    for label, schema in kind.methods.items():
-        words = ["self", *(f"{a.name}: {printer.type_name(a.type)}" for a in schema.arguments[1:])]
-        lines += [f"  def {label}({', '.join(words)}) -> {printer.type_name(result_type(schema))}:", "    pass"]
-    return "\n".join(lines) + "\n"
-
-
-def _module_code(printer: Printer, kind: ClassType, name: str) -> str:
-    lines = [f"class {name}(Module):"]
-    for word, held in (("parameters", kind.parameters), ("buffers", kind.buffers)):
-        names = "".join(f"{quoted(n)}, " for n in kind.attributes if n in held)
-        lines.append(f"  __{word}__ = [{names}]")
-    for word, hooks in (("forward_pre_hooks", kind.forward_pre_hooks), ("forward_hooks", kind.forward_hooks)):
-        if hooks:
-            lines.append(f"  __{word}__ = [{''.join(f'{quoted(h.base_name)}, ' for h in hooks)}]")
-    lines += _attribute_lines(printer, kind)
-    body = _Body(printer, 1)
-    for label, value in kind.constants.items():
-        if _is_identifier(label):
-            t = inferred(value)
-            if t is not None:
-                lines.append(f"  {label} : Final[{printer.type_name(t)}] = {body.literal(_numbered(value), t)}")
-    return "\n".join(lines) + "\n" + _methods_code(printer, kind)
-
-
-def _numbered(value: Any) -> Any:
-    return number_of(value) if is_numbered(value) else value
-
-
-def _attribute_lines(printer: Printer, kind: ClassType) -> list[str]:
-    lines = []
-    if any(not _is_identifier(n) for n in kind.attributes):
-        lines.append("  __annotations__ = []")
-    for name, t in kind.attributes.items():
-        text = printer.type_name(t)
-        lines.append(f"  {name} : {text}" if _is_identifier(name) else f"  __annotations__[{quoted(name)}] = {text}")
-    return lines
-
-
-def _plain_class_code(printer: Printer, kind: ClassType, name: str) -> str:
-    if issubclass(kind.python_class or object, CustomClass):
-        if "__getstate__" not in kind.methods:
-            raise RuntimeError(
-                f"Cannot serialize custom bound C++ class {kind.name}. Please define serialization methods via def_pickle() for this class."
-            )
-        return ""
-    lines = [f"class {name}:", *_attribute_lines(printer, kind)]
-    return "\n".join(lines) + "\n" + _methods_code(printer, kind)
-
-
-def _methods_code(printer: Printer, kind: ClassType) -> str:
-    done: list[str] = []
-    texts: list[str] = []
-    while True:  # writing one method may compile another
-        waiting = [n for n in kind.methods if n not in done]
-        if not waiting:
-            return "".join(texts)
-        done.append(waiting[0])
-        method = kind.methods[waiting[0]]
-        if method.unused:
-            continue
-        texts.append(printer.function(method.ensure(), 1))
-
-
 def method_code(function: Function) -> tuple[str, list[Any]]:
     """The source of one function, and the tensors it calls CONSTANTS."""
     printer = Printer()
@@ -672,4 +469,4 @@ def code_with_constants(function: Function) -> tuple[str, ConstMap]:
     return text, ConstMap({f"c{i}": t for i, t in enumerate(tensors)})
 
 
-__all__ = ["FutureType", "Printer", "class_code", "method_code"]
+__all__ = ["FutureType", "Printer", "method_code"]

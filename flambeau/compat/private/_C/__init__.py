@@ -85,5 +85,5 @@ def __getattr__(name: str):
 _OF_GRAPHS = {
     "Graph": "ir", "Node": "ir", "Block": "ir", "Value": "ir", "CompilationUnit": "script_function", "ScriptModule": "module",
     "ScriptFunction": "script_function", "ScriptMethod": "module", "ScriptList": "containers", "ScriptDict": "containers",
-    "ScriptObject": "interpreter",
+    "ScriptObject": "objects",
 }  # fmt: skip
