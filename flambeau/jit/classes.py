@@ -24,6 +24,7 @@ from .naming import qualified_name, unique_name
 from .schema import Argument, Schema, parse_schema
 from .source import Source, error
 from .types import ClassType, EnumType, InterfaceType, TupleType, Type, unify_all
+from .value_types import inferred
 
 _tuples: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 _enums: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -54,7 +55,7 @@ def enum_type(thing: type[enum.Enum]) -> EnumType:
     found = _enums.get(thing)
     if found is None:
         members = [(m.name, m.value) for m in thing]
-        kinds = [notes.inferred(value) for _, value in members]
+        kinds = [inferred(value) for _, value in members]
         if not members:
             raise RuntimeError(f"No enum values defined for: '{thing}'")
         joined = None if None in kinds else unify_all([k for k in kinds if k is not None])

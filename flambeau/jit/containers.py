@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from .objects import to_script
-from .signatures import inferred
 from .types import STRING, TENSOR, DictType, ListType
+from .value_types import inferred
 
 
 class ScriptList(list):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import enum
-import math
 import os
 from typing import Any
 
@@ -18,24 +17,18 @@ from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
 from . import signatures as notes
 from .archive import DAMAGE, Archive, readable
+from .archive_names import NUMBERS, ArchiveResolver
 from .classes import native_named
 from .emitter import Emitter
 from .functions import Definition, Function
 from .module import RecursiveScriptModule
-from .named_values import CastValue, ClassValue, EnumClass, NamedTupleClass, OperatorNamespace
 from .naming import unique_name
 from .object_pickle import Pickled, Tagged
 from .objects import ScriptObject, make_tuple, to_script
-from .resolver import Resolver
 from .schema import Argument, Schema
-from .source import Range, Source, error
+from .source import Source
 from .types import (
     ANY,
-    BOOL,
-    COMPLEX,
-    FLOAT,
-    INT,
-    STRING,
     TENSOR,
     ClassType,
     DictType,
@@ -47,7 +40,7 @@ from .types import (
     Type,
     UnionType,
 )
-from .values import BuiltinFunction, FunctionValue, SimpleValue, SpecialForm, Sugared
+from .value_types import inferred
 
 _KINDS = (
     ast.Module, ast.ClassDef, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AnnAssign, ast.Expr, ast.If,
@@ -56,18 +49,6 @@ _KINDS = (
     ast.Compare, ast.BoolOp, ast.operator, ast.cmpop, ast.boolop, ast.Not, ast.UAdd, ast.Invert, ast.AugAssign, ast.IfExp,
     ast.Break, ast.Continue, ast.Assert, ast.Raise, ast.Delete, ast.Del,
 )  # fmt: skip
-_FORMS = {
-    "annotate", "unchecked_cast", "uninitialized", "getattr", "hasattr", "range", "isinstance", "print", "fork", "len", "list", "tuple",
-    "dict", "zip", "enumerate",
-}  # fmt: skip
-_CASTS = {
-    "int": (INT, "Int"),
-    "float": (FLOAT, "Float"),
-    "bool": (BOOL, "Bool"),
-    "complex": (COMPLEX, "Complex"),
-    "str": (STRING, "str"),
-}
-_NUMBERS = {"inf": math.inf, "nan": math.nan, "infj": complex(0, math.inf), "nanj": complex(0, math.nan)}
 
 
 def parse(text: str, filename: str) -> ast.Module:
@@ -187,7 +168,7 @@ class Loader:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 members.append((node.targets[0].id, self.literal(node.value)))
         made = enum.Enum(name.rpartition(".")[2], members)  # type: ignore[misc]
-        kind = notes.inferred(members[0][1]) if members else None
+        kind = inferred(members[0][1]) if members else None
         self.types[name] = found = EnumType(unique_name(name), kind or ANY, made, members)
         return found
 
@@ -246,8 +227,8 @@ class Loader:
             return tuple(self.literal(e) for e in node.elts)
         if isinstance(node, ast.List):
             return [self.literal(e) for e in node.elts]
-        if isinstance(node, ast.Name) and node.id in _NUMBERS:
-            return _NUMBERS[node.id]
+        if isinstance(node, ast.Name) and node.id in NUMBERS:
+            return NUMBERS[node.id]
         if isinstance(node, ast.Call):
             name = notes.dotted(node.func)
             if name == "annotate" and len(node.args) == 2:
@@ -384,97 +365,6 @@ def _pick(kind: Type, wanted: type) -> Any:
     if isinstance(kind, UnionType):
         return next((m for m in kind.members if isinstance(m, wanted)), None)
     return kind if isinstance(kind, wanted) else None
-
-
-# -- names in source ----------------------------------------------------------------------------------------------------------
-
-
-class ArchiveResolver(Resolver):
-    """`torch`, `ops`, `CONSTANTS`, `__torch__` and a few functions: all that source in archives can name."""
-
-    trusts_returns = True  # a NamedTuple among the constants has lost its name
-
-    def __init__(self, loader: Loader):
-        self.loader = loader
-
-    def name(self, m: Any, place: Range | None, name: str) -> Sugared | None:
-        if name == "torch":
-            return OperatorNamespace("aten")
-        if name == "ops":
-            return _Spaces()
-        if name == "CONSTANTS":
-            return _Constants(self.loader)
-        if name == "__torch__":
-            return _Qualified(self.loader, name)
-        if name in _CASTS:
-            return CastValue(_CASTS[name][0], f"aten::{_CASTS[name][1]}")
-        if name in _FORMS:
-            return SpecialForm(name)
-        if name in _NUMBERS:
-            number = _NUMBERS[name]
-            return SimpleValue(m.constant(number, COMPLEX if isinstance(number, complex) else FLOAT, place))
-        if name == "_unwrap_optional":
-            return BuiltinFunction("aten::_unwrap_optional")
-        return None
-
-    def type(self, m: Any, name: str) -> Any:
-        return (
-            self.loader.type(name) if name.startswith("__torch__.") and name != "__torch__.torch.classes.Any" else None
-        )
-
-    def attribute_value(self, m: Any, value: Any, owner: ClassType | None, name: str) -> Sugared:
-        return SimpleValue(value)
-
-    def sugared(self, m: Any, place: Range | None, thing: Any, constant: bool = False) -> Sugared:
-        simple = self._constant(m, place, thing, True)
-        if simple is None:
-            raise error(place, f"corrupt archive: a constant of type {type(thing).__name__}")
-        return simple
-
-
-class _Spaces(Sugared):
-    kind = "module"
-
-    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
-        return OperatorNamespace(name)
-
-
-class _Constants(Sugared):
-    kind = "module"
-
-    def __init__(self, loader: Loader):
-        self.loader = loader
-
-    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
-        value = self.loader.constant(name)
-        kind = notes.inferred(value)
-        if kind is None:
-            raise error(place, f"corrupt archive: the constant {name} has no type")
-        return SimpleValue(m.graph.constant(value, kind, place))
-
-
-class _Qualified(Sugared):
-    """A dotted name that begins with __torch__."""
-
-    kind = "module"
-
-    def __init__(self, loader: Loader, name: str):
-        self.loader, self.path = loader, name
-
-    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
-        full = f"{self.path}.{name}"
-        found = self.loader.find(full)
-        if found is None:
-            return _Qualified(self.loader, full)
-        if isinstance(found, Function):
-            return FunctionValue([found])
-        if isinstance(found, TupleType):
-            return NamedTupleClass(found)
-        if isinstance(found, EnumType):
-            return EnumClass(found)
-        if isinstance(found, ClassType):
-            return ClassValue(found)
-        raise error(place, f"{full} cannot be used as a value")
 
 
 __all__ = ["Argument", "Loader", "Schema", "parse"]

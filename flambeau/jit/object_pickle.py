@@ -18,7 +18,6 @@ from ..serialization.unpickler import RestrictedUnpickler
 from .classes import enum_type
 from .objects import ScriptObject
 from .operators import is_numbered, number_of
-from .signatures import inferred
 from .types import (
     ANY,
     BOOL,
@@ -35,6 +34,7 @@ from .types import (
     UnionType,
     result_type,
 )
+from .value_types import inferred
 
 _BUILDERS = {
     "int": "build_intlist",

@@ -9,7 +9,6 @@ from ..ops.machinery.schema import number_text, quoted
 from .operators import is_numbered, number_of
 from .printed_nodes import is_identifier
 from .printing import Body, Printer
-from .signatures import inferred
 from .types import (
     ClassType,
     EnumType,
@@ -17,6 +16,7 @@ from .types import (
     TupleType,
     result_type,
 )
+from .value_types import inferred
 
 
 def class_code(printer: Printer, kind: Any) -> str:

@@ -23,6 +23,7 @@ from .module_values import is_constant
 from .naming import is_library, qualified_name, unique_name
 from .resolver import PythonResolver, function_for_overload
 from .types import TENSOR, ClassType, InterfaceType, Type
+from .value_types import inferred
 
 _INTERNAL = frozenset(torch.nn.Module().__dict__) - {"training"}
 
@@ -233,7 +234,7 @@ def _read_attribute(made: Concrete, name: str, value: Any, hint: Any) -> None:
     declared = attribute_type if attribute_type is not None else _declared(hint)
     if declared is None:
         try:
-            declared = notes.inferred(value)
+            declared = inferred(value)
         except RuntimeError as problem:
             made.failed[name] = str(problem)
             return

@@ -16,7 +16,6 @@ import flambeau as torch
 from ..core.pytree import tree_map_only
 from ..core.tensor import Tensor
 from . import enabled, operators, recursive
-from . import signatures as notes
 from .functions import Function
 from .inlining import inlined
 from .ir import Block, Graph, Node, copy_graph
@@ -39,6 +38,7 @@ from .types import (
     Type,
     unshaped,
 )
+from .value_types import inferred
 
 
 def _record(
@@ -106,7 +106,7 @@ def _example_type(thing: Any) -> Type:
         return tensor_type(thing)
     if isinstance(thing, tuple):
         return TupleType([unshaped(_example_type(t)) for t in thing])
-    found = notes.inferred(thing)
+    found = inferred(thing)
     if found is None:
         raise RuntimeError(UNTRACEABLE.format(type(thing).__name__))
     return unshaped(found)
