@@ -282,6 +282,13 @@ class Tracer(TracedSizes, AtenRecorder):
     def again(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         return self.run_plain(functools.partial(super().again, function), (args, kwargs), {}, shapes=False)
 
+    def unseen(self, function: Callable, *args: Any) -> Any:
+        before, self.recording = self.recording, False
+        try:
+            return super().unseen(function, *args)
+        finally:
+            self.recording = before
+
     def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         schema = overload._schema
         values = overload.bind(args, kwargs)
@@ -316,7 +323,7 @@ class Tracer(TracedSizes, AtenRecorder):
         return self._made(self.call_node(symbol, *given), function, args, kwargs)
 
     def _made(self, made: Value, function: Callable, args: tuple, kwargs: dict) -> Any:
-        result = self.unseen(self._run, function, args, kwargs)
+        result = self._run(function, args, kwargs)
         self.set_value(result, made)
         return result
 
@@ -338,11 +345,7 @@ class Tracer(TracedSizes, AtenRecorder):
 
     def _run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Run an operator on plain numbers and shapes."""
-        before, self.recording = self.recording, False
-        try:
-            return self.run_plain(function, args, kwargs)
-        finally:
-            self.recording = before
+        return self.unseen(self.run_plain, function, args, kwargs)
 
     def _python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
         result = self._run(function, args, kwargs)
@@ -372,7 +375,7 @@ class Tracer(TracedSizes, AtenRecorder):
                 node.attributes["name"] = function.base_name
                 out = self.graph.insert(node).outputs_[0]
                 out.type = result_type(function.schema)
-        result = self.unseen(self._run, lambda *a, **k: function.run(function.bind(a, k)), args, kwargs)
+        result = self._run(lambda *a, **k: function.run(function.bind(a, k)), args, kwargs)
         self.set_value(result, out)
         return result
 
