@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import operator
 import re
 import threading
 from collections import OrderedDict
@@ -36,17 +35,10 @@ from .graph_signature import (
     InputSpec,
     OutputKind,
     OutputSpec,
-    SymIntArgument,
     TensorArgument,
 )
-from .symbols import Expression, Symbol, fitted
-
-_BUMPS = (0, 3, 7, 12, 22)
-EXAMPLES = len(_BUMPS)  # how many runs a program with sizes that may change takes
-
-
-class Unsupported(RuntimeError):
-    """The program cannot be exported."""
+from .merging import EXAMPLES, Merger, Unsupported, other_sizes
+from .symbols import Symbol
 
 
 def class_name(cls: type) -> str:
@@ -372,185 +364,3 @@ def _same_calls(module: Module, args: tuple, kwargs: dict, sizes: Sizes, first: 
             return False
 
     return works
-
-
-def other_sizes(sizes: Sizes, number: int) -> dict[Symbol, int]:
-    """The sizes of a further run."""
-    return {s: _other(sizes, s, number, place) for place, s in enumerate(sizes.symbols)}
-
-
-def _other(sizes: Sizes, symbol: Symbol, number: int, place: int) -> int:
-    """Another size to try, within the symbol's bounds."""
-    low, high = sizes.ranges[symbol]
-    wanted = symbol.hint + _BUMPS[number] * (2 * place + 1) + place
-    if high is None or wanted <= high:
-        return wanted
-    room = [v for v in range(max(low, 2), high + 1) if v != symbol.hint] or [symbol.hint]
-    return room[(number * 7 + place * 3) % len(room)]
-
-
-class Merger:
-    """Compares the graphs of several runs and writes what differs as expressions of the sizes."""
-
-    def __init__(self, traces: list[Any], runs: list[dict[Symbol, int]], sizes: Sizes) -> None:
-        self.traces, self.runs, self.sizes = traces, runs, sizes
-        self.graph = traces[0].graph
-        self.nodes: dict[Expression, Node] = {}
-
-    def merge(self) -> None:
-        rows = [list(t.graph.nodes) for t in self.traces]
-        if len({len(row) for row in rows}) != 1:
-            raise Unsupported("the program does something else for other sizes: its graph has another length")
-        for nodes in zip(*rows):
-            if len({(n.op, n.target if n.op == "call_function" else n.name) for n in nodes}) != 1:
-                raise Unsupported(f"the program does something else for other sizes, from {nodes[0].format_node()} on")
-        for name, branch in self.traces[0].pieces.items():
-            _BranchMerger([t.pieces[name] for t in self.traces], self.runs, self.sizes).merge()
-            branch.recompile()
-        changes: list[tuple[Node, tuple, dict]] = []
-        for nodes in zip(*rows):
-            self._shapes(list(nodes))
-            if nodes[0].op == "call_function":
-                args = self._merged([n.args for n in nodes], nodes[0])
-                kwargs = self._merged([n.kwargs for n in nodes], nodes[0])
-                changes.append((nodes[0], args, kwargs))
-        for node, args, kwargs in changes:
-            node.args, node.kwargs = self._computed(args, node), self._computed(kwargs, node)
-        self._merge_outputs([row[-1] for row in rows])
-
-    def _merge_outputs(self, nodes: list[Node]) -> None:
-        """Sizes that the program returns."""
-        merged = self._merged([n.args for n in nodes], nodes[0])
-        for position, value in enumerate(merged[0]):
-            if isinstance(value, Expression):
-                spec = self.traces[0].signature.output_specs[position]
-                spec.arg = SymIntArgument(self._node(value).name)
-        nodes[0].args = self._computed(merged, nodes[0])
-
-    def _shapes(self, nodes: list[Node]) -> None:
-        values: list[Any] = [n.meta.get("val") for n in nodes]
-        if isinstance(values[0], Tensor):
-            dims = range(values[0].dim())
-            nodes[0].meta["sizes"] = [self._expression([v.shape[d] for v in values], nodes[0]) for d in dims]
-            nodes[0].meta["strides"] = [self._expression([v.stride(d) for v in values], nodes[0]) for d in dims]
-
-    def _expression(self, numbers: list[int], node: Node) -> Any:
-        found = fitted(numbers, self.runs, self.sizes.symbols)
-        if found is None:
-            raise Unsupported(
-                f"a size at {node.format_node()} depends on the sizes of the inputs in a way that is not known: {numbers}"
-            )
-        return found.terms.get((), 0) if found.is_constant else found
-
-    def _merged(self, values: list[Any], node: Node) -> Any:
-        first = values[0]
-        if isinstance(first, (list, tuple)):
-            if len({len(v) for v in values}) != 1:
-                raise Unsupported(f"the program does something else for other sizes at {node.format_node()}")
-            items = [self._merged(list(each), node) for each in zip(*values)]
-            return tuple(items) if isinstance(first, tuple) else items
-        if isinstance(first, dict):
-            return {key: self._merged([v[key] for v in values], node) for key in first}
-        if isinstance(first, int) and not isinstance(first, bool):
-            return self._expression(values, node)
-        if isinstance(first, float) and len(set(values)) != 1:
-            raise Unsupported(f"a number at {node.format_node()} depends on the sizes of the inputs: {values}")
-        return first
-
-    def _computed(self, value: Any, node: Node) -> Any:
-        if isinstance(value, Expression):
-            return self._node(value)
-        if isinstance(value, tuple):
-            return tuple(self._computed(v, node) for v in value)
-        if isinstance(value, list):
-            return [self._computed(v, node) for v in value]
-        if isinstance(value, dict):
-            return {k: self._computed(v, node) for k, v in value.items()}
-        return value
-
-    # -- nodes for expressions --
-
-    def _node(self, wanted: Expression) -> Node:
-        """A node that computes an expression, right behind the inputs."""
-        if wanted in self.nodes:
-            return self.nodes[wanted]
-        if (
-            len(wanted.terms) == 1
-            and wanted.divisor == 1
-            and list(wanted.terms.values()) == [1]
-            and len(wanted.symbols) == 1
-        ):
-            ((term, _),) = wanted.terms.items()
-            if len(term) == 1:
-                return self._symbol(term[0])
-        if wanted.divisor != 1:
-            inner = self._node(Expression(wanted.terms))
-            return self._add(operator.floordiv, (inner, wanted.divisor), wanted)
-        total: Any = None
-        for term, factor in sorted(wanted.terms.items(), key=lambda item: (not item[0], [s.name for s in item[0]])):
-            piece = self._product(term, factor)
-            total = piece if total is None else self._sum(total, piece, wanted)
-        return total
-
-    def _sum(self, left: Any, right: Any, wanted: Expression) -> Node:
-        return self._add(operator.add, (left, right), wanted)
-
-    def _product(self, term: tuple[Symbol, ...], factor: int) -> Any:
-        if not term:
-            return factor
-        value: Any = self._symbol(term[0])
-        known = Expression.of(term[0])
-        for symbol in term[1:]:
-            known = Expression({(*next(iter(known.terms)), symbol): 1})
-            value = self._add(operator.mul, (value, self._symbol(symbol)), known)
-        return value if factor == 1 else self._add(operator.mul, (value, factor), known * factor)
-
-    def _symbol(self, symbol: Symbol) -> Node:
-        wanted = Expression.of(symbol)
-        if wanted not in self.nodes:
-            for number, dims in self.sizes.of_leaf.items():
-                for dim, size in dims.items():
-                    if size == wanted:
-                        return self._add(flambeau.ops.aten.sym_size.int, (self._user_nodes()[number], dim), wanted)
-            raise Unsupported(f"no input has the size {symbol}")
-        return self.nodes[wanted]
-
-    def _user_nodes(self) -> list[Node]:
-        names = [s.arg.name for s in self.traces[0].signature.input_specs if s.kind is InputKind.USER_INPUT]
-        by_name = {n.name: n for n in self.graph.nodes if n.op == "placeholder"}
-        return [by_name[name] for name in names]
-
-    def _add(self, target: Callable, args: tuple, value: Expression) -> Node:
-        known = self.nodes.get(value)
-        if known is not None:
-            return known
-        last = [n for n in self.graph.nodes if n.op == "placeholder" or "symbolic" in n.meta][-1]
-        with self.graph.inserting_after(last):
-            name = "sym_size_int" if target is flambeau.ops.aten.sym_size.int else None
-            node = self.graph.create_node("call_function", target, args, {}, name)
-        node.meta["val"] = value.hint
-        node.meta["symbolic"] = value
-        self.nodes[value] = node
-        return node
-
-
-class _BranchMerger(Merger):
-    """Compares a branch of a choice: its sizes are those of its operands."""
-
-    def __init__(self, traces: list[Any], runs: list[dict[Symbol, int]], sizes: Sizes) -> None:
-        for branch in traces:
-            branch.pieces = {n: c for n, c in branch.named_children() if n.partition("_graph_")[0] in ("true", "false")}
-        super().__init__(traces, runs, sizes)
-
-    def _merge_outputs(self, nodes: list[Node]) -> None:
-        """A branch returns tensors only."""
-
-    def _symbol(self, symbol: Symbol) -> Node:
-        wanted = Expression.of(symbol)
-        for node in self.graph.nodes:
-            if wanted not in self.nodes and node.op == "placeholder" and wanted in node.meta.get("sizes", ()):
-                target = flambeau.ops.aten.sym_size.int
-                return self._add(target, (node, node.meta["sizes"].index(wanted)), wanted)
-        if wanted not in self.nodes:
-            raise Unsupported(f"no operand of the branch has the size {symbol}")
-        return self.nodes[wanted]

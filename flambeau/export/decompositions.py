@@ -23,17 +23,10 @@ from ..nn import Module
 from ..nn.unchanged import contents_kept
 from ..random import fork_rng
 from ..utils import _pytree as pytree
-from ._trace import EXAMPLES, Merger, other_sizes
 from .dynamic_shapes import Sizes
 from .exported_program import ExportedProgram, holder
-from .graph_signature import (
-    ConstantArgument,
-    ExportGraphSignature,
-    InputKind,
-    OutputKind,
-    OutputSpec,
-    TensorArgument,
-)
+from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind, OutputKind, OutputSpec, TensorArgument
+from .merging import EXAMPLES, Merger, other_sizes
 from .symbols import Expression
 
 

@@ -10,8 +10,9 @@ from ..core.tensor import Tensor
 from ..fx.graph_module import GraphModule
 from ..fx.node import Node
 from ..utils import _pytree as pytree
-from ._trace import EXAMPLES, Merger, other_sizes, resized
+from ._trace import resized
 from .dynamic_shapes import Sizes
+from .merging import EXAMPLES, Merger, other_sizes
 from .symbols import Expression, Symbol
 
 

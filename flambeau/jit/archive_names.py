@@ -9,16 +9,7 @@ from .functions import Function
 from .named_values import CastValue, ClassValue, EnumClass, NamedTupleClass, OperatorNamespace
 from .resolver import Resolver
 from .source import Range, error
-from .types import (
-    BOOL,
-    COMPLEX,
-    FLOAT,
-    INT,
-    STRING,
-    ClassType,
-    EnumType,
-    TupleType,
-)
+from .types import BOOL, COMPLEX, FLOAT, INT, STRING, ClassType, EnumType, TupleType
 from .value_types import inferred
 from .values import BuiltinFunction, FunctionValue, SimpleValue, SpecialForm, Sugared
 

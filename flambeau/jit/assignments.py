@@ -9,14 +9,7 @@ from . import signatures as notes
 from .ir import Value
 from .matching import Named
 from .source import FrontendError, Range, error
-from .types import (
-    ClassType,
-    DictType,
-    ListType,
-    TensorType,
-    Type,
-    is_subtype,
-)
+from .types import ClassType, DictType, ListType, TensorType, Type, is_subtype
 from .values import MethodValue, SimpleValue, Sugared, SugaredTuple
 
 _LONE_STAR = "A Starred expression may only appear on the lhs within the presence of another non-starred expression"

@@ -23,18 +23,7 @@ from .schema import REQUIRED, Argument, Schema, schemas_of
 from .source import Range, Source, error
 from .statements import Statements
 from .subscripts import Subscripts
-from .types import (
-    NONE,
-    TENSOR,
-    ClassType,
-    DictType,
-    ListType,
-    OptionalType,
-    TensorType,
-    Type,
-    is_subtype,
-    unshaped,
-)
+from .types import NONE, TENSOR, ClassType, DictType, ListType, OptionalType, TensorType, Type, is_subtype, unshaped
 from .values import FunctionValue, SimpleValue, Sugared, valid_name
 
 

@@ -17,18 +17,7 @@ from .failures import Raised, Registers, Step, run_steps
 from .ir import Node
 from .naming import unmangled
 from .objects import ScriptObject, fits, get_slot, set_slot, to_script, tuple_class
-from .types import (
-    BOOL,
-    COMPLEX,
-    FLOAT,
-    INT,
-    NUMBER,
-    ClassType,
-    FunctionType,
-    ListType,
-    TensorType,
-    TupleType,
-)
+from .types import BOOL, COMPLEX, FLOAT, INT, NUMBER, ClassType, FunctionType, ListType, TensorType, TupleType
 
 if TYPE_CHECKING:
     from .interpreter import Program

@@ -12,9 +12,7 @@ from .instructions import SPECIAL
 from .ir import Block, Graph, Node, Value
 from .matching import Named, try_match
 from .schema import schemas_of
-from .types import (
-    ListType,
-)
+from .types import ListType
 
 # -- programs ---------------------------------------------------------------------------------------------------------------
 

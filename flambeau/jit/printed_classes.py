@@ -9,13 +9,7 @@ from ..ops.machinery.schema import number_text, quoted
 from .operators import is_numbered, number_of
 from .printed_nodes import is_identifier
 from .printing import Body, Printer
-from .types import (
-    ClassType,
-    EnumType,
-    InterfaceType,
-    TupleType,
-    result_type,
-)
+from .types import ClassType, EnumType, InterfaceType, TupleType, result_type
 from .value_types import inferred
 
 

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ops.machinery.schema import quoted
 from .ir import Node, Value
-from .types import (
-    STRING,
-    DictType,
-    InterfaceType,
-    ListType,
-    OptionalType,
-    TupleType,
-    Type,
-    UnionType,
-)
+from .types import STRING, DictType, InterfaceType, ListType, OptionalType, TupleType, Type, UnionType
 
 if TYPE_CHECKING:
     from .printing import Body

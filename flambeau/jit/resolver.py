@@ -55,20 +55,7 @@ from .naming import is_library, qualified_name
 from .record_forms import declares_calls, forms_of, takes_alike
 from .schema import Schema, all_names, schemas_of, symbol_of
 from .source import Range, error
-from .types import (
-    ANY,
-    BOOL,
-    COMPLEX,
-    DEVICE,
-    FLOAT,
-    INT,
-    STRING,
-    ClassType,
-    EnumType,
-    InterfaceType,
-    TupleType,
-    Type,
-)
+from .types import ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, STRING, ClassType, EnumType, InterfaceType, TupleType, Type
 from .values import BuiltinFunction, FunctionValue, SimpleValue, SpecialForm, Sugared, SugaredTuple
 
 # -- functions with a meaning of their own ----------------------------------------------------------------------------------

@@ -7,11 +7,7 @@ from .functions import Function
 from .ir import Block, Graph, Node, Value
 from .schema import Argument, Schema
 from .trace_recorder import FORWARD
-from .types import (
-    NONE,
-    ClassType,
-    unshaped,
-)
+from .types import NONE, ClassType, unshaped
 
 
 def lift(graph: Graph) -> None:

@@ -27,17 +27,7 @@ from .trace_lifting import lift, tidy
 from .trace_places import TracerWarning, warn
 from .trace_recorder import UNTRACEABLE, Tracer, TracingCheckError, tensor_type
 from .traced_sizes import TracedInt, tensors_in
-from .types import (
-    INT,
-    TENSOR,
-    ClassType,
-    DictType,
-    ListType,
-    ShapedTensor,
-    TupleType,
-    Type,
-    unshaped,
-)
+from .types import INT, TENSOR, ClassType, DictType, ListType, ShapedTensor, TupleType, Type, unshaped
 from .value_types import inferred
 
 
