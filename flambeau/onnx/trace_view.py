@@ -81,7 +81,8 @@ class GraphView:
 
 def _optimize_trace(graph: Any, operator_export_type: OperatorExportTypes = OperatorExportTypes.ONNX) -> GraphView:
     """What `torch.jit._get_trace_graph` has traced, in ONNX's operators."""
-    job = _Export(*graph.traced, {}, DEFAULT_OPSET, False, None, TrainingMode.PRESERVE, False)
+    module, args = graph.traced
+    job = _Export(module, args, {}, DEFAULT_OPSET, False, None, TrainingMode.PRESERVE, False)
     job.names((), (), None, None)
     built = job.run()
     optimized(built, twins=False, batch_norm=False)
