@@ -1,4 +1,4 @@
-"""What names mean in the source inside archives."""
+"""Names in the source inside archives, and what they mean."""
 
 from __future__ import annotations
 

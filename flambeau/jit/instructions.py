@@ -1,4 +1,4 @@
-"""What the nodes of a graph that are no operators do: control flow, containers, attributes, calls, Python."""
+"""Nodes of a graph that are no operators, and what they do: control flow, containers, attributes, calls, Python."""
 
 from __future__ import annotations
 

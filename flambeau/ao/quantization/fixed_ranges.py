@@ -21,5 +21,5 @@ FUNCTIONS = (*(form for form in _ALL if form not in (*METHODS, *LAYERS)), nn.fun
 
 
 def by_range(zero_to_one: Any, minus_one_to_one: Any) -> dict[Any, Any]:
-    """What is said of each of them, from what is said of the two ranges."""
+    """Return what is said of each of them, from what is said of the two ranges."""
     return {**dict.fromkeys(ZERO_TO_ONE, zero_to_one), **dict.fromkeys(MINUS_ONE_TO_ONE, minus_one_to_one)}

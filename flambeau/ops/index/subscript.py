@@ -237,7 +237,7 @@ _NO_END = 2**63 - 1  # how PyTorch writes a slice without an end
 
 
 def _getitem_in_aten(recorder: Any, self: Tensor, key: Any) -> Tensor:
-    """As traces show it: with every slice, and the numbers as they are written. `aten::index` takes masks as they are."""
+    """Make the calls that traces show: every slice, with the numbers as they are written. `aten::index` takes masks as they are."""
     items = key if isinstance(key, tuple) else (key,)
     if any(map(is_mask, items)):
         part, advanced = recorder.again(apply_basic, (self, key), {"keep_masks": True})

@@ -181,7 +181,7 @@ class Op:
 
     @property
     def has_parts(self) -> bool:
-        """Whether a call of it is calls of others, which pass the door themselves."""
+        """Tell whether a call of it is calls of others, which pass the door themselves."""
         return self.kind == "composite" or (self.kind == "random" and not self.draws)
 
     # -- kernels ----------------------------------------------------------------------------------------------------
