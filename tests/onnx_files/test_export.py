@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 
 import numpy as np
 import pytest
@@ -343,3 +344,10 @@ def test_label_smoothing_is_not_lost(dynamo):
     file = io.BytesIO()
     torch.onnx.export(model, (x,), file, dynamo=dynamo, verbose=False)
     np.testing.assert_allclose(run(file, x.numpy())[0], model(x).numpy(), rtol=1e-5)
+
+
+def test_formulas_with_parameters_that_are_not_given():
+    model, x = nn.Module(), torch.tensor([1.0, math.nan, math.inf, -math.inf])
+    model.forward = lambda x: (torch.nan_to_num(x, 5.0), torch.nan_to_num(x, posinf=2.0))
+    for found, wanted in zip(run(exported(model, (x,)), x.numpy()), model(x)):
+        np.testing.assert_array_equal(found, wanted.numpy())

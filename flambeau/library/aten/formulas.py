@@ -30,7 +30,10 @@ def recorded(recorder: Any, op: Any, function: Callable, operands: tuple, option
         given = op.bind(operands, options)
         operands = tuple(given[name] for name in pointwise.operand_names)
         params = [given[name] for name, _ in pointwise.parameters]
-    symbols = [arg(i) for i in range(len(operands))] + [const(p) for p in params]
+    # Nothing and whole numbers stay what they are: formulas ask for them, and count with them.
+    symbols = [arg(i) for i in range(len(operands))] + [
+        p if p is None or isinstance(p, int) else const(p) for p in params
+    ]
     result = Steps(operands).value(pointwise.evaluate(symbols, plain.dtype))
     if not isinstance(result, Tensor):
         result = aten.full.default(list(plain.shape), result, dtype=plain.dtype, device=plain.device, pin_memory=False)
