@@ -1,4 +1,10 @@
 # Written by `python -m flambeau.utils.stubs` from the operators' records. Do not change it by hand.
+# From builtins by name: int, float and bool are dtypes in some of these namespaces.
+from builtins import bool as _bool
+from builtins import complex as _complex
+from builtins import float as _float
+from builtins import int as _int
+from builtins import str as _str
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -10,11 +16,6 @@ from .core.layout import memory_format as _memory_format
 from .core.size import Size as _Size
 from .core.tensor import Tensor as _Tensor
 
-_bool = bool
-_complex = complex
-_float = float
-_int = int
-_str = str
 _Number = _int | _float | _bool | _complex
 _Ints = _int | Sequence[_int]
 _DeviceLike = _device | _str | _int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,8 +71,14 @@ def _entries(spaces: tuple[str, ...]) -> Iterator[Entry]:
                 value = getattr(home, name)
             except (AttributeError, ImportError, NotImplementedError):
                 continue
-            if not isinstance(value, types.ModuleType) and getattr(value, "__module__", "") != "typing":
+            if not isinstance(value, types.ModuleType) and not _is_pythons(value):
                 yield space, name, value
+
+
+def _is_pythons(value: Any) -> bool:
+    """Whether a namespace only holds it because its text imports it from Python's own library."""
+    home = getattr(value, "__module__", None) or type(value).__module__
+    return isinstance(home, str) and home != "builtins" and home.partition(".")[0] in sys.stdlib_module_names
 
 
 def entries() -> Iterator[Entry]:

@@ -3,7 +3,8 @@
 from typing import Any
 
 from ..core import naming as _naming
-from ..core.backend import Backend, register  # noqa: F401
+from ..core.backend import Backend as Backend
+from ..core.backend import register as register
 
 
 def __getattr__(name: str) -> Any:

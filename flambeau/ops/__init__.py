@@ -7,7 +7,7 @@ from . import linalg  # noqa: F401
 from .creation import construct, convert, filled, ranges  # noqa: F401
 from .index import gather, index_vector, indexing, masked, sort, subscript, unique  # noqa: F401
 from .machinery.binding import bind_methods, namespace
-from .machinery.declare import user_pointwise as pointwise
+from .machinery.declare import user_pointwise
 from .machinery.record import OPS
 from .methods import attributes, names, per_element, python_protocol  # noqa: F401
 from .methods.operators import bind_operators
@@ -96,5 +96,7 @@ def __getattr__(name: str):
         raise _naming.no_attribute(__name__, name)
     return absent
 
+
+pointwise = user_pointwise  # the decorator, and not the room of that name, for programs and for type checkers
 
 __all__ = ["OPS", "namespace", "pointwise"]

@@ -62,6 +62,8 @@ def _parameters(parameters: list[inspect.Parameter]) -> str:
     parts, starred = ["self"], False
     for p in parameters:
         kind = _type(p.annotation)
+        if kind == "_int" and "dim" in p.name.split("_"):
+            kind = "_int | str | Sequence[str]" if p.name == "start_dim" else "_int | str"  # dimensions may have names
         if p.kind is p.VAR_POSITIONAL:
             parts.append(f"*{p.name}: {kind}")
             starred = True

@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core import naming as _naming
-from ..torch_version import TORCHVISION_VERSION as __version__  # noqa: F401  the one that is followed
+from ..torch_version import TORCHVISION_VERSION
 
 if TYPE_CHECKING:
     from . import datasets, io, models, ops, transforms, tv_tensors, utils
 
 _SUBMODULES = ("datasets", "io", "models", "ops", "transforms", "tv_tensors", "utils")
+
+__version__ = TORCHVISION_VERSION  # the one that is followed
 
 __all__ = ["datasets", "io", "models", "ops", "transforms", "tv_tensors", "utils"]
 

@@ -64,3 +64,23 @@ def mistakes(x: Tensor) -> None:
     torch.float33  # wrong
     x.squeeeze()  # wrong
     torch.manual_seed("seed").whatever  # wrong
+    torch.zeros(3, device=1.5)  # wrong
+    torch.cat(x, dim="last", axes=1)  # wrong
+    x.view(2, 3).reshpae(6)  # wrong
+    x.flatten(start_dim=1.5)  # wrong
+    x.select("rows", index="first")  # wrong
+    nn.Conv2d(3)  # wrong
+    nn.Conv2d(3, "8", 3)  # wrong
+    nn.Dropout(p="half")  # wrong
+    F.cross_entropy(x)  # wrong
+    F.conv2d(x)  # wrong
+    F.dropout(x, "half")  # wrong
+    torch.optim.SGD()  # wrong
+    torch.optim.SGD([x], learning_rate=0.1)  # wrong
+    torch.optim.lr_scheduler.StepLR(step_size=3)  # wrong
+    DataLoader(TensorDataset(x), batchsize=3)  # wrong
+    DataLoader(5)  # wrong
+    torch.load()  # wrong
+    torch.linalg.solve(x)  # wrong
+    torch.fft.ffft(x)  # wrong
+    torch.nn.init.kaiming_norml_(x)  # wrong

@@ -13,7 +13,8 @@ from typing import Any
 
 from ...core import naming as _naming
 from .fake_quantize import *
-from .fuse_modules import fuse_modules, fuse_modules_qat
+from .fuse_modules import fuse_modules as fuse_modules
+from .fuse_modules import fuse_modules_qat as fuse_modules_qat
 from .fuser_method_mappings import *
 from .observer import *
 from .qconfig import *

@@ -9,16 +9,7 @@
 from ...core import naming as _naming
 from .. import ops as _ops  # noqa: F401  the whole room before its parts: see naming.load
 from . import detection, segmentation
-from ._api import (
-    Weights,
-    WeightsEnum,
-    get_model,
-    get_model_builder,
-    get_model_weights,
-    get_weight,
-    list_models,
-    register_model,
-)
+from ._api import *
 from .alexnet import *
 from .convnext import *
 from .densenet import *

@@ -27,6 +27,10 @@ from flambeau.core import naming
 
 from ._categories import categories, data_text
 
+__all__ = [
+    "Weights", "WeightsEnum", "get_model", "get_model_builder", "get_model_weights", "get_weight", "list_models", "register_model",
+]  # fmt: skip
+
 BUILDERS: dict[str, Callable[..., nn.Module]] = {}
 _WEIGHTS: dict[str, type[WeightsEnum]] = {}
 

@@ -1,0 +1,90 @@
+"""What editors say about users' programs: every wrong line is found, and no right one is called wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks
+
+# What pyright says about programs that import PyTorch, too: variables of loops that may be empty, gradients that may be None, Functions
+# with as many gradients as they have results, modules that may be None, a Subset that is iterated by its indices.
+ALSO_IN_PYTORCH = {
+    "reportPossiblyUnbound", "reportPossiblyUnboundVariable", "reportOptionalMemberAccess", "reportIncompatibleMethodOverride", "reportOptionalCall",
+    "reportMissingImports", "reportMissingModuleSource",
+}  # fmt: skip
+SUBSET = re.compile(r'"Subset\[.*cannot be assigned to parameter "iterable"')
+# What is put into a namespace when it is first used, or is only imported there and public by accident.
+LAZY = {
+    "torch.nested": ("as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged", "to_padded_tensor"),
+    "torch.utils.recordio": ("copy_of_array", "Dataset", "decode", "float32", "pillow", "Tensor"),
+    "torch.cuda": ("backend_of", "CUDA_TENSOR_TYPES", "Device", "has_backend", "is_capturing", "why_absent"),
+    "torch.accelerator": ("device",),
+    "torch.linalg": ("TYPE_CHECKING",),
+    "torch.special": ("TYPE_CHECKING",),
+}  # fmt: skip
+pytestmark = pytest.mark.skipif(shutil.which("pyright") is None and not Path(sys.prefix, "bin", "pyright").exists(), reason="no pyright")  # fmt: skip
+
+
+def told(*paths: Path) -> list[tuple[str, int, str, str]]:
+    """(file, line, rule, message) of pyright's errors."""
+    program = shutil.which("pyright") or str(Path(sys.prefix, "bin", "pyright"))
+    command = [program, "--pythonpath", sys.executable, "--outputjson", *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=paths[0].parent, env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    if not done.stdout.startswith("{"):
+        pytest.skip(f"pyright does not start here: {done.stderr[-200:]}")
+    found = [entry for entry in json.loads(done.stdout)["generalDiagnostics"] if entry["severity"] == "error"]
+    return [(Path(e["file"]).name, e["range"]["start"]["line"] + 1, e.get("rule", ""), e["message"]) for e in found]
+
+
+def test_wrong_lines_are_found_and_no_others() -> None:
+    programs = Path(__file__).parent / "programs.py"
+    wrong = {i for i, line in enumerate(programs.read_text().splitlines(), 1) if line.endswith("# wrong")}
+    assert {line for _, line, _, _ in told(programs)} == wrong
+
+
+def test_tutorials_and_examples_are_right(tmp_path: Path) -> None:
+
+    for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
+        lines = [""] * (page.read_text().count("\n") + 1)
+        for block in blocks(page):
+            if block.language == "python" and block.is_file:
+                (tmp_path / block.title).write_text(block.text)
+            elif block.language == "python" and not block.title.startswith("in "):
+                lines[block.line : block.line + block.text.count("\n")] = block.text.splitlines()
+        (tmp_path / f"{page.stem}_page.py").write_text("\n".join(lines))
+    for example in (ROOT / "examples").rglob("*.py"):
+        (tmp_path / example.name).write_text(example.read_text())
+    found = [e for e in told(tmp_path) if e[2] not in ALSO_IN_PYTORCH and not SUBSET.search(e[3])]
+    # Formulas use functions without importing them, and a wrapper of a tensor has attributes of its own.
+    found = [e for e in found if e[2] != "reportUndefinedVariable" and "for class" not in e[3]]
+    assert not found
+
+
+def test_names_of_the_reference_are_known(tmp_path: Path) -> None:
+    """An editor completes every name that the reference lists, and says of none that it is private."""
+    sys.path.insert(0, str(ROOT / "docs" / "_tools"))
+    import reference
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        names = [(space, name) for space, name, _ in reference.entries() if name not in LAZY.get(space, ())]
+        names = [(s, n) for s, n in names if not s.startswith("torch.backends.")]  # former names, found when imported
+    homes = {space: re.sub("^torchvision", "torch.vision", space).replace("torch", "flambeau", 1) for space, _ in names}
+    del homes["torch.Tensor"]
+    lines = [f"import {home} as m{i}" for i, home in enumerate(homes.values())]
+    numbers = {space: f"m{i}" for i, space in enumerate(homes)} | {"torch.Tensor": "m0.Tensor"}
+    lines += [f"{numbers[space]}.{name}" for space, name in names]
+    program = tmp_path / "names.py"
+    program.write_text("\n".join(lines) + "\n")
+    found = told(program)
+    assert len(lines) > 3000
+    assert not [lines[line - 1] + ": " + message for _, line, _, message in found]
