@@ -164,7 +164,7 @@ class ProgramReader:
     def _examples(self, node: Node, arguments: dict[str, Any]) -> dict[str, Any]:
         """Arguments of a node's call with tensors like those it had."""
         given = map_arg((node.args, node.kwargs), lambda n: _example(n.meta.get("val")))
-        names = [a.name for a in node.target._schema.arguments]  # type: ignore[union-attr]
+        names = [a.name for a in node.target._schema.arguments]
         return {**arguments, **dict(zip(names, given[0])), **given[1]}
 
     def output(self, node: Node) -> None:
