@@ -247,8 +247,10 @@ class Recorder(modes.Mode):
         """Results over memory that nobody has told of, an array's of NumPy: it is the operator's own, if all that this was given are
         tensors and plain values."""
         known = plain_parts(given)
+        if known is None:
+            return
         held = [t._storage for t in parts_of(result) if isinstance(t, Tensor) and _is_plain(t)]
-        for one in () if known is None else (s for s in held if s.owner is not None):
+        for one in (s for s in held if s.owner is not None):
             place = self.memory.find(one.ptr)
             if place is None or place.buffer not in known:
                 leaf.makes.append(self.memory.add(one.ptr, one.size_bytes, "new").index)
