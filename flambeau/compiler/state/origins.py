@@ -108,6 +108,24 @@ def is_library_class(cls: type) -> bool:
     return place is cls or "<locals>" in cls.__qualname__
 
 
+def is_put_there(value: Any) -> bool:
+    """Whether something in a module or class of this library's is another's: a function, a method, an object that can be called."""
+    if isinstance(value, types.FunctionType):
+        return not is_library(value.__code__, value.__globals__)
+    if isinstance(value, types.MethodType):
+        return is_put_there(value.__func__)
+    if isinstance(value, (staticmethod, classmethod)):
+        return is_put_there(value.__func__)
+    if isinstance(value, property):
+        return any(map(is_put_there, (value.fget, value.fset)))
+    cls = value if isinstance(value, type) else type(value)
+    return (
+        is_pythons(cls)
+        and not is_library_class(cls)
+        and cls.__module__.partition(".")[0] not in sys.stdlib_module_names
+    )
+
+
 def is_library_module(module: types.ModuleType) -> bool:
     name = module.__name__
     return name.partition(".")[0] == _PACKAGE and sys.modules.get(name) is module
@@ -136,4 +154,4 @@ def is_pythons(cls: type) -> bool:
 
 
 __all__ = ["HEAP_TYPE", "LIBRARY", "SHARED", "USER", "called_by_us", "is_known_by_identity", "is_library", "is_library_class", "is_library_module", "is_outside",
-           "is_pythons", "is_shared_module", "is_users", "kind_of", "reaches_outside", "shows_its_state"]  # fmt: skip
+           "is_put_there", "is_pythons", "is_shared_module", "is_users", "kind_of", "reaches_outside", "shows_its_state"]  # fmt: skip

@@ -60,6 +60,7 @@ from .origins import (
     is_library_class,
     is_library_module,
     is_outside,
+    is_put_there,
     is_pythons,
     is_shared_module,
     is_users,
@@ -104,6 +105,13 @@ _LOCK = type(new_lock())  # whoever asks whether it is held calls a C function, 
 _PLAIN = (dtype, device, Generator, Node, _LOCK)
 
 
+# Where programs put functions of their own, which this library calls, too.
+_PATCHED: dict[str, dict[str, Any]] = {
+    "Tensor": gc.get_referents(Tensor.__dict__)[0],
+    "nn.functional": vars(functional),
+}
+
+
 class Unreachable(Exception):
     """Why the state of a function cannot be known."""
 
@@ -142,6 +150,11 @@ class Reach:
             before = self._extent()
             self._clear()
             self.pending = list(roots)
+            self._visit_pending()
+            for name, held in _PATCHED.items():
+                for one in self._used_of(held):
+                    if is_put_there(held[one]):
+                        self._add(f"{name}.{one}", held[one])
             self._visit_pending()
             if self.whole and before == self._extent():
                 self._find_the_rest()
@@ -185,14 +198,17 @@ class Reach:
         """What every function depends on, or what Python keeps for those that ask."""
         space = vars(builtins)
         self.items.append(DictItem("builtins", space, tuple(n for n in self.names if n in space)))
-        for name, place in (("Tensor", Tensor.__dict__), ("nn.functional", vars(functional))):
-            held = gc.get_referents(place)[0] if isinstance(place, types.MappingProxyType) else place
-            used = (self.names | self.observer.library_names | _IMPLICIT).intersection(held)
+        for name, held in _PATCHED.items():
+            used = self._used_of(held)
             self.items.append(DictItem(name, held, None if self.computed else (*used, *self.names.difference(held))))
         if self.observer.asks_abstract:
             self.items.append(ValueItem("what abstract classes know", abc.get_cache_token))
         if self.observer.warned:
             self.items.append(ValueItem("the filters of warnings", _warning_filters))
+
+    def _used_of(self, held: dict[str, Any]) -> set[str]:
+        """The names in a place of this library's that code may ask for."""
+        return set(held) if self.computed else (self.names | self.observer.library_names | _IMPLICIT).intersection(held)
 
     def differentiates(self) -> bool:
         """Whether code that was found asks for gradients of something in between: `autograd.grad`, a hook."""
@@ -341,7 +357,7 @@ class Reach:
         absent = self.names.difference(space) if "__getattr__" in space else ()
         self.items.append(DictItem(f"globals of {name}", space, (*watched, *absent, "__getattr__")))
         for one in used if is_shared_module(module) else watched:
-            if not own or isinstance(space[one], (types.FunctionType, types.ModuleType)):
+            if not own or isinstance(space[one], (types.FunctionType, types.ModuleType)) or is_put_there(space[one]):
                 self._named(f"{name}.{one}", space[one])
         self._add(f"{name}.__getattr__", space.get("__getattr__"))
         if not own:
@@ -531,7 +547,7 @@ class Reach:
         for name in used:
             value = cls.__dict__[name]
             if not isinstance(value, (*_DESCRIPTORS, types.BuiltinFunctionType)) and (
-                not own or name in _CALLED or isinstance(value, types.FunctionType)
+                not own or name in _CALLED or isinstance(value, types.FunctionType) or is_put_there(value)
             ):
                 self._add(f"{cls.__qualname__}.{name}", value)
         self.items.append(TypeItem(cls.__qualname__, cls))
