@@ -33,7 +33,7 @@ from ..nn.modules import module as module_room
 from ..nn.modules.module import Module
 from .late import late
 from .record.histories import attached, cut, take_histories
-from .record.operator_call import OtherLayout, Stale
+from .record.operator_call import OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
 from .record.recorder import NotRecordable, Recorder
 from .record.recording import Last, Recorded, tensors_in
@@ -131,6 +131,9 @@ class CompiledFunction:
         )
         self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
         self.varying: set[str] = set()  # parameters that are numbers and have had many values
+        self.keeps_numbers = (
+            True  # whether numbers that a derivative holds are compared: not where that is found in another call
+        )
         self.sizes_vary = False  # whether an operator's results looked otherwise because of a number that it reads
         self.exact = False  # whether passes must keep every bit
         self.layouts = True  # whether pictures may lie otherwise than in eager calls
@@ -523,6 +526,9 @@ class CompiledFunction:
             if recorder.passing:
                 raise Changes(recorder.passing)
             recorded = prepared.finish(result)
+            if recorded.derivative is not None and holds_numbers(recorder.graph):
+                self.keeps_numbers = False
+                raise NotRecordable("its derivative depends on a number that is read from a tensor")
         except Changes as problem:  # it may be the last time: state that is made once
             self.tries += 1
             if self.tries >= _TRIES:
@@ -549,7 +555,7 @@ class CompiledFunction:
         if any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
             return gpu_recording.observer()
         recorder = Recorder()
-        recorder.restarts = not self.sizes_vary
+        recorder.restarts, recorder.keeps_numbers = not self.sizes_vary, self.keeps_numbers
         return recorder
 
     def _runs_new_code(self, reach: Reach, key: tuple) -> bool:

@@ -22,8 +22,9 @@ class Watcher:
     def looked(self) -> None:
         """The host computes with the bytes of a tensor."""
 
-    def converted(self) -> None:
-        """Python gets a number from a tensor: whatever follows may depend on it, sizes and branches included."""
+    def converted(self, address: int, nbytes: int) -> None:
+        """Python gets numbers from a tensor, which lie at this address of the host where it is given: whatever follows may depend on
+        them, sizes and branches included."""
 
     def sent(self, what: str) -> None:
         """A message goes to other processes."""
@@ -94,10 +95,10 @@ def tell_looked() -> None:
         watcher.looked()
 
 
-def tell_converted() -> None:
-    """Tell that Python gets a number from a tensor."""
+def tell_converted(address: int = 0, nbytes: int = 0) -> None:
+    """Tell that Python gets numbers from a tensor."""
     for watcher in told():
-        watcher.converted()
+        watcher.converted(address, nbytes)
 
 
 def tell_sent(what: str) -> None:

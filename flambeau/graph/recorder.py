@@ -175,7 +175,7 @@ class Recorder(modes.Mode):
         if self.writer._makes is None:
             self.writer._refuse("the program looks at the values of a tensor")
 
-    def converted(self) -> None:
+    def converted(self, address: int, nbytes: int) -> None:
         self.looked()
 
     def sent(self, what: str) -> None:

@@ -125,6 +125,54 @@ def test_an_operator_that_reads_a_number_is_compiled_as_long_as_its_results_look
     assert twins.native == 4, twins.compiled.explain()
 
 
+def test_a_derivative_that_holds_a_number_is_compiled_as_long_as_the_number_stays():
+    def build():
+        def step(x, p):
+            loss = (flambeau.add(x, x * x, alpha=p).clamp(min=p) ** 2).sum()
+            loss.backward()
+            return loss.detach()
+
+        return step, []
+
+    twins = Twins(build)
+    for value in (0.2,) * 6 + (0.3, 0.1, 0.2):
+        twins.call(lambda value=value: (flambeau.randn(6, requires_grad=True), flambeau.tensor(value)))
+        if twins.number == 6:
+            assert twins.native == 3 and not twins.behind.reasons
+    assert len(twins.behind.reasons) == 1 and "number that it reads" in twins.behind.reasons[0]
+
+
+def test_a_derivative_that_is_found_in_a_call_with_another_number():
+    def build():
+        return (lambda x, p: flambeau.add(x, x * x, alpha=p)), []
+
+    plain, compiled = build()[0], flambeau.compile(build()[0])
+    for value in (0.2, 0.2, 0.2, 0.3, 0.3, 0.2, 0.2, 0.2, 0.3):
+        grads = []
+        for function in (plain, compiled):
+            x = flambeau.linspace(-1, 1, 6).requires_grad_()
+            function(x, flambeau.tensor(value)).sum().backward()
+            grads.append(x.grad)
+        flambeau.testing.assert_close(*grads)
+
+
+def test_memory_that_is_changed_by_a_number_is_changed_once():
+    def build():
+        def step(x, held, p):
+            held.add_(x * 2, alpha=p)
+            loss = (held * held).sum()
+            loss.backward()
+            return loss.detach(), held.detach()
+
+        return step, []
+
+    twins = Twins(build)
+    for value in (0.2,) * 6 + (0.3, 0.1, 0.2):
+        twins.call(
+            lambda value=value: (flambeau.randn(6, requires_grad=True), flambeau.ones(6), flambeau.tensor(value))
+        )
+
+
 def test_there_is_one_reason_for_results_that_look_otherwise():
     def build():
         return (lambda x, n: flambeau.zeros(n) + x.sum()), []

@@ -47,7 +47,7 @@ class CpuBackend(Backend):
 
     def fetch(self, address: int, nbytes: int, where: device) -> int:
         if watching.active:
-            watching.tell_converted()
+            watching.tell_converted(address, nbytes)
         return address
 
     def is_zero(self, address: int, nbytes: int, where: device, error: Exception) -> bool:

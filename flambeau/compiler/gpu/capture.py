@@ -143,7 +143,7 @@ class Observer(Recorder):
         name = "the program" if self.leaf is None else self.leaf.name
         self._problem(f"{name} looks at values")
 
-    def converted(self) -> None:
+    def converted(self, address: int, nbytes: int) -> None:
         self.looked()
 
     def filled(self, address: int, value: int, size: int) -> None:

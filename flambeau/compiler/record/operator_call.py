@@ -43,6 +43,8 @@ def call_operator(program: Program, call: Call) -> None:
             result = call.function(*arguments, **keywords)
     finally:
         grad_mode.enabled = before
+    if call.numbers is not None and call.numbers != collector.numbers:
+        raise OtherLayout(f"{call.name} reads another number from a tensor, and its derivative depends on that")
     for index, storage in _found(program, call, result, collector.found).items():
         ctypes.memmove(program.address(Ref(index, 0)), storage.ptr, program.graph.buffers[index].size)
 
@@ -78,6 +80,11 @@ def can_restart(graph: Graph) -> bool:
     """Whether nothing that existed before is changed ahead of a call whose results may look otherwise."""
     compared = [i for i, step in enumerate(graph.steps) if isinstance(step, Call) and step.results is not None]
     return not compared or not changes_outside(graph, graph.steps[: compared[-1]])
+
+
+def holds_numbers(graph: Graph) -> bool:
+    """Whether a derivative of something in it depends on numbers that were read from tensors."""
+    return any(isinstance(step, Call) and step.numbers is not None for step in graph.steps)
 
 
 def _found(program: Program, call: Call, result: Any, made: list[UntypedStorage]) -> dict[int, UntypedStorage]:
@@ -139,10 +146,14 @@ def tensor_at(program: Program, v: Value) -> Tensor:
 
 
 class _Collector(watching.Watcher):
-    """The storages that an operator makes, in order."""
+    """The storages that an operator makes, and the numbers that it reads, in order."""
 
     def __init__(self) -> None:
         self.found: list[UntypedStorage] = []
+        self.numbers: list[bytes] = []
+
+    def converted(self, address: int, nbytes: int) -> None:
+        self.numbers.append(ctypes.string_at(address, nbytes))
 
     def made(self, new: UntypedStorage) -> None:
         if new.ptr and new.device is cpu and new.capacity:
@@ -155,6 +166,7 @@ __all__ = [
     "call_operator",
     "can_restart",
     "changes_outside",
+    "holds_numbers",
     "parts_of",
     "plain_parts",
     "tensor_at",

@@ -68,6 +68,7 @@ class _Leaf:
         self.tests: list[Test] = []
         self.problem = ""
         self.converts = False  # whether it has got a number from a tensor
+        self.numbers: list[bytes] = []  # those that it has got
         self.generator: Generator | None = None
         self.mark: Any = (
             None  # the generator's state before, and when it was made ready: to look at its engine is to do that
@@ -81,6 +82,7 @@ class Recorder(modes.Mode):
     only_host = True  # whether it knows only memory of the host
     skips = 0  # whether native functions should not run
     restarts = False  # whether a call that finds something else than was recorded can be made again as it is
+    keeps_numbers = False  # whether numbers that a derivative holds may be compared in later calls
     passing = ""  # what this call does and later ones do not
     under_way = 0  # messages that were started and not waited for
     place = ""  # the user's line that the first problem is about
@@ -233,7 +235,9 @@ class Recorder(modes.Mode):
         whole = self._whole(leaf, op, given, result)
         call = Call(leaf.name, leaf.function, *given, leaf.makes, leaf.problem, changes, call=whole)
         if leaf.converts and not op.reads_values:
-            call.results = self._results(leaf, op, result)
+            if any(isinstance(part, Tensor) and part.requires_grad for part in parts_of(result)):
+                call.numbers = leaf.numbers  # its derivative holds them
+            call.results = self._results(call, op, result)
         if leaf.problem:
             self.graph.steps.append(call)
             return
@@ -266,7 +270,7 @@ class Recorder(modes.Mode):
             step.call = call
         return call
 
-    def _results(self, leaf: _Leaf, op: Any, result: Any) -> list[Value]:
+    def _results(self, call: Call, op: Any, result: Any) -> list[Value]:
         """What an operator that has got a number from a tensor returned, to be compared in later calls; it is a problem where the
         number, or what follows from it, is not in these results alone, or where there is no way back."""
         parts = [part for part in parts_of(result) if part is not None]
@@ -275,10 +279,10 @@ class Recorder(modes.Mode):
             not self.restarts
             or op.draws
             or len(tensors) < len(parts)
-            or any(t.requires_grad for t in tensors)
+            or (call.numbers is not None and (call.changes or not self.keeps_numbers))
             or changes_outside(self.graph, self.graph.steps)
         ):
-            self._problem(f"{leaf.name} depends on a number that it reads from a tensor")
+            self._problem(f"{call.name} depends on a number that it reads from a tensor")
             return []
         return [self._held(t) for t in tensors]
 
@@ -310,12 +314,13 @@ class Recorder(modes.Mode):
         else:
             self.leaf.problem = self.leaf.problem or "it works on the host"
 
-    def converted(self) -> None:
+    def converted(self, address: int, nbytes: int) -> None:
         """Python gets a number: where it goes from there, into sizes or branches, cannot be seen."""
         if self.leaf is None:
             self._problem("the program looks at the values of a tensor")
         else:
             self.leaf.converts = True
+            self.leaf.numbers.append(ctypes.string_at(address, nbytes))
             self.leaf.problem = self.leaf.problem or "it reads a number from a tensor"
 
     def sent(self, what: str) -> None:

@@ -177,7 +177,8 @@ class Test:
 @dataclass(eq=False, slots=True)
 class Call:
     """An operator that is called through Python: its arguments, and the buffers that it makes, in order. `changes` says whether it
-    changes something besides; `results` are what it returns, where that may look otherwise in another call."""
+    changes something besides; `results` are what it returns, where that may look otherwise in another call, and `numbers` what it has
+    read from its arguments, where they must be the same in another call: its derivative has them."""
 
     name: str
     function: Callable
@@ -187,6 +188,7 @@ class Call:
     why: str = ""
     changes: bool = False
     results: list[Value] | None = None
+    numbers: list[bytes] | None = None
     call: operators.Call | None = None
 
     @property

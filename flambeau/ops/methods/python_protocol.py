@@ -71,9 +71,10 @@ def tolist(self: Tensor) -> Any:
     self = on_host(self)
     shape, letter = self.shape, _MEMORY_LETTERS.get(self.dtype)
     if letter is not None and self._contig and shape and 0 < (nbytes := self.nbytes) <= _SMALL:
+        start = self._storage.ptr + self._offset * self.dtype.itemsize
         if watching.active:
-            watching.tell_converted()
-        raw = ctypes.string_at(self._storage.ptr + self._offset * self.dtype.itemsize, nbytes)
+            watching.tell_converted(start, nbytes)
+        raw = ctypes.string_at(start, nbytes)
         return memoryview(raw).cast(letter, shape).tolist()  # an array of NumPy costs more than its elements
     return readable(self._array(), self.dtype).tolist()
 
