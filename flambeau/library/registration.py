@@ -105,12 +105,17 @@ def _device_key(key: str) -> str:
     return _DEVICES.get(lower, lower)
 
 
+def _registered(lib: Library, name: Any, function: Callable, key: str) -> Callable:
+    lib.impl(name, function, key)
+    return function
+
+
 def define(qualname: Any, schema: str, *args: Any, lib: Library | None = None, tags: Any = ()) -> Any:
     """Define an operator: `define("shop::twice", "(Tensor x) -> Tensor")`. The older form `define(library, schema)` is a decorator that
     makes the function the operator's kernel."""
     if isinstance(qualname, Library):
-        given, name = qualname, qualname.define(schema, *args, tags=tags)
-        return lambda function: (given.impl(name, function), function)[1]
+        name = qualname.define(schema, *args, tags=tags)
+        return lambda function: _registered(qualname, name, function, "")
     if qualname.count("::") != 1:
         raise ValueError(
             f"define(qualname, schema): expected qualname of the form '<namespace>::<name>', but got {qualname!r}"
@@ -125,8 +130,7 @@ def impl(qualname: Any, types: str | Sequence[str], func: Any = None, *, lib: Li
     """Use a function as the kernel of an operator for these devices ("default" stands for all); also as a decorator. The older form
     `impl(library, name, dispatch_key)` is a decorator, too."""
     if isinstance(qualname, Library):
-        given, name, key = qualname, types, func or ""
-        return lambda function: (given.impl(name, function, key), function)[1]
+        return lambda function: _registered(qualname, types, function, func or "")
 
     def register(function: Callable) -> Callable:
         for key in [types] if isinstance(types, str) else types:

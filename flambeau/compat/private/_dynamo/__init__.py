@@ -18,7 +18,7 @@ from ....compiler.state.arguments import DYNAMIC, STATIC
 from ....core import naming as _naming
 from ....nn import Module
 from ....nn.unchanged import unchanged
-from . import config, exc
+from . import config, exc  # type: ignore[attr-defined]  # exc is in the table of former names
 from .eval_frame import is_dynamo_supported
 
 
