@@ -12,7 +12,7 @@ from .pieces import split_where_made
 from .placement import place
 from .placing import place_parts
 from .program import Program
-from .reductions import fuse_into_reductions
+from .reductions import fuse_into_reductions, take_sums
 from .remaking import remake_kept
 from .rows import fuse_rows
 from .sharing import share
@@ -26,6 +26,7 @@ PASSES: tuple[Callable[[Program], None], ...] = (
     place,
     fold_conversions,
     drop_dead,
+    take_sums,
     fuse,
     fuse_rows,
     fuse_into_reductions,

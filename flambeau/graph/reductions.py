@@ -9,6 +9,7 @@ from array import array
 from typing import Any, NamedTuple
 
 from ..backends.compiled import reduce_kernel
+from ..core.backend import backend_of
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.tensor import Tensor, contiguous_strides
@@ -22,6 +23,7 @@ from ..ops.machinery.record import Op
 from ..ops.machinery.reduction import Reduction, reduced_dims
 from ..ops.machinery.reduction_faces import plain_dim
 from ..ops.machinery.watched import PrivateCall
+from .conversions import Kernel, new_results
 from .fusion import loop_in
 from .loops import Loop, Place, Read, as_value, rounded
 from .patterns import Matches
@@ -44,6 +46,40 @@ def fuse_into_reductions(program: Program) -> None:
         if both is not None:
             matches.exchange(i, both, [users[0]])
     matches.finish()
+
+
+def take_sums(program: Program) -> None:
+    """Let whoever computes a value element by element sum it up for calls that do so besides something else (`Op.summed`), on devices
+    where one kernel does both."""
+    matches = Matches(program)
+    for i, call in matches:
+        found = None if call.fixed or call.op.summed is None else new_results(call)
+        if found is None or call.op.summed is None:
+            continue
+        name, operator, reduction = call.op.summed
+        args = call.op.bind(call.args, call.kwargs)
+        value, made = args[name], matches.maker(args[name].buffer)
+        maker = None if made is None else matches.calls[made]
+        if maker is None or not (maker.op.rows is not None or loop_in(maker) is not None):
+            continue
+        if backend_of(value.device).hides_latency and tuple(value.strides) == contiguous_strides(value.shape):
+            outs, several = found
+            kernel = Kernel(operator.op, value.device, several)  # type: ignore[attr-defined]
+            others = [v.buffer for v in outs[:-1]]
+            rest = Call(
+                operator.op, kernel, tuple(args.values()), {}, outs[:-1], others, frozenset(), call.line, (call,)
+            )  # type: ignore[attr-defined]
+            matches.replace(i, [_sum(value, outs[-1], reduction.op.impl, call), rest], [])  # type: ignore[attr-defined]
+    matches.finish()
+
+
+def _sum(value: Value, out: Value, impl: Reduction, call: Call) -> Call:
+    """A call that reduces a value over its first dimension."""
+    compute, acc, _ = impl.rule(impl, value.dtype, None)
+    root = impl.trace((value.dtype,), compute)
+    kernel = FusedReduction(root, impl, (value.dtype,), (acc, out.dtype), tuple(value.shape), (0,), ["e"], value.device)
+    op = Op(f"sum for {call.name}", "reduction", kernel.run, (), differentiable=False, impl=kernel, writes=("outs",))
+    return Call(op, kernel.run, (value,), {}, [out], [out.buffer], frozenset(), call.line, (call,))
 
 
 class Reduced(NamedTuple):
@@ -169,4 +205,4 @@ class FusedReduction:
         return fn if fixed is None else fixed(geometry), geometry
 
 
-__all__ = ["FusedReduction", "Reduced", "fuse_into_reductions", "reduced"]
+__all__ = ["FusedReduction", "Reduced", "fuse_into_reductions", "reduced", "take_sums"]

@@ -291,14 +291,13 @@ def column_call(rows: Call, group: Any) -> Call:
     outs = [v for _, v in group.columns.values()]
     impl = ColumnSums(rows.op.impl.blocks, [v.dtype for v in outs], group.width, group.device)
     op = Op(f"columns of {rows.op.name}", "reduction", impl.run, (), differentiable=False, impl=impl, writes=("outs",))
+    op.beside = True
     makes = sorted(v.buffer for v in outs)
     return Call(op, impl.run, (rows.results[-1],), {}, outs, makes, frozenset(), rows.line, rows.parts)
 
 
 class ColumnSums:
-    """Sums over blocks: `run(outs, partial)`. Nobody waits for them: they are gradients of parameters."""
-
-    beside = True
+    """Sums over blocks: `run(outs, partial)`."""
 
     def __init__(self, blocks: int, dtypes: list[Any], width: int, where: Any):
         self.blocks, self.dtypes, self.width, self.where = blocks, dtypes, width, where

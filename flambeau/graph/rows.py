@@ -22,7 +22,7 @@ from .conversions import Kernel, new_results
 from .fusion import Joining, loop_in
 from .loops import Loop, Number, Place, Read, rounded
 from .program import Call, Program, Value
-from .reductions import reduced
+from .reductions import FusedReduction, Reduced, reduced
 from .row_kernels import column_call, row_call
 
 _KINDS = (float32, bfloat16, float16)
@@ -195,10 +195,10 @@ def _is_usable(group: RowGroup) -> bool:
 
 def _reduction(call: Call) -> RowGroup | None:
     """A sum over each row, or over columns."""
-    found = reduced(call)
+    found, out = _over_values(call)
     if found is None or found.impl.combine != "sum":
         return None
-    v, out, dims = found.value, call.results, sorted(found.dims)
+    v, dims = found.value, sorted(found.dims)
     first = dims[0] if dims else 0
     along, down = dims == list(range(first, len(v.shape))), dims == list(range(len(dims)))
     at = first if along else len(dims)
@@ -219,6 +219,16 @@ def _reduction(call: Call) -> RowGroup | None:
         value = arg(-1) if final is None else replace_arguments((final,), {0: arg(-1), 1: const(float(width))})[0]
         group.results[Spot(out.buffer, out.start, "r", contiguous_strides(group.dims))] = (value, out.dtype)
     return group if _is_usable(group) and group.rows > 1 else None
+
+
+def _over_values(call: Call) -> tuple[Reduced | None, Any]:
+    """A call as a reduction of a value, and the result."""
+    impl = call.op.impl
+    if isinstance(impl, FusedReduction) and len(call.args) == 1 and isinstance(call.args[0], Value):
+        whole = tuple(call.args[0].shape) == tuple(impl.shape)
+        plain = whole and impl.root is impl.impl.trace(impl.dtypes, impl.impl.rule(impl.impl, impl.dtypes[0], None)[0])
+        return (Reduced(call.args[0], impl.impl, impl.dims, None) if plain else None), call.results[0]
+    return reduced(call), call.results
 
 
 def _of_rows(loop: Loop, like: RowGroup) -> RowGroup | None:

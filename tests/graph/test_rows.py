@@ -58,6 +58,26 @@ def test_a_norm_of_the_users_own_is_seen_as_one() -> None:
     assert len(_rows(program)) == 2 and len(launches(program)) == 5, launches(program)
 
 
+def test_who_makes_a_gradient_sums_it_up_for_the_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flambeau.ops.linalg import matmul
+
+    def both(out: list[Any], g: Any, input: Any) -> None:
+        out[0].copy_(g.mT @ input)
+        out[1].copy_(g.sum(0))
+
+    monkeypatch.setitem(matmul.linear_grads.op.kernels, "cpu", both)
+    layer = fl.nn.Linear(24, 16)
+
+    def f(x, y):  # noqa: ANN001, ANN202
+        loss = (F.gelu(layer(x)) * y).sum()
+        return fl.autograd.grad(loss, (layer.weight, layer.bias))
+
+    given = fl.randn(30, 24), fl.randn(30, 16)
+    recorded, program = rewritten(f, *given, states=list(layer.parameters()), near=1e-4)
+    assert any(call.op.summed for call in recorded.calls) and not any(call.op.summed for call in program.calls)
+    assert any("gelu_backward" in name for name in _rows(program)), launches(program)
+
+
 def test_memory_that_changes_in_between_is_not_passed() -> None:
     def f(x, y):  # noqa: ANN001, ANN202
         total = x.sum(-1, keepdim=True)

@@ -22,8 +22,10 @@ _GAIN = 0.985  # of the first one's time that another must not exceed to be take
 _BLOCK = 1 << 19  # random numbers, which are repeated
 
 
-def tune(where: Any) -> None:
-    """Measure the products that this thread has computed on a device, unless that was done before."""
+def tune(where: Any) -> bool:
+    """Measure the products that this thread has computed on a device, unless that was done before. Whether another algorithm than the
+    first was found for one."""
+    found = False
     blocks: dict[Any, UntypedStorage] = {}
     for key, plan in cublaslt.plans(where):
         if len(plan.candidates) < 2 or plan.quickest is not plan.candidates[0]:
@@ -35,7 +37,9 @@ def tune(where: Any) -> None:
         else:
             plan.quickest = _measured(plan, (key[7], key[5], key[6]), max(*key[0], *key[1]), blocks)
             cache.write(name, bytes(plan.quickest), cache.CHOICE)
+        found = found or bytes(plan.quickest) != bytes(plan.candidates[0])
         del plan.candidates[1:]
+    return found
 
 
 def _measured(plan: Any, dtypes: tuple, most: int, blocks: dict[Any, UntypedStorage]) -> Any:

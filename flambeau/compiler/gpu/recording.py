@@ -242,16 +242,12 @@ class GraphRecorded(Recorded):
         the limit. What the graph must hold is known from captures that are thrown away; None where there cannot be one."""
         index, memory = self.where.index or 0, self._memory()
         for most in (MOST, 1, 0):
-            sketch = Sketch(stream_of(index).cuda_stream)
-            if not sketch.begin(memory):
+            found = self._sketched(tensors, run, before, arguments, most)
+            if found is not None and product_tuning.tune(self.where):  # other algorithms need other memory
+                found = self._sketched(tensors, run, before, arguments, most)
+            if found is None:
                 return None, most
-            try:
-                self._capture(tensors, run, graphs.handle_of(index, sketch), most)
-            except driver.CudaError:  # not with such addresses
-                self._undo(before, arguments, gradients=False)
-                self._make_room()
-                return None, most
-            results = self._forget_capture(sketch, before)
+            sketch, results = found
             spare = [
                 UntypedStorage(size, self.where) for size in (_SPARE, *results)
             ]  # which do not belong to the graph
@@ -260,6 +256,22 @@ class GraphRecorded(Recorded):
             if pool is not None:
                 break
         return graphs.handle_of(index, pool), most  # type: ignore[arg-type]
+
+    def _sketched(
+        self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[Copy], most: int
+    ) -> tuple[Sketch, list[int]] | None:
+        """A capture that is thrown away: what memory it needs, and the sizes of its results."""
+        index = self.where.index or 0
+        sketch = Sketch(stream_of(index).cuda_stream)
+        if not sketch.begin(self._memory()):
+            return None
+        try:
+            self._capture(tensors, run, graphs.handle_of(index, sketch), most)
+        except driver.CudaError:  # not with such addresses
+            self._undo(before, arguments, gradients=False)
+            self._make_room()
+            return None
+        return sketch, self._forget_capture(sketch, before)
 
     def _forget_capture(self, sketch: Sketch, before: _Before) -> list[int]:
         """Let go of a capture that is not run. The sizes of its results."""

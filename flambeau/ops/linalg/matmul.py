@@ -21,6 +21,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
 from ..methods.attributes import result_type
 from ..pointwise.arithmetic import add, addcmul
+from ..reduce.sums import sum_
 from ..shape.reshape import unsafe_view
 
 
@@ -584,7 +585,26 @@ def _linear_parameter_grads(g: Tensor, input: Tensor, bias_shape: Any) -> tuple:
     return linear_grads(g.reshape(count, g.shape[-1]), input.reshape(count, input.shape[-1]))[::-1]
 
 
-@internal(returns=tuple, sums=True, batching="each", aten="mm", flops=work.mm)
+@internal(returns=tuple, batching="each", flops=work.mm, beside=True)
+def linear_weight_grads(g: Tensor, input: Tensor) -> NewTensors:
+    """The gradient of a linear layer's weight: g.T @ input."""
+    return [((g.shape[1], input.shape[1]), g.dtype, g.device)]
+
+
+@linear_weight_grads.on("any")
+def _(out: list[Tensor], g: Tensor, input: Tensor) -> None:
+    raw_copy(out[0], g._bare_alias().mT.mm(input._bare_alias()))
+
+
+@internal(
+    returns=tuple,
+    sums=True,
+    batching="each",
+    aten="mm",
+    flops=work.mm,
+    summed=("g", linear_weight_grads, sum_),
+    beside=True,
+)
 def linear_grads(g: Tensor, input: Tensor) -> NewTensors:
     """The gradients of a linear layer's weight and bias, from that of its result and the input, both as matrices: g.T @ input, and the
     sum of g's rows."""

@@ -84,6 +84,9 @@ class Op:
     `states(**arguments)`, of a primitive that takes the rows of a batch through time, each by itself, are those operands of its kernels for
     one time step that hold a row for each of the batch, and their widths in that of the hidden state: all others hold the rows of all time
     steps, one step after the other; None for calls whose rows are not apart so.
+    `summed` = (argument, operator, reduction) of a primitive whose last result is that reduction of an argument over its first dimension,
+    where `operator` computes the other results: so whoever makes the argument can sum it up.
+    `beside` is set if nobody waits for the results but an optimizer: gradients of parameters.
     `writes` names the arguments that are changed, `unfilled` is set if nobody has written to the memory of the results, `draws` if random
     numbers are drawn, `reads_values` if the host must read a value to know the result's shape or type. `sends` is "whole" if it exchanges messages with other processes, "start" if it only starts
     that, "end" if it waits for it: each such call is made in every run of a program, in order, whatever becomes of its results.
@@ -132,6 +135,8 @@ class Op:
     table_rows: Callable | None = None
     row_sums: Callable | None = None
     states: Callable | None = None
+    summed: tuple[str, Any, Any] | None = None
+    beside: bool = False
     kernels: dict[str, Callable] = field(default_factory=dict)
     chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()

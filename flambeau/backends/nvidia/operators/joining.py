@@ -1,4 +1,4 @@
-"""Joining tensors on NVIDIA GPUs: a few dense ones by one launch instead of one for each."""
+"""Joining tensors on NVIDIA GPUs: a few dense ones, or many of one element, by one launch instead of one for each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from ....core.tensor import Tensor
-from ....ops.shape.joining import JoinPlan, _join, joined
+from ....ops.shape.joining import JoinPlan, _join, joined, stack
 from .launching import address, blocks_for, function
 
 _MOST = 8
@@ -29,6 +29,15 @@ extern "C" __global__ void __launch_bounds__(256) join(quad* out, const __grid_c
 }
 """
 _PARTS = struct.Struct("<16q")
+_MANY = 256
+_ELEMENTS = """
+struct many { const E* at[256]; };
+extern "C" __global__ void __launch_bounds__(256) collect(E* out, const __grid_constant__ many m, unsigned count) {
+  if (threadIdx.x < count) out[threadIdx.x] = *m.at[threadIdx.x];
+}
+"""
+_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
+_ADDRESSES = struct.Struct(f"<{_MANY}q")
 
 
 def _quads(t: Tensor, dim: int) -> int:
@@ -39,8 +48,31 @@ def _quads(t: Tensor, dim: int) -> int:
     return 0 if step % 16 or address(t) % 16 else step // 16
 
 
+def _collect(out: Tensor, tensors: Any) -> bool:
+    """Join tensors of one element each; False, having done nothing, where they are not."""
+    width = out.dtype.itemsize
+    if len(tensors) < 2 or out.numel() != len(tensors) or width not in _WORDS or not out._contig:
+        return False
+    if any(t.dtype is not out.dtype for t in tensors):
+        return False
+    run = function(f"typedef {_WORDS[width]} E;{_ELEMENTS}", "collect", ("q", _ADDRESSES.size, "i"), out.device)
+    for at in range(0, len(tensors), _MANY):
+        some = tensors[at : at + _MANY]
+        given = _ADDRESSES.pack(*map(address, some), *(0,) * (_MANY - len(some)))
+        run(1, 256, address(out) + at * width, given, len(some))
+    return True
+
+
+@stack.on("cuda")
+def _(out: Tensor, plan: JoinPlan, tensors: Any, dim: int) -> None:
+    if not _collect(out, tensors):
+        _join(out, plan, tensors, dim)
+
+
 @joined.on("cuda")
 def _(out: Tensor, plan: JoinPlan, tensors: Any, dim: int) -> None:
+    if len(tensors) > _MOST and _collect(out, tensors):
+        return
     d = dim % max(len(out.shape), 1)
     alike = 1 < len(tensors) <= _MOST and out._contig
     if not alike or not all(t._contig and t.dtype is out.dtype and len(t.shape) == len(out.shape) for t in tensors):

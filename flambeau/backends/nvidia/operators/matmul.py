@@ -6,7 +6,17 @@ from typing import Any
 
 from ....core import dtype as dt
 from ....core.tensor import Tensor, empty
-from ....ops.linalg.matmul import addmm, bmm, dot, known_products, linear_grads, linear_matrix, mm, mv
+from ....ops.linalg.matmul import (
+    addmm,
+    bmm,
+    dot,
+    known_products,
+    linear_grads,
+    linear_matrix,
+    linear_weight_grads,
+    mm,
+    mv,
+)
 from ....ops.linalg.scaled import activated_product, is_by_rows, scaled_by_operators, scaled_mm
 from ....ops.machinery.dtype_rules import unsupported
 from ....ops.machinery.inplace import raw_copy
@@ -116,10 +126,19 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         cublaslt.keep_product("linear", input, weight, bias, out, plan)
 
 
+def _turned(g: Tensor) -> Tensor:
+    return g._view((g.shape[1], g.shape[0]), (g._strides[1], g._strides[0]), g._offset)
+
+
+@linear_weight_grads.on("cuda")
+def _(out: list[Tensor], g: Tensor, input: Tensor) -> None:
+    product("addmm_cuda", out[0], _turned(g), input)
+
+
 @linear_grads.on("cuda")
 def _(out: list[Tensor], g: Tensor, input: Tensor) -> None:
     weight, bias = out
-    turned = g._view((g.shape[1], g.shape[0]), (g._strides[1], g._strides[0]), g._offset)
+    turned = _turned(g)
     if not cublaslt.sum_columns(weight, turned, input, bias):
         product("addmm_cuda", weight, turned, input)
         raw_copy(bias, g._bare_alias().sum(0))
