@@ -79,6 +79,7 @@ def _sum(value: Value, out: Value, impl: Reduction, call: Call) -> Call:
     root = impl.trace((value.dtype,), compute)
     kernel = FusedReduction(root, impl, (value.dtype,), (acc, out.dtype), tuple(value.shape), (0,), ["e"], value.device)
     op = Op(f"sum for {call.name}", "reduction", kernel.run, (), differentiable=False, impl=kernel, writes=("outs",))
+    op.beside = call.op.beside
     return Call(op, kernel.run, (value,), {}, [out], [out.buffer], frozenset(), call.line, (call,))
 
 

@@ -23,7 +23,9 @@ from .fusion import passed
 from .loops import Number
 from .program import Call, Program, Value
 
-_BLOCKS = 1056  # of rows whose columns are summed up: eight for each multiprocessor of a large GPU
+_THREADS = (
+    132 * 1024
+)  # that a large GPU keeps busy: so many share out the rows whose columns are summed up, eight elements for each
 _FLOATS = (float32, bfloat16, float16)
 _i, _j, _rows, _size = (ir.var(name, int64) for name in ("i", "j", "rows", "size"))
 
@@ -56,7 +58,7 @@ class FusedRows:
 
     def __init__(self, group: Any, keep: list[Any]):
         self.rows, self.dims, self.width, self.where = group.rows, group.dims, group.width, group.device
-        self.blocks = min(self.rows, _BLOCKS)
+        self.blocks = min(self.rows, _THREADS // max(32, 1 << (self.width // 8 - 1).bit_length()))
         self.stored = [(p, *group.results[p]) for p in keep]
         self.columns = [root for root, _ in group.columns.values()]
         self.sums = group.sums

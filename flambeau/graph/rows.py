@@ -102,7 +102,7 @@ def fuse_rows(program: Program) -> None:
     calls: list[Call] = []
     for i, slot in enumerate(slots):
         group = slot.loop
-        if not isinstance(group, RowGroup) or (len(group.parts) == 1 and not _copies_first(group)):
+        if not isinstance(group, RowGroup) or not _is_worth_it(group):
             alone = (slot.call,) if group is None else group.parts
             calls += [call for call in alone if call is not None]
             continue
@@ -111,8 +111,11 @@ def fuse_rows(program: Program) -> None:
     program.calls = calls
 
 
-def _copies_first(group: RowGroup) -> bool:
-    """Whether the kernel of a call by itself would have to copy an operand first: it reads dense ones only."""
+def _is_worth_it(group: RowGroup) -> bool:
+    """Whether one kernel is better than the calls: there are several and rows are summed up, or the kernel of a single one would have to
+    copy an operand first, because it reads dense ones only."""
+    if len(group.parts) > 1:
+        return bool(group.sums)
     dense = tuple(s * group.width for s in contiguous_strides(group.dims))
     return group.parts[0].op.rows is not None and any(
         p.level == "e" and any(s != t and n > 1 for s, t, n in zip(p.outer, dense, group.dims)) for p in group.spots()
