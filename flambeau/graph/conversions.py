@@ -13,9 +13,11 @@ from ..core.device import device
 from ..core.dtype import opmath
 from ..core.size import make_size
 from ..core.tensor import contiguous_strides, numel_of
+from ..expr.node import arg, cast, replace_arguments
 from ..ops.machinery.door import kernel_for
 from .checker import on_meta
-from .loops import conversion_of
+from .fusion import fused_call, loop_in
+from .loops import Loop, Place, conversion_of
 from .patterns import Matches
 from .program import Call, Program, Value
 
@@ -57,6 +59,45 @@ def _load(call: Call, args: list[Any], i: int, matches: Matches) -> bool:
             args[at] = replace(source, shape=v.shape, strides=v.strides)
             found = True
     return found
+
+
+def read_unconverted(program: Program) -> None:
+    """Let loops read what was converted to a wider float only for them as it was before."""
+    matches = Matches(program)
+    for i, call in matches:
+        both = conversion_of(call)
+        users = None if both is None else matches.users(both[1].buffer)
+        if (
+            both is None
+            or users is None
+            or opmath(both[0].dtype) is not both[1].dtype
+            or both[0].dtype is both[1].dtype
+        ):
+            continue
+        readers = {k: loop_in(program.calls[k]) for k in users if k != i}
+        reads_only = all(loop is not None and both[1].buffer not in loop.written() for loop in readers.values())
+        if readers and min(readers) > i and reads_only and matches.unchanged({both[0].buffer}, i, max(readers)):
+            for k in readers:
+                reader = matches.calls[k]
+                loop = None if reader is None else loop_in(reader)  # as an earlier exchange has left it
+                if loop is not None:
+                    now = _reading(loop, *both)
+                    matches.exchange(k, fused_call(now, list(now.results)), [])
+    matches.finish()
+
+
+def _reading(loop: Loop, source: Value, target: Value) -> Loop:
+    """A loop that reads one value in the place of another, which was converted from it."""
+    reads, values = list(loop.reads), {}
+    for k, (p, d) in enumerate(loop.reads):
+        values[k] = arg(k)
+        if isinstance(p, Place) and p.buffer == target.buffer:
+            start = source.start + (p.start - target.start) // target.dtype.itemsize * source.dtype.itemsize
+            reads[k] = (Place(source.buffer, start, p.strides), source.dtype)
+            values[k] = cast(arg(k), d)
+    roots = replace_arguments(tuple(root for root, _ in loop.results.values()), values)
+    results = {p: (root, d) for (p, (_, d)), root in zip(loop.results.items(), roots)}
+    return Loop(loop.sizes, reads, results, loop.parts, loop.device)
 
 
 def _same_memory(a: Value, b: Value) -> bool:
@@ -126,4 +167,4 @@ class Kernel:
         kernel(outs if self.several else outs[0], *args)
 
 
-__all__ = ["Kernel", "all_results", "fold_conversions", "new_results"]
+__all__ = ["Kernel", "all_results", "fold_conversions", "new_results", "read_unconverted"]

@@ -15,7 +15,7 @@ from ..expr.node import Expr, arg, replace_arguments, walk
 from ..expr.simplify import simplify
 from ..ops.machinery.plan import Layout, kernel
 from ..ops.machinery.record import Op
-from .loops import LONG, Loop, Place, Read, aligned, as_value, loop_of, rounded
+from .loops import LONG, Loop, Place, Read, aligned, as_value, loop_of, rounded, turned
 from .program import NO_MEMORY, Call, Program
 
 _BACK = 48  # how many calls a loop looks back for one that it can join
@@ -124,6 +124,8 @@ def joined(first: Loop, second: Loop, is_used: Callable[[int], bool] = lambda b:
     if first.device is not second.device:
         return None
     same = aligned(first, second)
+    if same is None or not _share_places(*same):
+        same = turned(first, second)
     if same is None:
         return None
     first, second = same
@@ -157,6 +159,23 @@ def joined(first: Loop, second: Loop, is_used: Callable[[int], bool] = lambda b:
     return Loop(first.sizes, reads, results, (*first.parts, *second.parts), first.device)
 
 
+def are_apart(p: Place, q: Place, sizes: tuple[int, ...], itemsize: int) -> bool:
+    """Whether two operands with the same strides have no element in common: those of the one lie in gaps of the other."""
+    between, extent, room = abs(p.start - q.start) // itemsize, 0, None
+    for s, n in sorted((s, n) for s, n in zip(p.strides, sizes) if n > 1):
+        if s > between:
+            room = s
+            break
+        extent += (n - 1) * s
+    return p.strides == q.strides and extent < between and (room is None or between + extent < room)
+
+
+def _share_places(first: Loop, second: Loop) -> bool:
+    """Whether both walk over an operand in the same way."""
+    mine = set(first.places())
+    return any(p in mine and any(p.strides) for p in second.places())
+
+
 def _fits(first: Loop, second: Loop, reads: list[Read], results: Any, is_used: Callable[[int], bool]) -> bool:
     """Whether one loop is not too much for the device."""
     pointers = sum(isinstance(p, Place) for p, _ in reads) + sum(is_used(p.buffer) for p in results)
@@ -183,7 +202,10 @@ def _compatible(first: Loop, second: Loop) -> bool:
         if isinstance(p, Place) and p.buffer in written and p not in first.results:
             return False
     for p, (_, d) in second.results.items():
-        if p.buffer in written and (p not in first.results or first.results[p][1] is not d):
+        if p in first.results:
+            if first.results[p][1] is not d:
+                return False
+        elif not all(are_apart(p, q, second.sizes, d.itemsize) for q in first.results if q.buffer == p.buffer):
             return False
         if any(isinstance(q, Place) and q.buffer == p.buffer and q != p for q, _ in first.reads):
             return False
@@ -191,9 +213,7 @@ def _compatible(first: Loop, second: Loop) -> bool:
     for p in (*first.results, *second.results):
         if any(s == 0 and n > 1 for s, n in zip(p.strides, sizes)):
             return False  # one element that many write
-    touched = {p for p, _ in second.reads if isinstance(p, Place)} | set(second.results)
-    mine = {p for p, _ in first.reads if isinstance(p, Place)} | set(first.results)
-    return any(p in mine and any(p.strides) for p in touched)
+    return _share_places(first, second)
 
 
 class FusedMap:

@@ -89,8 +89,22 @@ class Loop:
             for big, small in zip(ends, ends[1:]):
                 sizes.append(big // small)
                 steps.append((d, small))
-        if not sizes:
-            return self
+        return self.walked(sizes, steps) if sizes else self
+
+    def cut(self, place: Place, points: set[int]) -> Loop | None:
+        """The same loop with each dimension cut where its distance in an operand's memory is one of these; None where that cannot be."""
+        sizes: list[int] = []
+        steps: list[tuple[int, int]] = []
+        for d, (n, s) in enumerate(zip(self.sizes, place.strides)):
+            ends = sorted({1, n, *(c // s for c in points if s and s < c < s * n and c % s == 0)}, reverse=True)
+            if any(big % small for big, small in zip(ends, ends[1:])):
+                return None
+            sizes += [big // small for big, small in zip(ends, ends[1:])]
+            steps += [(d, small) for small in ends[1:]]
+        return self.walked(sizes, steps)
+
+    def walked(self, sizes: list[int], steps: list[tuple[int, int]]) -> Loop:
+        """The same loop over dimensions of these sizes: of each the old one, and how many of its elements a step is."""
 
         def moved(p: Any) -> Any:
             if not isinstance(p, Place):
@@ -101,6 +115,9 @@ class Loop:
             tuple(sizes), [(moved(p), d) for p, d in self.reads],
             {moved(p): value for p, value in self.results.items()}, self.parts, self.device,
         )  # fmt: skip
+
+    def places(self) -> list[Place]:
+        return [*(p for p, _ in self.reads if isinstance(p, Place)), *self.results]
 
     def inner_counts(self) -> list[int]:
         """How many elements lie inside each dimension: where it is cut."""
@@ -121,6 +138,35 @@ def aligned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
     if any(big % small for small, big in zip(cuts, cuts[1:])):
         return None
     return a.split(cuts), b.split(cuts)
+
+
+def turned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
+    """Both loops over the same dimensions in the order of the first, where an operand that both have tells which is which, and elements
+    that lie side by side in it do so in all operands of the second."""
+    if math.prod(a.sizes) != math.prod(b.sizes):
+        return None
+    known = {p[:2]: p for p in a.places() if all(p.strides)}
+    for p in b.places():
+        q = known.get(p[:2])
+        if q is None or not all(p.strides):
+            continue
+        points = {c for r, sizes in ((q, a.sizes), (p, b.sizes)) for s, n in zip(r.strides, sizes) for c in (s, s * n)}
+        x, y = a.cut(q, points), b.cut(p, points)
+        if x is None or y is None:
+            continue
+        first, second = (next(r for r in loop.places() if r[:2] == p[:2] and all(r.strides)) for loop in (x, y))
+        where = {(s, n): d for d, (s, n) in enumerate(zip(second.strides, y.sizes))}
+        order = [where.get((s, n)) for s, n in zip(first.strides, x.sizes)]
+        found = [d for d in order if d is not None]
+        if len(set(found)) == len(x.sizes) == len(y.sizes) and _goes_along(y, second):
+            return x, y.walked([y.sizes[d] for d in found], [(d, 1) for d in found])
+    return None
+
+
+def _goes_along(loop: Loop, place: Place) -> bool:
+    """Whether elements that lie side by side in an operand do so in all."""
+    inner = next((d for d, s in enumerate(place.strides) if s == 1), None)
+    return inner is not None and all(r.strides[inner] in (0, 1) for r in loop.places())
 
 
 def loop_of(call: Call) -> Loop | None:
@@ -264,4 +310,5 @@ __all__ = [
     "conversion_of",
     "loop_of",
     "rounded",
+    "turned",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .conversions import fold_conversions
+from .conversions import fold_conversions, read_unconverted
 from .fusion import drop_dead, fuse
 from .gathering import gather
 from .pieces import split_where_made
@@ -27,6 +27,8 @@ PASSES: tuple[Callable[[Program], None], ...] = (
     fold_conversions,
     drop_dead,
     take_sums,
+    read_unconverted,
+    drop_dead,
     fuse,
     fuse_rows,
     fuse_into_reductions,

@@ -12,9 +12,11 @@ from ..core.size import make_size
 from ..expr.node import arg
 from .checker import on_meta
 from .fusion import fused_call, loop_in
-from .loops import Place, collapsed
+from .loops import Loop, Place, collapsed, rounded
 from .patterns import Matches
 from .program import Call, Program, Value
+
+_MOST = 8  # parts that are better stored one by one than joined and then copied
 
 
 def split_copies(program: Program) -> None:
@@ -24,22 +26,82 @@ def split_copies(program: Program) -> None:
 
 def split_where_made(program: Program) -> None:
     """The same for calls whose parts are all made by calls that can store them where they belong: elsewhere one launch for all parts is
-    better than one for each."""
+    better than one for each. What is only copied or converted afterwards goes there at once."""
+    while _split_once(program):
+        pass
+
+
+def _split_once(program: Program) -> bool:
+    """Whether there was such a call."""
     matches = Matches(program)
+    found = False
     for i, call in matches:
-        copies = copies_of(call) if call.op.pieces is not None and _are_storable(call, i, matches) else None
-        if copies:
+        copies = copies_of(call) if call.op.pieces is not None and not call.fixed else None
+        if copies is None:
+            continue
+        users = matches.only_pair(call.results.buffer)
+        reader = None if users is None or users[0] != i else matches.calls[users[1]]
+        further = None if reader is None or len(copies) > _MOST else _all_through(copies, reader)
+        if reader is not None and users is not None and further and matches.first_touch(reader.makes[0]) == users[1]:
+            matches.replace(i, further, [users[1]])
+            found = True
+        elif _are_storable(call, i, matches):
             matches.replace(i, copies, [])
+            found = True
     matches.finish()
+    return found
+
+
+def _all_through(copies: list[Call], reader: Call) -> list[Call] | None:
+    """Copies that store where a call would copy or convert what they make; None where it does anything else. The first makes the
+    memory."""
+    loop = None if reader.changes or len(reader.makes) != 1 else loop_in(reader)
+    found = [] if loop is None else [now for copy in copies if (now := _through(copy, loop)) is not None]
+    for k, copy in enumerate(found):
+        copy.makes, copy.changes = ([], frozenset(reader.makes)) if k else (list(reader.makes), frozenset())
+    return found if len(found) == len(copies) else None
 
 
 def _are_storable(call: Call, i: int, matches: Matches) -> bool:
     for v in call.arguments():
         users = matches.only_pair(v.buffer)
         maker = None if users is None or users[1] != i else matches.calls[users[0]]
-        if maker is None or not (maker.op.strided or loop_in(maker) is not None):
+        known = maker is not None and (maker.op.strided or maker.op.pieces is not None or loop_in(maker) is not None)
+        if not known:
             return False
     return True
+
+
+def _through(copy: Call, after: Loop) -> Call | None:
+    """A copy that stores where a loop would copy or convert its result to; None where the loop does anything else."""
+    if len(after.results) != 1 or len(after.reads) != 1:
+        return None
+    (source, read), ((target, (last, kind)),) = after.reads[0], after.results.items()
+    loop = copy.op.impl.loop
+    ((stored, (root, d)),) = loop.results.items()
+    plain = last is arg(0) or (last.op == "cast" and last.args[0] is arg(0))
+    if not plain or not isinstance(source, Place) or read is not d or source.buffer != stored.buffer or source.start:
+        return None
+    walked = sorted(zip(source.strides, after.sizes, target.strides), reverse=True)
+    cut = loop.cut(stored, {c for s, n, _ in walked for c in (s, s * n)})
+    if cut is None or walked[-1][0] < 1:
+        return None
+    ((stored, (root, d)),) = cut.results.items()
+    first, rest = target.start, stored.start // d.itemsize
+    for mine, size, theirs in walked:
+        first += rest // mine * theirs * kind.itemsize
+        if rest // mine >= size:
+            return None
+        rest %= mine
+    strides = []
+    for n, stride in zip(cut.sizes, stored.strides):
+        mine, size, theirs = next((w for w in walked if w[0] <= stride), (0, 0, 0))
+        if rest or not mine or stride % mine or stride // mine * n > size:
+            return None
+        strides.append(stride // mine * theirs)
+    place = Place(target.buffer, first, tuple(strides))
+    parts = (*loop.parts, *after.parts)
+    return fused_call(Loop(cut.sizes, cut.reads, {place: (rounded(root, d), kind)}, parts, loop.device), [place])
 
 
 def copies_of(call: Call, other: Callable[[Value], Value] | None = None) -> list[Call] | None:

@@ -1,6 +1,6 @@
 """Work of a captured call that nothing waits for: gradients of weights and biases, which are needed when the parameters are updated.
 
-On its own such a product fills a GPU badly. It is captured on a second stream, so that the graph runs it beside what comes next; whoever
+On its own such a product fills a GPU badly, if it is small. It is captured on a second stream, so that the graph runs it beside what comes next; whoever
 touches its result, or changes what it reads, waits for it. Memory that it reads is held until then."""
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ...core.tensor import Tensor
 from ..record.steps import mapped
 
 MOST = 3  # pieces at a time: what they read cannot be used again meanwhile
+_SMALL = 1 << 24  # bytes that a piece may read; larger ones fill a GPU, and two at a time only slow each other down
 _NO_WORK = ("composite", "view")
 
 
@@ -48,11 +49,11 @@ class Beside:
         mapped((args, kwargs), Tensor, given.append)
         changes = bool(op.writes) or op.name.endswith("_") or kwargs.get("out") is not None
         self.wait_for([t._storage for t in given if hasattr(t, "_storage")], changes)
-        if (
-            self.most and op.beside and args and type(args[0]) is list
-        ):  # a rewritten call gets the memory of its results
+        if not self.most or sum(t._storage.size_bytes for t in given if hasattr(t, "_storage")) > _SMALL:
+            return function
+        if op.beside and args and type(args[0]) is list:  # a rewritten call gets the memory of its results
             return lambda outs, *read: self._run(lambda *read: function(outs, *read) or outs, given, read, {})
-        if self.most and not changes and _is_of_a_parameter(op, args):
+        if not changes and _is_of_a_parameter(op, args):
             return lambda *args, **kwargs: self._run(function, given, args, kwargs)
         return function
 
