@@ -193,7 +193,13 @@ def conversion_of(call: Call) -> tuple[Value, Value] | None:
     """What a call converts to another floating-point dtype, and the result, both dense in the same way; None for other calls."""
     meaning = None if call.fixed or call.changes or len(call.makes) != 1 else _meaning(call)
     loop = None if meaning is None else loop_of(call)
-    if meaning is None or loop is None or len(loop.reads) != 1 or loop.sizes != (math.prod(meaning[-1].shape),):
+    if (
+        meaning is None
+        or loop is None
+        or len(loop.reads) != 1
+        or len(meaning[1]) != 1
+        or loop.sizes != (math.prod(meaning[-1].shape),)
+    ):
         return None
     (source,), target = meaning[1], meaning[-1]
     ((_, (root, _)),) = loop.results.items()

@@ -64,12 +64,12 @@ def take_sums(program: Program) -> None:
             continue
         if backend_of(value.device).hides_latency and tuple(value.strides) == contiguous_strides(value.shape):
             outs, several = found
-            kernel = Kernel(operator.op, value.device, several)  # type: ignore[attr-defined]
+            kernel = Kernel(operator.op, value.device, several)
             others = [v.buffer for v in outs[:-1]]
             rest = Call(
                 operator.op, kernel, tuple(args.values()), {}, outs[:-1], others, frozenset(), call.line, (call,)
-            )  # type: ignore[attr-defined]
-            matches.replace(i, [_sum(value, outs[-1], reduction.op.impl, call), rest], [])  # type: ignore[attr-defined]
+            )
+            matches.replace(i, [_sum(value, outs[-1], reduction.op.impl, call), rest], [])
     matches.finish()
 
 
