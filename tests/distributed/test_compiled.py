@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
@@ -480,3 +481,12 @@ def outcome():
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_between_two_ranks(check, outcome) -> None:
     assert not outcome[check.__name__], outcome[check.__name__]
+
+
+OVER_MPI = [a_step_is_one_program, several_buckets, sizes_change_on_one_rank_only, ranks_have_another_order]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
+def test_over_mpi() -> None:
+    told = worlds.run(OVER_MPI, 2, "mpi")
+    assert not any(told.values()), told
