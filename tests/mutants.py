@@ -3,10 +3,12 @@
 python -m tests.mutants --count 60 --seed 7            anywhere in flambeau/, but for what needs a GPU
 python -m tests.mutants --count 20 flambeau/ops        in one room
 python -m tests.mutants --planted                      the changes listed in PLANTED
+python -m tests.mutants --map MAP.json flambeau/optim  only in functions that a test of the map runs (python -m tests.function_map)
 
-Each change is made in a copy of the tree. The tests that name what was changed run first, then those of its room, then the smoke
-selection; the first failure counts if the same test passes on the unchanged copy. What survives is printed as a line to look at: an
-equivalent change (an estimate, a cache's size, a guard that cannot be false) is judged by a person.
+Each change is made in a copy of the tree. With a map, the tests that run the changed function run, and no others. Else the tests
+that name what was changed run first, then those of its room, then the smoke selection. The first failure counts if the same test
+passes on the unchanged copy. What survives is printed as a line to look at: an equivalent change (an estimate, a cache's size, a
+guard that cannot be false) is judged by a person.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
+import json
 import math
 import os
 import random
@@ -26,6 +29,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from tests.function_map import quickest
 
 ROOT = Path(__file__).parents[1]
 WITHOUT_GPU = ("flambeau/backends/nvidia", "flambeau/cuda", "flambeau/include")
@@ -78,6 +84,12 @@ class Change:
     after: str
     line: int
     owner: str
+    first: int = 0  # the line at which the innermost function begins, its decorators included
+
+    @property
+    def key(self) -> str:
+        """The function's name in a map."""
+        return f"{self.file}:{self.first}"
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.owner or 'the module'}: {self.before} -> {self.after}"
@@ -88,6 +100,7 @@ class Finder(ast.NodeVisitor):
 
     def __init__(self, file: str, text: str) -> None:
         self.file, self.text, self.owners, self.found = file, text, [], []
+        self.firsts = [0]
         lengths = [len(line.encode()) for line in text.splitlines(keepends=True)]
         self.lines = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
         self.raw = text.encode()
@@ -96,7 +109,8 @@ class Finder(ast.NodeVisitor):
         return self.lines[(line or 1) - 1] + (column or 0)
 
     def add(self, node: ast.AST, start: int, before: str, after: str) -> None:
-        self.found.append(Change(self.file, start, before, after, getattr(node, "lineno", 0), ".".join(self.owners)))
+        line = getattr(node, "lineno", 0)
+        self.found.append(Change(self.file, start, before, after, line, ".".join(self.owners), self.firsts[-1]))
 
     def between(self, left: ast.expr, right: ast.expr, operator: ast.AST) -> None:
         """The operator between two operands."""
@@ -110,8 +124,12 @@ class Finder(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.owners.append(node.name)
-        for child in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults), *node.body):
+        for child in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(child)
+        self.firsts.append(min([node.lineno, *(each.lineno for each in node.decorator_list)]))
+        for child in node.body:
+            self.visit(child)
+        self.firsts.pop()
         self.owners.pop()
 
     visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]
@@ -174,14 +192,15 @@ def changes(file: str) -> tuple[Change, ...]:
     return tuple(finder.found)
 
 
-def drawn(count: int, seed: int, rooms: list[str]) -> list[Change]:
-    """Changes at random, every place as likely as any other."""
+def drawn(count: int, seed: int, rooms: list[str], known: dict[str, Any] | None = None) -> list[Change]:
+    """Changes at random, every place as likely as any other; with a map, in functions that one of its tests runs."""
     files = sorted(
         str(f.relative_to(ROOT))
         for room in rooms
         for f in ((ROOT / room).rglob("*.py") if (ROOT / room).is_dir() else [ROOT / room])
     )
     every = [change for file in files if not file.startswith(WITHOUT_GPU) for change in changes(file)]
+    every = [change for change in every if known is None or change.key in known["tests"]]
     print(f"{len(every):,} places in {len(files)} files; seed {seed}")
     return random.Random(seed).sample(every, count)
 
@@ -242,7 +261,7 @@ class Copy:
             return 124, output
         return process.returncode, output
 
-    def caught(self, change: Change, limit: float) -> str:
+    def caught(self, change: Change, limit: float, known: dict[str, Any] | None = None) -> str:
         """The test that notices a change, or "" if none does."""
         file = self.folder / change.file
         original = file.read_bytes()
@@ -250,7 +269,8 @@ class Copy:
         assert original[change.start : end] == change.before.encode(), change
         changed = original[: change.start] + change.after.encode() + original[end:]
         refused: list[str] = []
-        for selection in selections(change):
+        mapped = quickest(known, change.key) if known is not None else []
+        for selection in ([mapped] if mapped else []) + list(selections(change) if known is None else ()):
             while True:
                 file.write_bytes(changed)
                 try:
@@ -340,14 +360,18 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     parser.add_argument("--limit", type=float, default=600, help="seconds for one run of tests")
     parser.add_argument("--planted", action="store_true")
+    parser.add_argument(
+        "--map", type=Path, help="what tests.function_map wrote: run the tests of the changed function only"
+    )
     given = parser.parse_args()
-    chosen = planted() if given.planted else drawn(given.count, given.seed, given.rooms)
+    known = json.loads(given.map.read_text()) if given.map else None
+    chosen = planted() if given.planted else drawn(given.count, given.seed, given.rooms, known)
     survived = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder) / "flambeau")
         for number, change in enumerate(chosen, 1):
             start = time.monotonic()
-            test = copy.caught(change, given.limit)
+            test = copy.caught(change, given.limit, known)
             print(f"{number:3} {change}: {test or 'SURVIVES'} ({time.monotonic() - start:.0f} s)", flush=True)
             if not test:
                 survived.append(change)
