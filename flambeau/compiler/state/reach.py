@@ -140,7 +140,8 @@ class Reach:
         self.followed: set[int] = set()  # ids of code
         self.functions: set[int] = set()  # ids of those that were followed
         self.known: set[Any] = set()  # what the observer calls them, and functions that are gone
-        self.before: set[int] = set()  # ids of all that were there with such code
+        self.made_inside: set[int] = set()  # ids of code of functions that code which was followed makes
+        self.before: set[int] = set()  # ids of functions with such code that were there
         self.pending: list[tuple[str, Any]] = []
 
     def explore(self, roots: list[tuple[str, Any]]) -> Reach:
@@ -172,8 +173,8 @@ class Reach:
 
     def _find_the_rest(self) -> None:
         """Follow what ran and was not found from the roots, a patched operator perhaps."""
-        living = _all_functions()
-        for f in living:
+        missed = [one for key, one in self.ran.items() if key not in self.followed or not one.functions <= self.known]
+        for f in _functions_of([one.code for one in missed]):
             if self._has_run(f):
                 self._add(f.__qualname__, f)
         self._visit_pending()
@@ -182,17 +183,26 @@ class Reach:
             if id(ran.code) not in self.followed:  # it was made while it ran
                 self._code(ran.code.co_name, ran.code, ran.space)
                 self._visit_pending()
-        self.before = {id(f) for f in living if id(f.__code__) in self.followed}
+        inner = [
+            c for code in self.codes for c in code.co_consts if type(c) is types.CodeType and id(c) in self.followed
+        ]
+        self.made_inside = {id(code) for code in inner}
+        self.before = {id(f) for f in _functions_of(inner)}
 
     def unforeseen(self) -> list[types.CodeType]:
         """Code that has run since, and whose state is not among the items. Functions that were made since do not count: what they
         depend on is the state of those that made them."""
         ran = self.observer.ran
         new = [one.code for key, one in ran.items() if key not in self.followed]
-        if not new and any(not one.functions <= self.known for one in ran.values()):
-            others = [f for f in _all_functions() if id(f) in self.before and id(f) not in self.functions]
-            new = [f.__code__ for f in others if id(f.__code__) in ran and ran[id(f.__code__)].includes(f)]
+        if not new:
+            strange = [one.code for one in ran.values() if not one.functions <= self.known]
+            others = [f for f in _functions_of(strange) if id(f) not in self.functions and self._was_there(f)]
+            new = [f.__code__ for f in others if ran[id(f.__code__)].includes(f)]
         return new
+
+    def _was_there(self, f: types.FunctionType) -> bool:
+        """Whether a function was not made by code that was followed, since this was explored."""
+        return id(f.__code__) not in self.made_inside or id(f) in self.before
 
     def _settings(self) -> None:
         """What every function depends on, or what Python keeps for those that ask."""
@@ -599,8 +609,13 @@ def _formats_attributes(code: types.CodeType) -> bool:
     )
 
 
-def _all_functions() -> list[types.FunctionType]:
-    return [o for o in gc.get_objects() if type(o) is types.FunctionType]
+def _functions_of(codes: list[types.CodeType]) -> list[types.FunctionType]:
+    """All functions with one of these codes. Looking for a few codes is quicker than looking at every object."""
+    if not codes:
+        return []
+    ids = {id(code) for code in codes}
+    found = gc.get_referrers(*codes) if len(codes) < 5 else gc.get_objects()
+    return [f for f in found if type(f) is types.FunctionType and id(f.__code__) in ids]
 
 
 def _warning_filters() -> tuple:
