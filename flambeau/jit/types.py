@@ -197,18 +197,26 @@ class _Around(Type):
 
 
 class ListType(_Around):
+    """TorchScript's type of lists with elements of one type."""
+
     graph_form, code_form = "{}[]", "List[{}]"
 
 
 class FutureType(_Around):
+    """TorchScript's type of results that are awaited."""
+
     graph_form, code_form = "Future({})", "Future[{}]"
 
 
 class OptionalType(_Around):
+    """TorchScript's type of values that may be None."""
+
     graph_form, code_form = "{}?", "Optional[{}]"
 
 
 class DictType(Type):
+    """TorchScript's type of dictionaries: of the keys, and of the values."""
+
     def __init__(self, key: Type, value: Type):
         self.key, self.value = key, value
 
@@ -227,6 +235,8 @@ class DictType(Type):
 
 
 class UnionType(Type):
+    """TorchScript's type of values of any of several types."""
+
     def __init__(self, members: Sequence[Type]):
         self.members = tuple(members)
 
@@ -308,6 +318,8 @@ def _default_text(value: Any) -> str:
 
 
 class EnumType(Type):
+    """TorchScript's type of an enumeration's members."""
+
     def __init__(self, name: str, value: Type, python_class: Any, members: Sequence[tuple[str, Any]]):
         self.enum_name, self.value, self.python_class, self.members = name, value, python_class, tuple(members)
 

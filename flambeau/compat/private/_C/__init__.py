@@ -35,6 +35,7 @@ Tag = Enum(  # what definitions of operators may say about them
     "pt2_compliant_tag reduction view_copy",
     start=0,
 )
+Tag.__doc__ = "Properties that an operator's definition may state."
 has_lapack = True  # NumPy brings one
 
 
