@@ -11,11 +11,11 @@ from typing import Any
 
 
 def _until_then(*args: Any, **kwargs: Any) -> Any:
-    return globals()["_write"]()(*args, **kwargs)
+    return _write()(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821 - a name of the function's own globals
 
 
 def _first_call() -> Any:
-    return globals()["_begin"](locals())
+    return _begin(locals())  # type: ignore[name-defined]  # noqa: F821 - a name of the function's own globals
 
 
 def written(source: Callable[[], str], space: dict[str, Any]) -> Any:
