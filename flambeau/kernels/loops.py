@@ -38,7 +38,6 @@ from ..core.backend import backend_of
 from ..core.device import cpu, device
 from ..core.dtype import FROM_NUMPY, dtype
 from ..core.storage import UntypedStorage
-from ..core.written import code_of, declared
 from ..expr.node import Expr
 from . import ir
 from .loops_frontend import lower_kernel, lower_scalar
@@ -102,8 +101,9 @@ class LoopKernel:
             return entry
 
         space: dict[str, Any] = {"_type": type, "_known": entries.get, "_new": new_entry, "__name__": __name__}
-        names = [f"_{i}" for i in range(len(self.positional))]
-        call = declared(self.__name__, names, left, lambda: _call_code(len(names), left), space)
+        exec(_call_code(len(self.positional), left), space)  # made of the constants' names only
+        call = space["_call"]
+        call.__name__ = call.__qualname__ = self.__name__
         call.__doc__ = self.__doc__
         call.__defaults__ = self.function.__defaults__
         call.__kwdefaults__ = {n: v for n, v in (self.function.__kwdefaults__ or {}).items() if n in left}
@@ -287,7 +287,7 @@ def _call_code(operands: int, constants: tuple[str, ...]) -> CodeType:
         f"def _call({given}{keywords}):\n _key = ({key},)\n _entry = _known(_key)\n"
         f" if _entry is None: _entry = _new(_key, ({given},), {{{named}}})\n _entry({given})\n"
     )
-    return code_of(source, f"{__file__}<loop kernel>")
+    return compile(source, f"{__file__}<loop kernel>", "exec")
 
 
 def _passing(value: Any) -> tuple[str, str] | None:

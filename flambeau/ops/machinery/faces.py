@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from types import CodeType, FunctionType
 from typing import Any
 
 from ...core import graph, modes
@@ -15,7 +14,6 @@ from ...core.overrides import FACE_CODES
 from ...core.sparse import SparseOperand
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
-from ...core.written import code_of, declared
 from .calls import general, note_write, run_inplace
 from .former import former_call
 from .formula import OPTIONAL, Pointwise
@@ -138,7 +136,7 @@ def make_face(impl: Pointwise, has_out: bool, general_path: Any = None) -> Any:
     source = (_FORMER_HEADER if impl.former else _HEADER).format(**names)
     if impl.arity <= 2:
         source += _fast(impl, names)
-    return _define(source + _GENERAL.format(**names), signature, impl, impl.name, general_path or general)
+    return _define(source + _GENERAL.format(**names), impl, impl.name, general_path or general)
 
 
 def _signature(impl: Pointwise, has_out: bool) -> tuple[str, str]:
@@ -203,32 +201,12 @@ def _has_history(x: str) -> str:
 
 
 @functools.cache
-def _compiled(source: str) -> CodeType:
+def _compiled(source: str) -> Any:
     """Most faces differ in nothing but what their names stand for: the same text is compiled once."""
-    return code_of(source, f"{__file__}<pointwise operator>")
+    return compile(source, f"{__file__}<pointwise operator>", "exec")
 
 
-def _function(signature: str, source: str, name: str, space: dict[str, Any]) -> Any:
-    """The function of this text, compiled when it is first called."""
-    positional: list[str] = []
-    named: list[str] = []
-    star, names = None, positional
-    defaults: dict[str, Any] = {}
-    for part in signature.split(", "):
-        parameter, has_default, default = part.partition("=")
-        if part.startswith("*"):
-            star, names = part[1:] or None, named
-            continue
-        names.append(parameter)
-        if has_default:
-            defaults[parameter] = space.get(default)  # all but None are in there
-    face = declared(name, positional, named, lambda: _compiled(source), space, star, FACE_CODES.add)
-    face.__defaults__ = tuple(defaults[n] for n in positional if n in defaults) or None
-    face.__kwdefaults__ = {n: defaults[n] for n in named if n in defaults} or None
-    return face
-
-
-def _define(source: str, signature: str, impl: Pointwise, name: str, general_path: Any) -> Any:
+def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
     space: dict[str, Any] = {f"_default_{n}": d for n, d in impl.parameters}
     space.update(
         _active=modes.active, _intercept=modes.intercept, _impl=impl, _plans=impl.plans, _Storage=UntypedStorage,
@@ -238,8 +216,10 @@ def _define(source: str, signature: str, impl: Pointwise, name: str, general_pat
         _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__, _Sparse=SparseOperand, _Unplanned=_UNPLANNED,
         _former=former_call, _former_numbers=impl.former,
     )  # fmt: skip
-    face = space["_face"] = _function(signature, source, name, space)
+    exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
+    face = space["_face"]
     FACE_CODES.add(face.__code__)
+    face.__name__ = face.__qualname__ = name
     show_signature(face, name)
     face.unwatched_twin = functools.partial(_unwatched_twin, source, space, face)
     return face
@@ -248,8 +228,9 @@ def _define(source: str, signature: str, impl: Pointwise, name: str, general_pat
 def _unwatched_twin(source: str, space: dict[str, Any], face: Any) -> Any:
     """The same function without its test of the modes."""
     own = {**space, "_active": ()}
-    twin = FunctionType(_compiled(source), own, face.__name__, face.__defaults__)
-    twin.__kwdefaults__, twin.__qualname__ = face.__kwdefaults__, face.__name__
+    exec(_compiled(source), own)  # noqa: S102 - made of parameter names only
+    twin, own["_face"] = own["_face"], face
+    twin.__name__ = twin.__qualname__ = face.__name__
     return twin
 
 
@@ -292,7 +273,7 @@ def make_inplace_face(impl: Pointwise) -> Any:
     source = (_FORMER_HEADER if impl.former else _HEADER).format(**names)
     if impl.arity <= 2 and not impl.constant_operands:
         source += _fast_inplace(impl, plain)
-    return _define(source + _INPLACE_GENERAL.format(**names), names["signature"], impl, impl.name + "_", general)
+    return _define(source + _INPLACE_GENERAL.format(**names), impl, impl.name + "_", general)
 
 
 def _fast_inplace(impl: Pointwise, plain: str) -> str:
