@@ -23,7 +23,7 @@ def earlier():
     go.wait()
     look()
 
-thread = threading.Thread(target=earlier)
+thread = threading.Thread(target=earlier, daemon=True)
 thread.start()
 ready.wait()
 walked = pkgutil.walk_packages(flambeau.__path__, "flambeau.", onerror=lambda name: None)

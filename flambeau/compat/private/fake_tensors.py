@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ...core.overrides import disabled_torch_function
 from ...core.tensor import Tensor
 
 __all__ = ["FakeTensor", "FakeTensorMode", "FunctionalTensor", "is_fake"]
@@ -12,6 +13,8 @@ __all__ = ["FakeTensor", "FakeTensorMode", "FunctionalTensor", "is_fake"]
 
 class FakeTensor(Tensor):
     """The class of PyTorch's tensors without values. No tensor is one: `device="meta"` makes tensors without values here."""
+
+    __torch_function__ = disabled_torch_function  # operators need not look for it
 
     def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(f"{cls.__name__} is PyTorch's own; make tensors without values with device='meta'")
