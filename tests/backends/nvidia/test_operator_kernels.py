@@ -103,6 +103,20 @@ def test_the_gradient_of_a_table_is_summed_in_order(small, monkeypatch):
         close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@needs_compiler
+@pytest.mark.parametrize("lengths", [[700], [128, 128, 1], [127, 130, 5, 400], [1, 255, 256, 3], [64, 64, 500]])
+def test_many_equal_indices_are_summed_in_pieces(lengths, monkeypatch):
+    monkeypatch.setattr(embedding_kernels, "_SMALL", 0)
+    index = ft.from_numpy(rng.permutation(np.repeat(np.arange(len(lengths)), lengths)))
+    grad = ft.randn(len(index), 300)
+    for average in (False, True):
+        for padding in (-1, 0):
+            found, expected = ft.empty(6, 300), ft.empty(6, 300)
+            kernel(embedding_dense_backward)(found, grad, index, 6, padding, average)
+            kernel(embedding_dense_backward, "any")(expected, grad, index, 6, padding, average)
+            close(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_distinct_elements_counts_and_repeats():
     x = ft.from_numpy(rng.integers(0, 9, (6, 5)).astype("f4"))
     x[2] = x[0]

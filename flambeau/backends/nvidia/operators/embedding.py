@@ -19,19 +19,37 @@ from .sorting import sort_rows
 
 _WARPS = 8
 _COLUMNS = 8  # sums that a thread holds
+_PIECE = 128  # sorted indices that one warp adds up at most
 
+# The sorted indices are cut into pieces. The rows of an index that lie in one piece are added up and written; of one that goes on behind
+# the end of a piece, each piece keeps a sum (the one that begins there in the second of its two places, the one that came from before in
+# the first), and `join_rows` adds these up: thousands of equal indices, as padding is, do not wait for one warp.
 _SOURCE = r"""
-extern "C" __global__ void __launch_bounds__(256) add_rows(T* out, const T* grad, const int* rows, const i64* order, i64 count, i64 n,
-    i64 dim, i64 padding, int average, i64* note) {
+__device__ i64 end_of(const int* rows, i64 at, i64 count) {  // of the run of equal indices around `at`
+  i64 low = at, high = count;
+  while (high - low > 1) { const i64 middle = (low + high) / 2; if (rows[middle] == rows[at]) low = middle; else high = middle; }
+  return high;
+}
+__device__ i64 begin_of(const int* rows, i64 at) {
+  i64 low = -1, high = at;
+  while (high - low > 1) { const i64 middle = (low + high) / 2; if (rows[middle] == rows[at]) high = middle; else low = middle; }
+  return high;
+}
+extern "C" __global__ void __launch_bounds__(256) add_rows(T* out, A* pieces, const T* grad, const int* rows, const i64* order, i64 count,
+    i64 n, i64 dim, i64 padding, int average, i64* note) {
   const i64 first = (i64)blockIdx.x * 8 + (threadIdx.x >> 5);
   const int lane = threadIdx.x & 31;
   if (first >= count) return;
   const int row = rows[first];
-  if ((first && rows[first - 1] == row) || row == padding) return;
+  const int came = first && rows[first - 1] == row;
+  if ((came && first % PIECE) || row == padding) return;
   if (row < 0 || row >= n) { if (!lane) { note[0] = 1; note[1] = row; } return; }
+  const i64 border = (first / PIECE + 1) * PIECE, until = border < count ? border : count;
   i64 last = first + 1;
-  while (last < count && rows[last] == row) ++last;
-  const A scale = average ? (A)1 / (A)(last - first) : (A)1;
+  while (last < until && rows[last] == row) ++last;
+  const int whole = !came && (last == count || rows[last] != row);
+  const A scale = !average ? (A)1 : (A)1 / (A)(whole ? last - first : end_of(rows, first, count) - begin_of(rows, first));
+  A* kept = pieces + (first / PIECE * 2 + !came) * dim;
   for (i64 base = 0; base < dim; base += 32 * COLUMNS) {
     A sums[COLUMNS];
     _Pragma("unroll") for (int k = 0; k < COLUMNS; ++k) sums[k] = 0;
@@ -39,8 +57,23 @@ extern "C" __global__ void __launch_bounds__(256) add_rows(T* out, const T* grad
       const T* from = grad + order[at] * dim + base + lane;
       _Pragma("unroll") for (int k = 0; k < COLUMNS; ++k) if (base + lane + k * 32 < dim) sums[k] += get(from[k * 32]) * scale;
     }
-    _Pragma("unroll") for (int k = 0; k < COLUMNS; ++k)
-      if (base + lane + k * 32 < dim) out[row * dim + base + lane + k * 32] = put(sums[k]);
+    _Pragma("unroll") for (int k = 0; k < COLUMNS; ++k) if (base + lane + k * 32 < dim) {
+      if (whole) out[row * dim + base + lane + k * 32] = put(sums[k]); else kept[base + lane + k * 32] = sums[k];
+    }
+  }
+}
+extern "C" __global__ void __launch_bounds__(256) join_rows(T* out, const A* pieces, const int* rows, i64 count, i64 n, i64 dim,
+    i64 padding) {
+  const i64 piece = blockIdx.x, behind = (piece + 1) * PIECE;
+  if (behind >= count) return;
+  const int row = rows[behind];  // a run that goes on here and began in this piece
+  if (rows[behind - 1] != row || row == padding || row < 0 || row >= n) return;
+  if (piece && rows[piece * PIECE - 1] == row) return;
+  const i64 last = (end_of(rows, behind, count) - 1) / PIECE;
+  for (i64 c = (i64)blockIdx.y * 256 + threadIdx.x; c < dim; c += (i64)gridDim.y * 256) {
+    A sum = pieces[(piece * 2 + 1) * dim + c];
+    for (i64 next = piece + 1; next <= last; ++next) sum += pieces[next * 2 * dim + c];
+    out[row * dim + c] = put(sum);
   }
 }
 """
@@ -116,9 +149,24 @@ def _(
     flat = bare(indices).reshape(-1).to(dt.int32).contiguous()
     rows, order = empty((count,), dt.int32, where), empty((count,), dt.int64, where)
     sort_rows(rows, order, flat, False)
-    text = f"#define COLUMNS {_COLUMNS}\n" + element_text(out.dtype) + _SOURCE
-    run = function(text, "add_rows", "qqqqqqqqiq", where)
+    text = f"#define COLUMNS {_COLUMNS}\n#define PIECE {_PIECE}\n" + element_text(out.dtype) + _SOURCE
+    cuts = -(-count // _PIECE)
+    pieces = empty((cuts, 2, dim), dt.float64 if out.dtype is dt.float64 else dt.float32, where)
+    run = function(text, "add_rows", "qqqqqqqqqiq", where)
     run(
-        -(-count // _WARPS), 32 * _WARPS, address(out), address(dense(grad_output)), address(rows), address(order), count,
+        -(-count // _WARPS), 32 * _WARPS, address(out), address(pieces), address(dense(grad_output)), address(rows), address(order), count,
         num_weights, dim, padding_idx, int(bool(scale_grad_by_freq)), nvidia.error_flag(where, "embedding_dense_backward"),
     )  # fmt: skip
+    if cuts > 1:
+        join = function(text, "join_rows", "qqqqqqq", where)
+        join(
+            (cuts, -(-dim // 256), 1),
+            256,
+            address(out),
+            address(pieces),
+            address(rows),
+            count,
+            num_weights,
+            dim,
+            padding_idx,
+        )
