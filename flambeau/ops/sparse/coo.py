@@ -45,7 +45,9 @@ def _(out: Tensor, keys: np.ndarray, values: Tensor) -> None:
         return
     if out.dtype.is_complex or out.dtype is dt.bool_:
         add = np.logical_or if out.dtype is dt.bool_ else np.add
-        add.at(out._array().reshape(rows, width), keys, values._array().reshape(-1, width))
+        sums, given = out._array().reshape(rows, width), values._array().reshape(-1, width)
+        for part in sums.dtype.names or (...,):  # NumPy knows pairs of half precision only as two fields
+            add.at(sums[part], keys, given[part])
         return
     parts = 1 if keys.size * width < 1 << 16 else get_num_threads()
     kernels.add_rows(out, keys, dense(values), keys.size, rows, width, parts)
