@@ -16,7 +16,7 @@ Stream, Event = (
 
 
 def is_available() -> bool:
-    """Whether there is a GPU that Flambeau can use."""
+    """Return whether there is a GPU that Flambeau can use."""
     return _has_backend(_CUDA)
 
 

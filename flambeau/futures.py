@@ -37,7 +37,7 @@ class Future(Generic[T]):
         self._callbacks: list[Callable[[Future], Any]] = []
 
     def done(self) -> bool:
-        """Whether there is a value or an error."""
+        """Return whether there is a value or an error."""
         return self._done
 
     def wait(self) -> T:

@@ -58,7 +58,7 @@ class autocast:
         self._outside: list[state.Setting] = []  # one entry per time it has been entered
 
     def _works(self) -> bool:
-        """Whether the device and its dtype can be had; PyTorch warns if not, and goes on without autocast."""
+        """Return whether the device and its dtype can be had; PyTorch warns if not, and goes on without autocast."""
         kind = device(self.device).type
         problem = None if has_backend(device(kind)) else _MISSING.get(kind)
         if problem is None and self.fast_dtype not in _SUPPORTED:

@@ -259,7 +259,7 @@ class GradScaler:
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
-        """Whether it does anything."""
+        """Return whether it does anything."""
         return self._enabled
 
     def _check_inf_per_device(self, optimizer: Optimizer) -> dict[Any, Tensor]:

@@ -40,7 +40,7 @@ def _type_of(device_type: Any, function: str) -> str:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether autocast is there for this type of device.
+    """Return whether autocast is there for this type of device.
 
     >>> flambeau.amp.is_autocast_available("cpu")
     True
@@ -92,7 +92,7 @@ def switch(setting: Setting, nesting: int) -> None:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether operators on this type of device choose their precision now."""
+    """Return whether operators on this type of device choose their precision now."""
     return _type_of(device_type, "is_autocast_enabled") in _switches.enabled
 
 
@@ -130,7 +130,7 @@ def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether the lower-precision copy of a parameter is kept until the outermost autocast ends."""
+    """Return whether the lower-precision copy of a parameter is kept until the outermost autocast ends."""
     return casts.cache_enabled
 
 

@@ -19,7 +19,7 @@ from .engine import TensorHook, run_backward
 
 
 def _as_list(value: Any) -> list:
-    """One tensor, or any iterable of them: a list, a generator, the values of a dictionary."""
+    """Return a list of one tensor, or of any iterable of them: a list, a generator, the values of a dictionary."""
     return [value] if isinstance(value, (Tensor, GradientEdge)) or not isinstance(value, Iterable) else list(value)
 
 
@@ -287,7 +287,7 @@ def detach_(self: Tensor) -> Tensor:
 
 
 def is_inference(self: Tensor) -> bool:
-    """Whether the tensor was made in inference mode."""
+    """Return whether the tensor was made in inference mode."""
     return self._storage.version >= INFERENCE
 
 

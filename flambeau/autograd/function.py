@@ -53,7 +53,7 @@ class FunctionCtx:
         self._non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether backward sees zeros (True) or None for outputs that got no gradient."""
+        """Set whether backward sees zeros (True) or None for outputs that got no gradient."""
         self.materialize_grads = value
 
     @property
@@ -326,7 +326,7 @@ def _positional(cls: Any, args: tuple, kwargs: dict) -> tuple:
 
 
 def _check_dirty(ctx: FunctionCtx, args: tuple, result: Any) -> None:
-    """What mark_dirty was given must be inputs that forward returns."""
+    """Check that what mark_dirty was given are inputs that forward returns."""
     outputs = result if isinstance(result, (tuple, list)) else (result,)
     for t in ctx._dirty:
         is_input = any(t is a for a in args)

@@ -96,7 +96,7 @@ def _require_gradients(results: Tensors, complaint: str) -> None:
 def _gradients(
     outputs: Tensors, inputs: Tensors, seeds: Any, create_graph: bool, strict: Complaints | None, first: int = 0
 ) -> Tensors:
-    """One reverse pass; inputs that play no part have zero derivatives (an error if `strict`)."""
+    """Run one reverse pass; inputs that play no part have zero derivatives (an error if `strict`)."""
     pairs = [(o, s) for o, s in zip(outputs, seeds) if o.requires_grad]
     if strict is not None:
         _require_gradients(outputs, strict[0])
@@ -240,7 +240,7 @@ def _products_at_once(out: Tensor, points: Tensors, create_graph: bool) -> tuple
 
 
 def _columns_at_once(outputs: Tensors, points: Tensors, create_graph: bool) -> list[tuple]:
-    """The same table, found from the inputs: rows times unknown vectors, differentiated with respect to the vectors."""
+    """Compute the Jacobian's columns from the inputs: rows times unknown vectors, differentiated with respect to the vectors."""
     seeds = tuple(o.new_ones(o.shape).requires_grad_() for o in outputs)
     backward = _gradients(outputs, points, seeds, True, None)
     table: list[list] = [[] for _ in outputs]

@@ -169,12 +169,12 @@ class inference_mode(_Switch):
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations are recorded for backward."""
+    """Return whether operations are recorded for backward."""
     return grad_mode.enabled
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether inference mode is on."""
+    """Return whether inference mode is on."""
     return grad_mode.inference
 
 
@@ -237,10 +237,10 @@ class detect_anomaly(set_detect_anomaly):
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether gradients are checked and errors name the forward line."""
+    """Return whether gradients are checked and errors name the forward line."""
     return grad_mode.anomaly
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether a NaN in a gradient is an error."""
+    """Return whether a NaN in a gradient is an error."""
     return grad_mode.anomaly_check_nan

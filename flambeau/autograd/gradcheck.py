@@ -56,7 +56,7 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether the derivatives autograd computes agree with central differences (use float64 inputs).
+    """Return whether the derivatives autograd computes agree with central differences (use float64 inputs).
 
     With `fast_mode` along one random direction only. Sparse inputs are moved where they store values if `masked`, else
     everywhere."""
@@ -189,7 +189,7 @@ def _inspector(point: Point, settings: Settings) -> Callable[[Tensor], None]:
 
 
 def _compare_directions(func: Callable, points: list[Point], outputs: list[Tensor], settings: Settings) -> None:
-    """One number per output and input: a random row times the Jacobian times a random column."""
+    """Compare one number per output and input: a random row times the Jacobian times a random column."""
     for j, point in enumerate(points):
         step = _random(point.count, point.is_complex, 1)
         changes = jac.difference(func, point, differentiable, step, settings.eps)

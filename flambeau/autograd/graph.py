@@ -1,4 +1,4 @@
-"""What is kept for the backward pass, and how: hooks that pack and unpack saved tensors."""
+"""The values kept for the backward pass, and how: hooks that pack and unpack saved tensors."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def register_multi_grad_hook(
 
 
 class _Copies:
-    """What `allow_mutation_on_saved_tensors` has kept."""
+    """Copies that `allow_mutation_on_saved_tensors` keeps."""
 
     def __init__(self) -> None:
         self.kept: dict[int, Tensor] = {}

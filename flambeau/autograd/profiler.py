@@ -68,7 +68,7 @@ def _device_module(name: str) -> Any:
 
 
 def _gpu_recording() -> Any:
-    """What records kernels; None where NVIDIA's library for that is missing, so that operators are measured by events instead."""
+    """Return a recording of kernels; None where NVIDIA's library for that is missing, so that operators are measured by events instead."""
     try:
         return cupti.Recording()
     except MissingLibrary as problem:
@@ -77,7 +77,7 @@ def _gpu_recording() -> Any:
 
 
 class _ProfilerStats:
-    """What the profiler itself cost."""
+    """Costs of the profiler itself."""
 
     def took(self, what: str, began: int) -> int:
         """Note how long something took since `began`; returns the time now."""
@@ -399,7 +399,7 @@ class _Marks(modes.Observer):
 
 
 class _Emit:
-    """What marks for profilers of other makers have in common."""
+    """Base of context managers that emit marks for other profilers."""
 
     kind = ""
 
@@ -427,7 +427,7 @@ class _Emit:
         return False
 
     def _finish(self) -> None:
-        """What is to be done at the end."""
+        """Finish the marks, when the context is left."""
 
 
 class emit_nvtx(_Emit):  # noqa: N801

@@ -19,7 +19,7 @@ _TOOLS = ("numpy", "scipy", "llvmlite")  # the packages that this one calls itse
 
 
 def _is_tool(code: CodeType) -> bool:
-    """Whether this is code that this package calls for its own purposes, as well as the user for theirs."""
+    """Return whether this is code that this package calls for its own purposes, as well as the user for theirs."""
     file = code.co_filename
     for folder in _PACKAGES:
         if file.startswith(folder):

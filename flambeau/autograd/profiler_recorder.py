@@ -1,4 +1,5 @@
-"""What happens while a profiler is on, as it is noted: operators, ranges, memory, Python's stack. Made into events afterwards."""
+"""The recorder of a profiler, which notes events as they happen: operators, ranges, memory, Python's stack. Made into events
+afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a profiler noted, as events and as a trace that chrome://tracing, Perfetto and TensorBoard show."""
+"""A profiler's notes as events and as a trace that chrome://tracing, Perfetto and TensorBoard show."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Results:
         return found
 
     def _add_memory(self, made: list[FunctionEvent]) -> None:
-        """What each event allocated, its parts included; what was allocated outside any is an event of its own."""
+        """Add to each event what it allocated, its parts included; what was allocated outside any is an event of its own."""
         by_note = {id(note): event for note, event in zip(self.notes, made)}
         for note in self.notes:
             around: Note | None = note
@@ -187,7 +187,7 @@ class Results:
             )  # fmt: skip
 
     def _kernels(self, made: list[FunctionEvent], count: int) -> Iterator[FunctionEvent]:
-        """What the device did, each linked to the innermost call that asked for it."""
+        """Yield the device's events, each linked to the innermost call that asked for it."""
         for i, activity in enumerate(self.recorder.activities, count + 1):
             owner = self.caller_of(activity)
             times = self._microseconds(activity.start), self._microseconds(activity.end)
@@ -309,7 +309,7 @@ class Results:
             yield {**common, "ph": "f", "bp": "e", "tid": note.thread, "ts": self._moment(note.start)}
 
     def _gpu(self) -> Iterator[dict[str, Any]]:
-        """What the device did, with arrows from the calls that asked for it."""
+        """Yield the device's activities, with arrows from the calls that asked for them."""
         process = os.getpid()
         for activity in self.recorder.activities:
             owner = self.caller_of(activity)

@@ -1,4 +1,4 @@
-"""What a profiler may look at, by PyTorch's names: devices, kinds of activity, kinds of range, switches."""
+"""The settings of profilers, by PyTorch's names: devices, kinds of activity, kinds of range, switches."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ExperimentalConfig:
 
 
 class _Switches:
-    """What is shown, where it was recorded."""
+    """Switches for what is shown of a recording."""
 
     concrete_inputs = True  # numbers among the arguments
     links = True  # arrows from forward calls to backward ones
@@ -115,7 +115,7 @@ def device_type(name: str) -> DeviceType:
 
 
 def kineto_available() -> bool:
-    """Whether traces can be recorded; they always can, by Flambeau's own recorder."""
+    """Return whether traces can be recorded; they always can, by Flambeau's own recorder."""
     return True
 
 

@@ -1,4 +1,4 @@
-"""What a profiler noted as a tree: calls of Python, modules, operators and allocations inside each other, by PyTorch's names."""
+"""A profiler's notes as a tree: calls of Python, modules, operators and allocations inside each other, by PyTorch's names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _EventType(Enum):
-    """What an entry of the tree is."""
+    """Kind of an entry of the tree."""
 
     TorchOp = 0
     Backend = 1

@@ -134,7 +134,7 @@ EventMetadata: Any = NamedTuple("EventMetadata", [(name, Any) for name in _METAD
 
 
 def _build_metadata(extra_meta: dict[str, str]) -> Any:
-    """What a trace says about a kernel or a collective; None if nothing of it is known here."""
+    """Return what a trace says about a kernel or a collective; None if nothing of it is known here."""
     read = {n: convert(extra_meta[k]) for n, (k, convert) in _METADATA.items() if extra_meta.get(k) is not None}
     return EventMetadata(**{name: read.get(name) for name in _METADATA}) if read else None
 
@@ -378,7 +378,7 @@ class EventList(list):
         self._tree_built = True
 
     def _populate_cpu_children(self) -> None:
-        """What lies within the time of another event of the same thread is its child."""
+        """Link events: one within the time of another of the same thread is its child."""
         open_events: dict[tuple, list[FunctionEvent]] = defaultdict(list)
         on_cpu = (e for e in self if not e.is_async and e.device_type == DeviceType.CPU)
         for event in sorted(on_cpu, key=lambda e: (e.time_range.start, -e.time_range.end)):
@@ -407,7 +407,7 @@ class EventList(list):
             self[:] = [event for event in self if id(event) not in dropped]
 
     def _set_backward_stacktraces(self) -> None:
-        """What runs in a backward pass is shown with the lines of the forward call that it belongs to."""
+        """Give events of a backward pass the source lines of the forward call that they belong to."""
         stacks: dict[tuple, Any] = {}
         backward: list[tuple[FunctionEvent, FunctionEvent]] = []
         for event in self:

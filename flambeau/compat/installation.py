@@ -24,5 +24,5 @@ def get_device_module(device: Any = None) -> ModuleType:
 
 
 def compiled_with_cxx11_abi() -> bool:
-    """Whether C++ extensions use the strings of C++11, as PyTorch's do today; there is no C++ here."""
+    """Return whether C++ extensions use the strings of C++11, as PyTorch's do today; there is no C++ here."""
     return True

@@ -248,5 +248,5 @@ def typename(obj: Any) -> str:
 
 
 def is_storage(obj: Any) -> bool:
-    """Whether `obj` is a storage."""
+    """Return whether `obj` is a storage."""
     return isinstance(obj, (UntypedStorage, TypedStorage))

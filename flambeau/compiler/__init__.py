@@ -187,18 +187,18 @@ def assume_constant_result(fn: Callable) -> Callable:
 
 
 def is_compiling() -> bool:
-    """Whether a compiled function is being recorded now."""
+    """Return whether a compiled function is being recorded now."""
     room = sys.modules.get(f"{__name__}.function")
     return room is not None and room.recording.on
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether a compiled function is being recorded now."""
+    """Return whether a compiled function is being recorded now."""
     return is_compiling()
 
 
 def is_exporting() -> bool:
-    """Whether a program is being exported."""
+    """Return whether a program is being exported."""
     return False
 
 

@@ -207,7 +207,7 @@ class CompiledFunction:
         return self._record(given, key, args, kwargs)
 
     def _varies(self, args: tuple, kwargs: dict) -> bool:
-        """Whether numbers among the arguments have had so many values that the function is better split at what reads them."""
+        """Return whether numbers among the arguments have had so many values that the function is better split at what reads them."""
         plain = {k: v for k, v in (*enumerate(args), *kwargs.items()) if type(v) in (int, float)}
         if not plain or self.fullgraph or self.depth >= _DEEPEST or self.varying:
             return False
@@ -559,7 +559,7 @@ class CompiledFunction:
         return recorder
 
     def _runs_new_code(self, reach: Reach, key: tuple) -> bool:
-        """Whether a recorded call ran code whose state nothing guards: it is followed the next time, if there is an end to that."""
+        """Return whether a recorded call ran code whose state nothing guards: it is followed the next time, if there is an end to that."""
         new = reach.unforeseen()
         if not new:
             self.observer.expected.clear()

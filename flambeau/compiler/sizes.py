@@ -59,7 +59,7 @@ class Waiting:
         self.patient = False  # whether it has waited because others were not used
 
     def ready(self, found: dict[tuple, Any]) -> bool:
-        """Whether this call is to be recorded."""
+        """Return whether this call is to be recorded."""
         if self.left:
             self.left -= 1
             return False

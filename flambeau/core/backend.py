@@ -37,7 +37,7 @@ class Backend:
     device_count = 1
 
     def computes(self, dtypes: tuple) -> bool:
-        """Whether formulas over these dtypes become native code."""
+        """Return whether formulas over these dtypes become native code."""
         return self.compiles
 
     def allocate(self, nbytes: int, where: device) -> int:
@@ -67,7 +67,7 @@ class Backend:
         return ctypes.addressof(held)
 
     def is_zero(self, address: int, nbytes: int, where: device, error: Exception) -> bool:
-        """Whether a number is zero, in which a kernel has said what it could not do; else the caller raises the error."""
+        """Return whether a number is zero, in which a kernel has said what it could not do; else the caller raises the error."""
         return not any(ctypes.string_at(self.fetch(address, nbytes, where), nbytes))
 
     def read_later(self, host: int, address: int, nbytes: int, where: device) -> None:
@@ -217,7 +217,7 @@ def register(name: str, backend: Backend) -> None:
 
 
 def has_backend(where: device) -> bool:
-    """Whether a device can hold tensors."""
+    """Return whether a device can hold tensors."""
     return where.type in BACKENDS or _start(where.type)
 
 

@@ -1,4 +1,4 @@
-"""What autocast does in this thread. Only `amp` changes it; it is here so that lower layers can ask."""
+"""The autocast state of this thread. Only `amp` changes it; it is here so that lower layers can ask."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _nearest(numbers: np.ndarray, d: dtype) -> np.ndarray:
 
 
 def _overflow(code: np.ndarray, size: np.ndarray, finite: np.ndarray, name: str) -> np.ndarray:
-    """What lies beyond the largest value: it (saturation), infinity, or NaN, whichever the format's conversion gives."""
+    """Replace the codes of values beyond the largest: by it (saturation), infinity, or NaN, whichever the format's conversion gives."""
     largest = len(finite) - 1
     limit = finite[-1] + (finite[-1] - finite[-2]) / 2
     if name == "float8_e4m3fn":

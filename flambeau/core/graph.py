@@ -406,7 +406,7 @@ _FOLDER = os.path.join(os.path.dirname(os.path.dirname(user_trace.__code__.co_fi
 
 
 def is_own(frame: FrameType) -> bool:
-    """Whether code of this package runs in the frame: a file of it, or text that it made."""
+    """Return whether code of this package runs in the frame: a file of it, or text that it made."""
     file = frame.f_code.co_filename
     made = file.startswith("<") and frame.f_globals.get("__name__", "").startswith(_INSIDE)
     return made or file.startswith(_FOLDER) or file == "<frozen runpy>"

@@ -216,24 +216,24 @@ class named_range:  # noqa: N801
 
 
 def asking() -> bool:
-    """Whether this thread's innermost mode hands calls to a `__torch_function__`, or wants them as Python writes them."""
+    """Return whether this thread's innermost mode hands calls to a `__torch_function__`, or wants them as Python writes them."""
     stack = own.stack
     return bool(stack) and (stack[-1].asks or stack[-1].reads_python)
 
 
 def watching() -> bool:
-    """Whether a mode of this thread, or its observer, wants to see calls that have no public name."""
+    """Return whether a mode of this thread, or its observer, wants to see calls that have no public name."""
     stack = own.stack
     return stack.observer is not None or any(mode.parts for mode in stack)
 
 
 def deciding() -> bool:
-    """Whether a mode of this thread must be asked about every call, so that no two may be made one. An observer need not."""
+    """Return whether a mode of this thread must be asked about every call, so that no two may be made one. An observer need not."""
     return any(mode.parts for mode in own.stack)
 
 
 def staying() -> bool:
-    """Whether a mode that stays is on in this thread."""
+    """Return whether a mode that stays is on in this thread."""
     stack = own.stack
     return bool(stack) and stack[0].stays
 

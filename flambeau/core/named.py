@@ -147,7 +147,7 @@ def plain(value: Any) -> Any:
 
 
 def any_named() -> bool:
-    """Whether a named tensor is alive."""
+    """Return whether a named tensor is alive."""
     return bool(_living)
 
 

@@ -1,4 +1,4 @@
-"""What the package calls itself, and lazy submodules: the one place that words "there is no such name".
+"""The package's name for itself, and lazy submodules: the one place that words "there is no such name".
 
 Normally the package is `flambeau`. After `flambeau.install_as_torch()` programs know the same modules as `torch`, and messages say so.
 """

@@ -161,7 +161,7 @@ def _narrow(wide: np.ndarray, target: dtype) -> np.ndarray:
 
 
 def _integer_range(target: dtype) -> tuple[int, int]:
-    """What PyTorch accepts from an int: negative numbers wrap around in unsigned types."""
+    """Return the range of ints that PyTorch accepts: negative numbers wrap around in unsigned types."""
     limits = np.iinfo(target.numpy)
     return (int(limits.min) if target.is_signed else -int(limits.max)), int(limits.max)
 
@@ -301,7 +301,7 @@ def _overflow(target: dtype) -> RuntimeError:
 
 
 class _Walker:
-    """One parse of irregular data, in PyTorch's order: sizes from the first branch, then the dtype, then the values."""
+    """Parser of irregular data, in PyTorch's order: sizes from the first branch, then the dtype, then the values."""
 
     def __init__(self, target: dtype | None, default: dtype, tensor_to_numpy: TensorToNumpy):
         self.target, self.default, self.tensor_to_numpy = target, default, tensor_to_numpy

@@ -1,4 +1,4 @@
-"""What a tensor has besides its numbers: attributes set on it, slots of its class, or what its class says to keep."""
+"""The attributes of a tensor besides its numbers: attributes set on it, slots of its class, or what its class says to keep."""
 
 from __future__ import annotations
 

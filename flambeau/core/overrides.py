@@ -170,7 +170,7 @@ def refuse_real_tensors(values: Iterable[Any]) -> None:
 
 
 def _made_by_operator() -> bool:
-    """Whether the call that asks was made by another operator, and not by a user, be it a user's function that one called. An operator
+    """Return whether the call that asks was made by another operator, and not by a user, be it a user's function that one called. An operator
     that only handed its call to a mode made none. Frames tell who is there, not what was given: that the face knows. They are looked at
     once in the life of a class, after its first call; to count calls as they come and go would cost each one a sixth of a microsecond."""
     frame: Any = sys._getframe(1)
@@ -241,7 +241,7 @@ def not_implemented(function: Callable, types: Any, mode: Any = None) -> TypeErr
 
 
 def asks(op: Any) -> bool:
-    """Whether calls of an operator (or of a plain function that is `overridable`) ask their arguments."""
+    """Return whether calls of an operator (or of a plain function that is `overridable`) ask their arguments."""
     return not getattr(getattr(op, "quirks", None), "unasked", False)
 
 
@@ -275,12 +275,12 @@ _subclass_mode = _SubclassMode()
 
 
 def only_for_subclasses(mode: modes.Mode) -> bool:
-    """Whether a mode is the one that asks arguments of classes with a `__torch_function__`: it changes nothing for others."""
+    """Return whether a mode is the one that asks arguments of classes with a `__torch_function__`: it changes nothing for others."""
     return mode is _subclass_mode
 
 
 def asks_arguments() -> bool:
-    """Whether a call made now would ask its arguments."""
+    """Return whether a call made now would ask its arguments."""
     return _subclass_mode in modes.own.stack
 
 

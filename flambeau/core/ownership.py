@@ -1,4 +1,4 @@
-"""Who may have written a file: what is looked at before something on disk is believed, loaded, or written to.
+"""Checks of who may have written a file: what is looked at before something on disk is believed, loaded, or written to.
 
 A name in a folder that everybody may write to (/tmp) can be taken by a stranger first: as a file, as a folder, or as a link to
 a file of the victim's. `distrust` is the rule for what must be this user's alone (keys, compiled kernels, process ids), `planted` the

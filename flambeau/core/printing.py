@@ -60,7 +60,7 @@ def _gather(array: np.ndarray) -> np.ndarray:
 
 @dataclass
 class _Style:
-    """One way of writing numbers: `width` is the column width, `write` gives the text before padding."""
+    """Format of printed numbers: `width` is the column width, `write` gives the text before padding."""
 
     width: int
     write: Callable[[Any], str]
@@ -208,7 +208,7 @@ def _grad_suffixes(
 
 
 def _is_implied(kind: dtype, default_float: dtype) -> bool:
-    """Whether the digits alone tell the dtype, so that it is not printed."""
+    """Return whether the digits alone tell the dtype, so that it is not printed."""
     return kind in (default_float, complex128 if default_float is float64 else complex64, int64, bool_)
 
 

@@ -131,7 +131,7 @@ def result_dtype(operands: tuple) -> dtype:
 
 
 def can_cast(source: dtype, target: dtype) -> bool:
-    """Whether an in-place result of dtype `source` may be stored into `target`."""
+    """Return whether an in-place result of dtype `source` may be stored into `target`."""
     if source.is_complex and not target.is_complex:
         return False
     if source.is_floating_point and target.category < 2:

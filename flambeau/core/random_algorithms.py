@@ -217,7 +217,7 @@ def _normal_pair(angle: float, unit: float) -> tuple[float, float]:
 
 
 class _ApproximateNormals:
-    """What `standard_normals` gives, faster, to a relative error below 2**-45; `exact_at` has the exact bits."""
+    """Numbers of `standard_normals`, computed faster to a relative error below 2**-45; `exact_at` has the exact bits."""
 
     def __init__(self, generator: Generator, n: int) -> None:
         with generator.lock:

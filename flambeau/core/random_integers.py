@@ -212,7 +212,7 @@ def _shuffled(targets: np.ndarray) -> np.ndarray:
 
 
 def _shuffled_at_once(targets: np.ndarray) -> np.ndarray:
-    """The same by array operations.
+    """Shuffle `0..n-1` by the given swap targets, with array operations.
 
     Swap i brings to place i what place t = targets[i] held then: what the last earlier swap j with target t had put
     there, or t itself. Swap j had put there what place j held at time j, which by the same rule came from the last

@@ -231,7 +231,7 @@ def dirichlet(generator: Generator, alpha: np.ndarray, of: dtype) -> np.ndarray:
 
 
 def _gamma(stream: UniformStream, alpha: np.floating) -> float:
-    """One sample; the parameter is handled in its own precision, the rest in float64, as PyTorch does."""
+    """Draw a gamma sample; the parameter is handled in its own precision, the rest in float64, as PyTorch does."""
     number = type(alpha)
     scale = 1.0
     if alpha < 1:

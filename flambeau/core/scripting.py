@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def is_scripting() -> bool:
-    """Whether this is compiled code: in Python never. The compiler leaves out what only Python does."""
+    """Return whether this is compiled code: in Python never. The compiler leaves out what only Python does."""
     return False

@@ -79,17 +79,17 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether only algorithms that give the same bits each time may run."""
+    """Return whether only algorithms that give the same bits each time may run."""
     return _State.deterministic
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether others warn instead of failing."""
+    """Return whether nondeterministic algorithms only warn instead of failing."""
     return _State.warn_only
 
 
 def set_fill_uninitialized_memory(fill: bool) -> None:
-    """Whether `empty` and its kin fill their memory while deterministic algorithms are demanded."""
+    """Set whether `empty` and its kin fill their memory while deterministic algorithms are demanded."""
     _State.fill_uninitialized_memory = bool(fill)
 
 
@@ -98,7 +98,7 @@ def is_fill_uninitialized_memory_set() -> bool:
 
 
 def fills_empty() -> bool:
-    """Whether uninitialised memory must look the same in every run."""
+    """Return whether uninitialised memory must look the same in every run."""
     return _State.deterministic and _State.fill_uninitialized_memory
 
 
@@ -141,7 +141,7 @@ def set_warn_always(b: bool) -> None:
 
 
 def is_warn_always_enabled() -> bool:
-    """Whether warnings that come once come every time."""
+    """Return whether warnings that come once come every time."""
     return _State.warn_always
 
 

@@ -1,4 +1,4 @@
-"""What a subclass of Tensor with an override of its own is asked about besides operators: attributes and plain methods.
+"""The questions besides operators that a subclass of Tensor with an override of its own is asked: attributes and plain methods.
 
 `shape`, `grad`, `size()` and the like are read straight from a tensor's header, with no operator in between that could ask.
 Such a class gets descriptors in front of them; other tensors pay nothing."""
@@ -48,7 +48,7 @@ def _ask(function: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _is_ours(function: FunctionType) -> bool:
-    """Whether a method was defined by this library. One that a user put on Tensor is no operator: it runs, and what it calls is asked."""
+    """Return whether a method was defined by this library. One that a user put on Tensor is no operator: it runs, and what it calls is asked."""
     return function.__globals__.get("__name__", "").partition(".")[0] == PACKAGE
 
 

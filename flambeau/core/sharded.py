@@ -47,7 +47,7 @@ class SpreadTensor(Tensor):
     _contig = _trap("memory format")
 
     def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What an operator that meets this tensor returns."""
+        """Return the result of an operator that meets this tensor."""
         raise NotImplementedError
 
     def _beside(self, other: Tensor) -> Tensor:

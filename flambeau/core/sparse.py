@@ -20,7 +20,7 @@ _new_object = object.__new__
 
 
 class Invariants:
-    """Whether indices are checked when a sparse tensor is made (torch.sparse.check_sparse_tensor_invariants)."""
+    """Switch of the checks of indices when a sparse tensor is made (torch.sparse.check_sparse_tensor_invariants)."""
 
     checked = False
 

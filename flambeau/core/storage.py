@@ -61,7 +61,7 @@ _NO_ADDRESS: Any = _NoAddress()
 
 
 class _Transfers(threading.local):
-    """Whether this thread's copies between the host and a device are waited for."""
+    """Setting of this thread: whether copies between the host and a device are waited for."""
 
     wait = True
 
@@ -299,7 +299,7 @@ class UntypedStorage:
         return "torch.storage.UntypedStorage"
 
     def is_pinned(self, device: Any = "cuda") -> bool:
-        """Whether the bytes are in host memory that is locked for a device."""
+        """Return whether the bytes are in host memory that is locked for a device."""
         root = self.owner if isinstance(self.owner, UntypedStorage) else self
         return getattr(root.owner, "is_pinned", False)
 
@@ -511,7 +511,7 @@ class UntypedStorage:
 
 
 def is_zero(address: int, nbytes: int, error: Exception | None = None) -> bool:
-    """Whether a number in memory is zero. For kernels that report what they could not do: whoever finds another value raises an
+    """Return whether a number in memory is zero. For kernels that report what they could not do: whoever finds another value raises an
     error (this one, or one that tells more), so that a recording may go on as if it were zero and test again when it is run."""
     if _watched:
         watching.tell_tested(address, nbytes, error)

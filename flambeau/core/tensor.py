@@ -105,7 +105,7 @@ class Tensor(TensorMethods):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        """What operators on a subclass do unless it says otherwise: run, and return that subclass."""
+        """Run an operator on a subclass and return results of that subclass: the default, which a subclass may override."""
         if not all(issubclass(cls, t) for t in types) or _is_foreign(func):
             return NotImplemented
         with DisableTorchFunctionSubclass():
@@ -114,7 +114,7 @@ class Tensor(TensorMethods):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        """What operators on a subclass compute unless it says otherwise: what they compute with its memory."""
+        """Compute an operator on a subclass with its memory: the default, which a subclass may override."""
         with DisableTorchDispatch():
             return func(*args, **(kwargs or {}))
 
@@ -202,7 +202,7 @@ class Tensor(TensorMethods):
         return t
 
     def _bare_alias(self) -> Tensor:
-        """The same data without any history."""
+        """Return a tensor of the same data without any history."""
         t = _new_object(Tensor)
         t._storage = self._storage
         t.shape = self.shape

@@ -1,4 +1,4 @@
-"""How error messages name the type of a Python object."""
+"""Names of Python objects' types in error messages."""
 
 from __future__ import annotations
 

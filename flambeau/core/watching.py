@@ -1,4 +1,4 @@
-"""Who is told what happens to memory: recordings of whole steps and profilers.
+"""Observers of memory events: recordings of whole steps and profilers.
 
 A watcher belongs to the thread that it was put on in, unless it asks for all threads. Code that allocates or reads memory tests
 `active`, which is empty while nobody watches anywhere, and calls a `tell` function only if it is not."""

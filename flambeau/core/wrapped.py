@@ -60,7 +60,7 @@ def declared(t: Any, name: str) -> Any:
 
 
 def _bare_alias(self: Any) -> Any:
-    """The same parts without any history."""
+    """Return a wrapper of the same parts without any history."""
     t = _new_object(type(self))
     vars(t).update(vars(self))
     for cls in type(self).__mro__:
@@ -103,7 +103,7 @@ _TRAP = _INSTEAD["_strides"]
 
 
 def is_wrapper(t: Any) -> bool:
-    """Whether a tensor is one of those without memory."""
+    """Return whether a tensor is one of those without memory."""
     return getattr(type(t), "_strides", None) is _TRAP
 
 
@@ -151,5 +151,5 @@ def _as_device(given: Any) -> device:
 
 @overridable
 def _has_compatible_shallow_copy_type(input: Any, other: Any) -> bool:
-    """Whether a tensor's contents can become those of another without making a new one: if they are of one kind."""
+    """Return whether a tensor's contents can become those of another without making a new one: if they are of one kind."""
     return type(input)._strides is type(other)._strides

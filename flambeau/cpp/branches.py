@@ -19,7 +19,7 @@ from ..library.registration import Library
 
 
 def reads_training(model: Any) -> bool:
-    """Whether a compiled module computes something else while it trains."""
+    """Return whether a compiled module computes something else while it trains."""
     return any(n.attributes.get("name") == "training" for n in inlined(model.graph).findAllNodes("prim::GetAttr"))
 
 

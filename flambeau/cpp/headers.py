@@ -142,7 +142,7 @@ class _Signature:
         return sum(not default for _, _, default in self.declared)
 
     def hidden_by(self, other: _Signature) -> bool:
-        """Whether every call of this could be one of the other."""
+        """Return whether every call of this could be one of the other."""
         return other.types[: len(self.types)] == self.types and other.required <= len(self.types)
 
     def tell_from(self, other: _Signature) -> None:

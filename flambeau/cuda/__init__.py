@@ -28,7 +28,7 @@ has_half, has_magma = True, False
 
 
 def is_available() -> bool:
-    """Whether there is a GPU that Flambeau can use."""
+    """Return whether there is a GPU that Flambeau can use."""
     return has_backend(_CUDA)
 
 
@@ -57,7 +57,7 @@ def init() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether CUDA has been started."""
+    """Return whether CUDA has been started."""
     return driver.loaded() is not None and has_backend(_CUDA)
 
 
@@ -134,18 +134,18 @@ def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
 
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
-    """Whether one GPU can read another's memory directly."""
+    """Return whether one GPU can read another's memory directly."""
     _need("can_device_access_peer")
     return driver.can_access_peer(_index(device), _index(peer_device))
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether the GPU computes in bfloat16."""
+    """Return whether the GPU computes in bfloat16."""
     return is_available() and (including_emulation or get_device_capability()[0] >= 8)
 
 
 def is_tf32_supported() -> bool:
-    """Whether the GPU can multiply matrices in TF32."""
+    """Return whether the GPU can multiply matrices in TF32."""
     return is_available() and get_device_capability()[0] >= 8
 
 
@@ -224,7 +224,7 @@ def get_stream_from_external(data_ptr: int, device: Any = None) -> streams.Strea
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether work on the current stream is being recorded into a graph."""
+    """Return whether work on the current stream is being recorded into a graph."""
     return is_initialized() and is_capturing(threads.mine.chosen)
 
 
@@ -285,7 +285,7 @@ def ipc_collect() -> None:
 
 
 def get_sync_debug_mode() -> int:
-    """Whether waiting for the device is reported: never."""
+    """Return 0: waiting for the device is never reported."""
     _need("get_sync_debug_mode")
     return 0
 

@@ -17,7 +17,7 @@ def version() -> tuple[int, ...]:
 
 
 def is_available(tensors: Sequence[Any]) -> bool:
-    """Whether NCCL could work on these tensors: each dense, contiguous and on a GPU of its own."""
+    """Return whether NCCL could work on these tensors: each dense, contiguous and on a GPU of its own."""
     if not nccl_engine.available():
         warnings.warn("PyTorch is not compiled with NCCL support", stacklevel=2)
         return False

@@ -59,7 +59,7 @@ class AsyncCollectiveTensor(Tensor):
 
     @property
     def completed(self) -> bool:
-        """Whether somebody has waited for it."""
+        """True if somebody has waited for it."""
         return self._work is None
 
     def trigger_wait(self) -> Tensor:

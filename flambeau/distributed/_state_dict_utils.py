@@ -211,7 +211,7 @@ def _distribute_tensors(local_state_dict: dict[str, Any], keys: list[str], devic
 
 
 def _check_state_dict_similarity(state_dict: dict[str, Any], compared_state_dict: dict[str, Any]) -> bool:
-    """Whether two state dicts have the same form: keys, and shapes, dtypes and placements of tensors."""
+    """Return whether two state dicts have the same form: keys, and shapes, dtypes and placements of tensors."""
 
     def alike(one: Any, other: Any) -> bool:
         if isinstance(one, Tensor) != isinstance(other, Tensor):

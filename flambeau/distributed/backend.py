@@ -98,17 +98,17 @@ class BackendConfig:
 
 
 def is_mpi_available() -> bool:
-    """Whether mpi4py and an MPI library are installed."""
+    """Return whether mpi4py and an MPI library are installed."""
     return importlib.util.find_spec("mpi4py") is not None
 
 
 def is_gloo_available() -> bool:
-    """Whether the CPU engine is there: always."""
+    """Return whether the CPU engine is there: always."""
     return True
 
 
 def is_nccl_available() -> bool:
-    """Whether NCCL can be loaded."""
+    """Return whether NCCL can be loaded."""
     return naming.above("distributed.nccl_engine").available()
 
 
@@ -121,7 +121,7 @@ def is_xccl_available() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether there is a backend of this name."""
+    """Return whether there is a backend of this name."""
     if backend.lower() == "nccl":
         return is_nccl_available()
     known = {"gloo": True, "fake": True, "mpi": is_mpi_available(), "ucc": False, "xccl": False}

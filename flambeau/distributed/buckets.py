@@ -108,7 +108,7 @@ class GradBucket:
         return list(self._bucket.parameters)
 
     def is_last(self) -> bool:
-        """Whether no bucket comes after it in this iteration."""
+        """Return whether no bucket comes after it in this iteration."""
         return self._is_last
 
     def set_buffer(self, buffer: Tensor) -> None:

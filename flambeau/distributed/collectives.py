@@ -68,7 +68,7 @@ def _root(pg: ProcessGroup, world_rank: int | None, group_rank: int | None, name
 
 
 def supports_complex(reduceOp: Any) -> bool:
-    """Whether complex numbers can be reduced like this."""
+    """Return whether complex numbers can be reduced like this."""
     return kind_of(reduceOp) in (RedOpType.SUM, RedOpType.AVG, RedOpType.PREMUL_SUM, RedOpType.UNUSED)
 
 

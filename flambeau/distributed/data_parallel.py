@@ -470,7 +470,7 @@ class DistributedDataParallel(Module, Joinable):
         return self.process_group
 
     def _somebody_will_sync(self, mine: bool) -> bool:
-        """Whether a rank with inputs is going to reduce gradients in this iteration."""
+        """Return whether a rank with inputs is going to reduce gradients in this iteration."""
         wants = namespace("torch")["tensor"]([int(mine)])
         collectives.all_reduce(wants, group=self.process_group)
         return bool(int(wants))

@@ -84,17 +84,17 @@ class reduce_op:
 
 
 def is_available() -> bool:
-    """Whether there are process groups."""
+    """Return whether there are process groups."""
     return True
 
 
 def is_initialized() -> bool:
-    """Whether init_process_group has been called."""
+    """Return whether init_process_group has been called."""
     return _world.default_pg is not None
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether torchrun started this process."""
+    """Return whether torchrun started this process."""
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 

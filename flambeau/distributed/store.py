@@ -66,7 +66,7 @@ class Store:
         raise NotImplementedError
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all keys have values."""
+        """Return whether all keys have values."""
         raise NotImplementedError
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
@@ -94,7 +94,7 @@ class Store:
             self.set(key, value)
 
     def has_extended_api(self) -> bool:
-        """Whether append, multi_get and multi_set are one step each."""
+        """Return whether append, multi_get and multi_set are one step each."""
         return False
 
     def queue_push(self, key: str, value: str | bytes) -> None:

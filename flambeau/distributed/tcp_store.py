@@ -217,7 +217,7 @@ class TCPStore(Store):
 
     @property
     def is_server(self) -> bool:
-        """Whether this process keeps the values."""
+        """True if this process keeps the values."""
         return self._server is not None
 
     def _joined(self, world_size: int | None, wait: bool) -> None:

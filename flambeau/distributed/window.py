@@ -48,7 +48,7 @@ def announcement(what: str) -> bytes:
 
 
 def supported() -> bool:
-    """Whether ranks of one machine can share windows here."""
+    """Return whether ranks of one machine can share windows here."""
     return sys.platform == "linux" and _SYSTEM_CALL is not None and hasattr(os, "pidfd_open")
 
 

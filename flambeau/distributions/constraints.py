@@ -95,7 +95,7 @@ class _DependentProperty(property, _Dependent):
 
 
 def _all_of(result: Tensor, batch_dim: int) -> Tensor:
-    """Whether all results after the first `batch_dim` dimensions hold."""
+    """Return whether all results after the first `batch_dim` dimensions hold."""
     return result.reshape(*result.shape[:batch_dim], -1).all(-1)
 
 

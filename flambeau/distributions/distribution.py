@@ -35,7 +35,7 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether parameters and values are checked where `validate_args` is not given; they are unless Python runs
+        """Set whether parameters and values are checked where `validate_args` is not given; they are unless Python runs
         with -O."""
         if value not in (True, False):
             raise ValueError(f"validate_args must be True or False, but got {value!r}")

@@ -355,7 +355,7 @@ def _calls(trace: Trace) -> list[Any]:
 
 
 def _same_calls(module: Module, args: tuple, kwargs: dict, sizes: Sizes, first: Trace) -> Callable[[dict], bool]:
-    """Whether the program makes the calls of a first run with other sizes, too."""
+    """Return a test whether the program makes the calls of a first run with other sizes, too."""
 
     def works(values: dict[Symbol, int]) -> bool:
         try:

@@ -336,7 +336,7 @@ class _Builder:
 
 
 def _same(a: Graph, b: Graph) -> bool:
-    """Whether two graphs make the same calls."""
+    """Return whether two graphs make the same calls."""
     left, right = list(a.nodes), list(b.nodes)
     places = [{n: i for i, n in enumerate(nodes)} for nodes in (left, right)]
     if len(left) != len(right):

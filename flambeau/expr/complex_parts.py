@@ -19,7 +19,7 @@ _LEAVES = ("arg", "var", "load")
 
 
 def is_complex(root: Expr, arg_dtypes: tuple[dtype, ...] = ()) -> bool:
-    """Whether any node of a formula is a complex number."""
+    """Return whether any node of a formula is a complex number."""
     return any(d.is_complex for d in infer((root,), arg_dtypes).values())
 
 

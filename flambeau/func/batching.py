@@ -1,4 +1,4 @@
-"""How one call on one element of a batch becomes a call on the whole batch.
+"""Batching: a call on one element of a batch becomes a call on the whole batch.
 
 A `Level` is one running vmap: a mode that sees every operator called inside. What happens to a call follows from the
 operator's declaration: pointwise operators line up dimensions and broadcast, reductions shift theirs, composites run as they

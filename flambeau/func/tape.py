@@ -1,4 +1,4 @@
-"""What derivatives of functions are made of: inputs that are followed, and the graph that leads to them.
+"""The parts that derivatives of functions are made of: inputs that are followed, and the graph that leads to them.
 
 A `Tape` is one running derivative. Autograd records values only (see core.batched), so inputs are followed as values with
 the dimensions of all running vmaps in front: an element's gradient is then the gradient of its own copy. Derivatives nest by
@@ -87,7 +87,7 @@ class Tape:
         return raised(value, self.levels)
 
     def leads_outside(self, tensors: list[Tensor]) -> bool:
-        """Whether a derivative outside of this one, or a tensor that requires grad, takes part in these results."""
+        """Return whether a derivative outside of this one, or a tensor that requires grad, takes part in these results."""
         if not self.records_outside:
             return False
         seen = {edge[0] for edge in map(gradient_edge, tensors) if edge is not None}

@@ -44,12 +44,12 @@ class _State:
 
 
 def is_fx_tracing() -> bool:
-    """Whether a program is being traced now."""
+    """Return whether a program is being traced now."""
     return _State.tracing
 
 
 def is_fx_symbolic_tracing() -> bool:
-    """Whether a program is being traced with proxies now."""
+    """Return whether a program is being traced with proxies now."""
     return _State.tracing and not flambeau.compiler.is_compiling()
 
 
@@ -336,7 +336,7 @@ class Tracer(TracerBase):
         return known
 
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
-        """Whether calls of this module stay calls; by default, those of PyTorch's own layers do."""
+        """Return whether calls of this module stay calls; by default, those of PyTorch's own layers do."""
         module = torch_name(type(m).__module__)
         return module.startswith(("torch.nn", "torch.ao.nn")) and not isinstance(m, Sequential)
 

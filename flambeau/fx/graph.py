@@ -485,7 +485,7 @@ class Graph:
 
 
 def _has_attribute(module: Module, path: str) -> bool:
-    """Whether the path leads to a module, a parameter or a buffer."""
+    """Return whether the path leads to a module, a parameter or a buffer."""
     owner_path, _, name = path.rpartition(".")
     try:
         owner = module.get_submodule(owner_path)

@@ -98,7 +98,7 @@ def module_name(value: Any) -> str | None:
 
 
 def is_from_torch(value: Any) -> bool:
-    """Whether programs reach the object as an attribute of `torch`."""
+    """Return whether programs reach the object as an attribute of `torch`."""
     module = module_name(value)
     return module is not None and (module == "torch" or module.startswith("torch."))
 
@@ -146,7 +146,7 @@ def qualified_name(function: Any) -> str:
 
 
 def is_magic(name: str) -> bool:
-    """Whether it is a name like `__add__`."""
+    """Return whether it is a name like `__add__`."""
     return name.startswith("__") and name.endswith("__")
 
 

@@ -41,7 +41,7 @@ def has_side_effect(fn: Callable) -> Callable:
 
 
 def _draws(target: Any) -> bool:
-    """Whether an operator draws random numbers: two calls are not one, and a call moves the generator."""
+    """Return whether an operator draws random numbers: two calls are not one, and a call moves the generator."""
     record = getattr(getattr(target, "_overloadpacket", target), "op", None)
     return getattr(record, "kind", "") == "random"
 
@@ -327,7 +327,7 @@ class Node:
         self.meta["stack_trace"] = trace
 
     def is_impure(self, impure_random: bool = True) -> bool:
-        """Whether leaving the node out would change more than its value."""
+        """Return whether leaving the node out would change more than its value."""
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_module":

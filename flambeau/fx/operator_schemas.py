@@ -73,7 +73,7 @@ def create_type_hint(x: Any) -> Any:
 
 
 def type_matches(signature_type: Any, argument_type: Any) -> bool:
-    """Whether a value of one type may be passed where the other is declared."""
+    """Return whether a value of one type may be passed where the other is declared."""
     origin = typing.get_origin(signature_type)
     if signature_type is argument_type or signature_type is Any:
         return True

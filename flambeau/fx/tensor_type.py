@@ -62,12 +62,12 @@ def _agree(first: Any, second: Any, unknown: Any) -> bool:
 
 
 def is_consistent(t1: Any, t2: Any) -> bool:
-    """Whether one type could be the other: unknown parts agree with everything."""
+    """Return whether one type could be the other: unknown parts agree with everything."""
     return _agree(t1, t2, lambda a, b: a == Dyn or b == Dyn or _is_variable(a) or _is_variable(b))
 
 
 def is_more_precise(t1: Any, t2: Any) -> bool:
-    """Whether the first type says all the second says, and maybe more."""
+    """Return whether the first type says all the second says, and maybe more."""
     return _agree(t1, t2, lambda a, b: b == Dyn or _is_variable(b))
 
 

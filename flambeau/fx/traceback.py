@@ -101,7 +101,7 @@ def preserve_node_meta(enable: bool = True) -> Iterator[None]:
 
 
 def has_preserved_node_meta() -> bool:
-    """Whether new nodes take over what is noted now."""
+    """Return whether new nodes take over what is noted now."""
     return _State.preserve
 
 

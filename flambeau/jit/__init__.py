@@ -74,7 +74,7 @@ def enabled() -> bool:
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001  the name is PyTorch's
-    """Whether the object is of the type, which may say what a container holds.
+    """Return whether the object is of the type, which may say what a container holds.
 
     >>> isinstance({"a": [1.0]}, dict[str, list[float]])
     True
@@ -181,7 +181,7 @@ def fuser(name: str) -> Iterator[None]:
 
 
 def onednn_fusion_enabled() -> bool:
-    """Whether graphs are fused for oneDNN: never (single operators use it by themselves)."""
+    """Return whether graphs are fused for oneDNN: never (single operators use it by themselves)."""
     return False
 
 

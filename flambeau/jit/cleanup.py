@@ -95,7 +95,7 @@ def has_effects(node: Node) -> bool:
 
 
 def _writes_what_nobody_reads(node: Node) -> bool:
-    """Whether a node changes a tensor that was made just here, and that nothing but such changes reads."""
+    """Return whether a node changes a tensor that was made just here, and that nothing but such changes reads."""
     schema = node.schema_
     if not schema.arguments or not schema.arguments[0].is_write or any(a.is_write for a in schema.arguments[1:]):
         return False
@@ -109,7 +109,7 @@ def _writes_what_nobody_reads(node: Node) -> bool:
 
 
 def _holds_tensors(kind: Type) -> bool:
-    """Whether a tensor may come out of a value of this type as it is: out of a list, for example."""
+    """Return whether a tensor may come out of a value of this type as it is: out of a list, for example."""
     return (
         kind is ANY
         or isinstance(kind, ClassType)

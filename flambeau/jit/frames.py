@@ -37,7 +37,7 @@ class Definition:
 
 
 def meaningful(name: str) -> bool:
-    """Whether a name says something: `_` and `_1` do not, nor do the emitter's own."""
+    """Return whether a name says something: `_` and `_1` do not, nor do the emitter's own."""
     if not name or name.startswith("$"):
         return False
     return not (name[0] == "_" and (len(name) == 1 or name[1:].isdigit())) and not name.isdigit()

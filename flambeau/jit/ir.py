@@ -151,7 +151,7 @@ class Node:
         return self.inputs_[self.schema_.index_of(name)]
 
     def matches(self, schema: str) -> bool:
-        """Whether the node calls an operator: `aten::mul.Tensor(...) -> Tensor`, or a part of that."""
+        """Return whether the node calls an operator: `aten::mul.Tensor(...) -> Tensor`, or a part of that."""
         return self.schema_ is not None and str(self.schema_).replace(" ", "").startswith(schema.replace(" ", ""))
 
     def findAllNodes(self, kind: str, recurse: bool = True) -> list[Node]:  # noqa: N802
@@ -581,7 +581,7 @@ class Graph(Block):
 
 
 def constant_of(value: Value) -> tuple[bool, Any]:
-    """Whether the value is known when compiling, and what it is."""
+    """Return whether the value is known when compiling, and what it is."""
     if value.node.kind_ != "prim::Constant" or (value.type is not NONE and "value" not in value.node.attributes):
         return False, None
     return True, value.node.attributes.get("value")

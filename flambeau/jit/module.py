@@ -398,7 +398,7 @@ class RecursiveScriptModule(ScriptModule):
 
 
 def _check_module(name: str, wanted: Any, value: Any) -> None:
-    """Whether a compiled module may take the place of another one."""
+    """Check that a compiled module may take the place of another one."""
     if isinstance(wanted, InterfaceType):
         try:
             to_script(value, wanted)

@@ -297,7 +297,7 @@ class SuperValue(Sugared):
 
 
 def is_constant(value: Any) -> bool:
-    """Whether a Python value can stand in compiled code as it is."""
+    """Return whether a Python value can stand in compiled code as it is."""
     if isinstance(value, (list, tuple)):
         return all(map(is_constant, value))
     plain = (int, float, complex, bool, str, type(None), device, enum.Enum)

@@ -27,7 +27,7 @@ def qualified_name(thing: Any) -> str:
 
 
 def is_library(module: str) -> bool:
-    """Whether a module is Flambeau's own, under its name or (where it stands in for PyTorch) under PyTorch's."""
+    """Return whether a module is Flambeau's own, under its name or (where it stands in for PyTorch) under PyTorch's."""
     return module.partition(".")[0] in ("flambeau", "torch")
 
 

@@ -274,7 +274,7 @@ def tuple_class(kind: TupleType) -> Any:
 
 
 def fits(value: Any, kind: Type) -> bool:
-    """Whether a program's value is of a type."""
+    """Return whether a program's value is of a type."""
     if isinstance(kind, OptionalType):
         return value is None or fits(value, kind.element)
     if isinstance(kind, UnionType):

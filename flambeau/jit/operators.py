@@ -82,7 +82,7 @@ def takes_tensor(schema: Schema) -> bool:
 
 
 def draws(symbol: str) -> bool:
-    """Whether an operator (`aten::dropout`) draws random numbers."""
+    """Return whether an operator (`aten::dropout`) draws random numbers."""
     record = record_of(symbol.removeprefix("aten::"))
     return record is not None and record.kind == "random"
 
@@ -242,7 +242,7 @@ def _encoder_layer(
 
 
 def _same_tensors(a: list, b: list) -> bool:
-    """Whether lists hold the same values; as PyTorch asks, tensors of one element each."""
+    """Return whether lists hold the same values; as PyTorch asks, tensors of one element each."""
     return len(a) == len(b) and all(bool(x.eq(y).item()) for x, y in zip(a, b))
 
 

@@ -425,7 +425,7 @@ def _is_empty_with(node: Node) -> bool:
 
 
 def is_for(node: Node) -> bool:
-    """Whether a loop counts up to a number and nothing else ends it."""
+    """Return whether a loop counts up to a number and nothing else ends it."""
     known, start = constant_of(node.inputs_[1])
     known_on, go_on = constant_of(node.blocks_[0].outputs_[0])
     return known and start is True and known_on and go_on is True

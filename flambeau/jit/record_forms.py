@@ -175,7 +175,7 @@ def _stands_for_none(argument: Argument) -> str:
 
 
 def takes_alike(op: Any, symbol: str) -> bool:
-    """Whether an operator takes the arguments of PyTorch's operator of this name, in their order."""
+    """Return whether an operator takes the arguments of PyTorch's operator of this name, in their order."""
     name = symbol.removeprefix("aten::")
     own = [n for n in op.arguments if n not in ("out", "generator")]
     for overload in overloads_of(name):
@@ -186,7 +186,7 @@ def takes_alike(op: Any, symbol: str) -> bool:
 
 
 def declares_calls(op: Any) -> bool:
-    """Whether an operator of nn.functional says, beside its declaration, which of PyTorch's operators it is made of."""
+    """Return whether an operator of nn.functional says, beside its declaration, which of PyTorch's operators it is made of."""
     calls = op.aten_calls
     return (
         calls is not None

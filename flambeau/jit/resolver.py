@@ -132,7 +132,7 @@ class Resolver:
     trusts_returns = False  # whether a tuple may be returned where a NamedTuple is declared
 
     def lookup(self, name: str) -> tuple[bool, Any]:
-        """Whether a name is known, and the Python object it stands for."""
+        """Return whether a name is known, and the Python object it stands for."""
         return False, None
 
     def name(self, m: Any, place: Range | None, name: str) -> Sugared | None:

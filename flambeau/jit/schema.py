@@ -82,7 +82,7 @@ def _own_schemas(name: str) -> tuple[Schema, ...]:
 
 
 def _can_write(schema: Schema) -> bool:
-    """Whether there is a form with out=: operators of aten that make one tensor from tensors."""
+    """Return whether there is a form with out=: operators of aten that make one tensor from tensors."""
     if not schema.name.startswith("aten::") or schema.is_mutable or schema.result_types != [TENSOR]:
         return False
     if schema.name == "aten::to" or schema.index_of("device") is not None:  # which make tensors of another kind

@@ -120,7 +120,7 @@ class _Loop:
 
 
 def leaves(block: Block) -> bool:
-    """Whether control never reaches the end of a block."""
+    """Return whether control never reaches the end of a block."""
     for node in block.nodes_:
         if node.kind_ in _LEAVING:
             return True

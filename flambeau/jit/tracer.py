@@ -282,7 +282,7 @@ def _check(
 
 
 def _agree(found: Any, expected: Any, of: str, tolerance: float, graph: Graph) -> bool:
-    """Whether two results are close; a warning says where they are not."""
+    """Return whether two results are close; a warning says where they are not."""
     for number, (a, b) in enumerate(zip(tensors_in(expected), tensors_in(found))):
         try:
             torch.testing.assert_close(b.double() if b.is_floating_point() else b, a.double() if a.is_floating_point() else a, rtol=tolerance, atol=tolerance, equal_nan=True)  # fmt: skip

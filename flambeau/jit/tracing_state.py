@@ -21,5 +21,5 @@ def set_active(tracer: Any) -> Any:
 
 
 def is_tracing() -> bool:
-    """Whether Python code is being recorded by `trace`."""
+    """Return whether Python code is being recorded by `trace`."""
     return active() is not None

@@ -26,7 +26,7 @@ _checked: dict[str, str | None] = {}  # folder -> what is wrong with it
 
 
 def directory() -> Path:
-    """Where kernels are kept: FLAMBEAU_CACHE_DIR, else flambeau/ in the user's cache directory."""
+    """Return the folder in which kernels are kept: FLAMBEAU_CACHE_DIR, else flambeau/ in the user's cache directory."""
     override = os.environ.get("FLAMBEAU_CACHE_DIR")
     if override:
         return Path(override)
@@ -86,7 +86,7 @@ def write(name: str, data: bytes, suffix: str = KERNEL) -> bool:
 
 
 def problem() -> str | None:
-    """Why the folder of the cache is not used, or None. One that does not exist yet is no problem."""
+    """Return why the folder of the cache is not used, or None. One that does not exist yet is no problem."""
     folder = directory()
     try:
         status = os.stat(folder)
@@ -126,7 +126,7 @@ def _files() -> list[os.DirEntry]:
 
 
 def info() -> dict[str, Any]:
-    """Where the cache is, how large it is, and why it is not used (None if it is)."""
+    """Report where the cache is, how large it is, and why it is not used (None if it is)."""
     sizes = []
     for f in _files():
         with contextlib.suppress(FileNotFoundError):  # another process may clear the cache meanwhile

@@ -1,4 +1,4 @@
-"""One formula over many tensors in one launch, or one reduction of each: what an optimizer's step and clipping are, on NVIDIA GPUs.
+"""Kernels that run one formula over many tensors in one launch, or one reduction of each: what an optimizer's step and clipping are, on NVIDIA GPUs.
 
 Addresses and sizes of the tensors travel by value, as a table of tasks; a block finds its task by halving. So nothing has to be
 copied to the device first, and a step can be captured into a graph."""

@@ -86,7 +86,7 @@ def _assembled(functions: list[Function]) -> str:
 
 
 class Part:
-    """One launch, and its texts by size of team."""
+    """Launch of a loop kernel, with its source texts by size of team."""
 
     def __init__(self, launch: Launch, kernel: ir.Kernel):
         self.launch, self.kernel = launch, kernel
@@ -132,7 +132,7 @@ class Part:
         return written, max(blocks, 1), block
 
     def _work(self, scalars: dict[str, Any]) -> tuple[int | None, Any]:
-        """How many iterations the parallel loop has, and what one costs; None where only the device can tell."""
+        """Return the number of iterations of the parallel loop, and what one costs; None where only the device can tell."""
         known = dict(scalars)
         loop = locate_parallel(self.launch.statements, known)
         if loop is None:
@@ -144,7 +144,7 @@ class Part:
     def rows(
         self, scalars: dict[str, Any], chosen: tuple[Function, int, int], processors: int
     ) -> tuple[Function, int, int] | None:
-        """The same with rows in registers, where they have one length and there is enough to do to pay for a text of its own."""
+        """Return the chosen function with rows in registers, where they have one length and there is enough to do to pay for a text of its own."""
         if not isinstance(chosen[0], TeamFunction) or self.count is None or self.cost is None:
             return None
         if self.count * self.cost < WORTH_A_TEXT:
@@ -216,7 +216,7 @@ class Part:
         return None
 
     def _team(self, count: int | None, cost: Any, processors: int) -> int:
-        """How many threads share an iteration: about as many as it has elements, if there are not enough iterations to go round."""
+        """Return the number of threads that share an iteration: about as many as it has elements, if there are not enough iterations to go round."""
         many = count is not None and count >= 2048 * processors
         work = 1 << 20 if cost is None else cost
         if work < _WARP_FROM and many:

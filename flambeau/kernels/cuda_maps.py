@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map({", ".join(["i64 n", *
         )
 
     def _aligned(self) -> str:
-        """Whether pointers lie on multiples of what is read at once."""
+        """Return the text of a test that pointers lie on multiples of what is read at once."""
         dense = [(p, self.vector * self.operands.dtypes[p].itemsize) for p, k in self.pointer_kinds.items() if k == "c"]
         tests = [f" && ((unsigned long long){p} & {width - 1}) == 0" for p, width in dense if width > 1]
         return "".join(tests) if self.vector > 1 else ""
@@ -230,7 +230,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map_strided({parameters}) 
         return numbers[:rank], [numbers[k : k + rank] for k in range(rank, len(numbers), rank)]
 
     def vector_for(self, sizes: tuple[int, ...], strides: list[tuple[int, ...]]) -> int:
-        """How many neighbours one access may take: every row and step between rows is a multiple of it. (Pointers that are not are
+        """Return the number of neighbours that one access may take: every row and step between rows is a multiple of it. (Pointers that are not are
         read element by element.)"""
         if "s" in self.pointer_kinds.values():
             return 1

@@ -1,4 +1,4 @@
-"""What CUDA schedules share: the text of formulas on loaded values, operands as parameters, layouts passed by value, and how a
+"""Common part of CUDA schedules: the text of formulas on loaded values, operands as parameters, layouts passed by value, and how a
 position becomes an offset without dividing."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIMIT = 1 << 31
 
 
 class Device(Protocol):
-    """What a program needs of a GPU."""
+    """Protocol of a GPU: what a program needs of it."""
 
     processors: int
 
@@ -105,7 +105,7 @@ class Operands:
         return texts
 
     def kinds(self) -> tuple[str, ...]:
-        """How the parameters are passed."""
+        """Return the kinds in which the parameters are passed."""
         passed = {"d": ("d",), "l": ("q",), "z": ("d", "d")}
         return ("q",) * len(self.out_dtypes) + tuple(k for kind in self.in_kinds for k in passed.get(kind, ("q",)))
 
@@ -133,7 +133,7 @@ def fast_divisor(d: int) -> tuple[int, int]:
 
 
 def fits(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> bool:
-    """Whether positions and every operand's offsets fit into 31 bits."""
+    """Return whether positions and every operand's offsets fit into 31 bits."""
     count = 1
     for n in sizes:
         count *= n

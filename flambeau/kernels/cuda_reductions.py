@@ -29,7 +29,7 @@ _ARG_SIGN = {"argmax": ">", "argmin": "<"}
 
 @dataclass(frozen=True)
 class Shape:
-    """What a text is made for: `lanes` threads per result (0: columns), `vector` elements per load, 32-bit offsets or not, one piece
+    """Properties that a reduction's source text is made for: `lanes` threads per result (0: columns), `vector` elements per load, 32-bit offsets or not, one piece
     per result or several."""
 
     lanes: int
@@ -40,7 +40,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class ReductionLaunch:
-    """One layout: which text, its numbers, and how work is cut."""
+    """Launch of a reduction for one layout: which text, its numbers, and how work is cut."""
 
     shape: Shape
     packed: bytes
@@ -232,7 +232,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({
 """
 
     def _aligned(self, v: int, shift: str) -> str:
-        """Whether what is loaded at once begins on a multiple of its size."""
+        """Return the text of a test that what is loaded at once begins on a multiple of its size."""
         if v == 1:
             return "true"
         tests = []
@@ -432,7 +432,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
         return self._plan_rows(narrow, packed, results, count, v, processors)
 
     def _row_vector(self, sizes: tuple, shrunk: tuple, kept: list, reduced: list, count: int) -> int:
-        """How many neighbours one load takes. Rows in several pieces must all begin on whole vectors."""
+        """Return the number of neighbours that one load takes. Rows in several pieces must all begin on whole vectors."""
         if self.r.reduced_rank == 1:
             return self.vector if count >= 2 * self.vector else 1
         v = self.vector

@@ -122,7 +122,7 @@ class RowFunction(TeamFunction):
         return ends == [0, self.length, 1] and not any(isinstance(x, (ir.For, ir.While)) for x in statements(s.body))
 
     def _row_key(self, s: ir.For, index: Expr, known: dict[str, Expr], changing: set[str]) -> Any:
-        """What tells one row from another; None if the elements do not lie next to each other."""
+        """Return the key that tells one row from another; None if the elements do not lie next to each other."""
         place = place_of(index, {**self.once, **known})
         if place.coefficient(s.name) != 1:
             return None
@@ -312,7 +312,7 @@ class RowFunction(TeamFunction):
         self._write_loop(s, carried)
 
     def _distinct(self, a: Any, b: Any) -> bool:
-        """Whether two rows of a buffer have no element in common."""
+        """Return whether two rows of a buffer have no element in common."""
         if a[1] is None or b[1] is None:
             return False
         x, y = a[1][0], b[1][0]

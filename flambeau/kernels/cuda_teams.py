@@ -82,7 +82,7 @@ class NotForTeams(Exception):
 
 @dataclass
 class Pending:
-    """What the team has read and written since its threads last waited for each other: by buffer, where (None: anywhere) and by which
+    """Accesses of the team since its threads last waited for each other: by buffer, where (None: anywhere) and by which
     statement."""
 
     reads: dict[ir.Buffer, set[tuple[Any, int]]] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Pending:
         self.reads, self.writes = {}, {}
 
     def clashes(self, other: Pending) -> bool:
-        """Whether what comes next (other) must wait."""
+        """Return whether what comes next (other) must wait."""
         for buffer, places in other.reads.items():
             if any(_differ(a, b) for a in self.writes.get(buffer, ()) for b in places):
                 return True
@@ -376,7 +376,7 @@ class _Key:
 
 
 def lane_key(s: ir.For, place: Place, changing: set[str]) -> Any:
-    """What tells whether two loops that are shared out give an element to the same thread: the place without the name of the loop's
+    """Return the key that is equal for two shared-out loops which give an element to the same thread: the place without the name of the loop's
     variable, where the loop begins, and the variables that must not change in between. None: cannot be told."""
     if not place.grows_evenly(s.name) or place.names() & changing:
         return None
@@ -388,7 +388,7 @@ def lane_key(s: ir.For, place: Place, changing: set[str]) -> Any:
 
 
 def _serial(s: ir.For) -> bool:
-    """Whether a loop stores something and has no loop in it that could be shared out."""
+    """Return whether a loop stores something and has no loop in it that could be shared out."""
     stores = any(isinstance(x, ir.Store) for x in statements(s.body))
     loops = [x for x in statements(s.body) if isinstance(x, ir.For)]
     return stores and not any(is_free(x, set()) is not None for x in loops)

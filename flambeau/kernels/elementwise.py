@@ -104,7 +104,7 @@ class Operands:
 
 @dataclass(frozen=True)
 class Map:
-    """What a pointwise kernel computes: the arguments of `build`."""
+    """Description of a pointwise kernel: the arguments of `build`."""
 
     roots: tuple[Expr, ...]
     in_dtypes: tuple[dtype, ...]
@@ -114,7 +114,7 @@ class Map:
 
 
 def weight(roots: tuple[Expr, ...]) -> int:
-    """How much an element costs, relative to adding two numbers: decides when threads pay."""
+    """Return the cost of an element, relative to adding two numbers: decides when threads pay."""
     nodes = [x.op for x in walk(roots)]
     return 1 + sum(op in _CHEAP for op in nodes) // 8 + 4 * sum(op not in _CHEAP for op in nodes)
 
@@ -214,7 +214,7 @@ def _row(
     stop: Expr,
     parallel: bool,
 ) -> list[Statement]:
-    """One pass over the innermost dimension."""
+    """Build a pass over the innermost dimension."""
     i = index_var("i")
     before: list[Statement] = []
     element: dict[Buffer, Expr] = {}
@@ -272,7 +272,7 @@ def _strided(roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Sca
 
 
 def _is_transposed(operands: Operands, last: int) -> Expr:
-    """Whether an operand takes long steps along rows and short ones across them. Then narrow blocks of many rows use
+    """Return the test for an operand that takes long steps along rows and short ones across them. Then narrow blocks of many rows use
     each of its cache lines several times while it is there."""
     found: Expr = const(False)
     for p in operands.pointers:

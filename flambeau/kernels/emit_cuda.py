@@ -25,14 +25,14 @@ THREADS = 256
 
 @dataclass
 class Launch:
-    """One __global__ function of a kernel; they run in order."""
+    """A __global__ function of a kernel; those of a kernel run in order."""
 
     name: str
     statements: list[ir.Statement]
     parallel: bool  # False: run it with one thread
 
     def iterations(self, scalars: dict[str, Any]) -> int | None:
-        """How many iterations the parallel loop has for these parameters; None if only the device can tell."""
+        """Return the number of iterations of the parallel loop for these parameters; None if only the device can tell."""
         if not self.parallel:
             return 1
         known = dict(scalars)

@@ -24,7 +24,7 @@ _FEW_TURNS = 16
 
 
 class ScalarFunction(Protocol):
-    """What a "call" node carries: a function of scalars written as statements."""
+    """Protocol of what a "call" node carries: a function of scalars written as statements."""
 
     name: str
 
@@ -97,7 +97,7 @@ class _Module:
 
 
 class _Loop:
-    """Where `break` and `continue` go, and the access groups that memory accesses inside belong to."""
+    """Loop being written: where `break` and `continue` go, and the access groups that memory accesses inside belong to."""
 
     def __init__(self, exit_label: str, next_label: str):
         self.exit_label, self.next_label = exit_label, next_label
@@ -434,7 +434,7 @@ class _Function:
 
 
 def _trampoline(symbol: str, record: str, types: list[str]) -> str:
-    """What the threads run: part %rank of %size, a contiguous share of the iterations."""
+    """Write the function that the threads run: part %rank of %size, a contiguous share of the iterations."""
     lines = [f"define internal void @{symbol}.part(ptr %data, i64 %rank, i64 %size) #4 {{"]
     fields = ["i64", "i64", "i64", *types]
     for i, t in enumerate(fields):

@@ -46,7 +46,7 @@ def _operand(x: Expr, values: dict[int, np.ndarray], to: dtype) -> np.ndarray:
 
 
 def _apply(x: Expr, values: dict[int, np.ndarray], types: Types) -> np.ndarray:
-    """One node, given the values of its operands."""
+    """Evaluate a node, given the values of its operands."""
     if x.op == "cast":
         return _operand_as_cast(x, values, types)
     if x.op == "bitcast":
@@ -222,7 +222,7 @@ class _Nest:
             pass
 
     def iteration(self, body: list[ir.Statement]) -> bool:
-        """Whether the loop goes on."""
+        """Return whether the loop goes on."""
         try:
             self.block(body)
         except _Continue:

@@ -1,4 +1,4 @@
-"""How operands lie in memory: fewest dimensions, best order, and what kind of row each operand has."""
+"""Geometry of operands in memory: fewest dimensions, best order, and what kind of row each operand has."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _bring_transposed_inside(sizes: list[int], strides: list[list[int]]) -> None
 
 
 class ReductionLoops(NamedTuple):
-    """What `backends.compiled.reduce_kernel` needs to know of the shapes, and the numbers its kernel reads."""
+    """Loops of a reduction: what `backends.compiled.reduce_kernel` needs to know of the shapes, and the numbers its kernel reads."""
 
     kept_rank: int
     reduced_rank: int
@@ -128,7 +128,7 @@ def plan_reduction(
 def _inner(
     kept_sizes: list[int], kept: list[list[int]], reduced_sizes: list[int], reduced: list[list[int]], foldable: bool
 ) -> str:
-    """Which dimension the innermost loop takes: the one with the smaller steps through memory. Short rows that follow each
+    """Return the dimension that the innermost loop takes: the one with the smaller steps through memory. Short rows that follow each
     other without gaps count as long ones where they can be `foldable`: column reductions fold many into one."""
     if not kept_sizes:
         return "reduced"

@@ -108,7 +108,7 @@ class Continue(Statement):
 
 @dataclass(frozen=True)
 class LoopCall:
-    """Which loop kernel a nest was made of, and what each of its parameters was bound to: a buffer, a scalar or a constant."""
+    """Origin of a nest: the loop kernel it was made of, and what each of its parameters was bound to: a buffer, a scalar or a constant."""
 
     name: str
     bindings: dict[str, object]

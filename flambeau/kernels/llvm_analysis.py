@@ -72,7 +72,7 @@ def expressions(statements: Iterable[ir.Statement]) -> Iterator[Expr]:
 
 
 def only_forks(statements: Iterable[ir.Statement]) -> bool:
-    """Whether all the time is spent in parallel loops: there is one, and other loops are cold."""
+    """Return whether all the time is spent in parallel loops: there is one, and other loops are cold."""
     forks = False
     for s in statements:
         if isinstance(s, ir.For):

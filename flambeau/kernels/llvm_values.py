@@ -193,7 +193,7 @@ def _through_half(w: Writer, value: str, d: dtype) -> str:
 
 
 def _truncate(w: Writer, value: str, t: str, width: int) -> str:
-    """What the x86 conversion instruction does: out of range and nan give the most negative integer."""
+    """Convert a float to an integer as x86's instruction does: out of range and nan give the most negative integer."""
     limit = _float_literal(2.0 ** (width - 1), dt.float64)
     fits = w.compare("olt", t, w.intrinsic("fabs", t, value), limit)
     return w.select(fits, f"i{width}", w.ins(f"fptosi {t} {value} to i{width}"), str(-(1 << (width - 1))))

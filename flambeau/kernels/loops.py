@@ -55,7 +55,7 @@ made: dict[Callable, tuple[LoopKernel, dict[str, Any], dict[str, Any]]] = {}  # 
 
 
 def use_compiler(compiler: Compiler | None) -> None:
-    """How kernels become callable: `compiler(build, key)` returns a native function. None: they are interpreted.
+    """Set how kernels become callable: `compiler(build, key)` returns a native function. None: they are interpreted.
     The CPU backend says which when it is imported."""
     global _compiler, _compiler_chosen
     _compiler, _compiler_chosen = compiler, True
@@ -291,7 +291,7 @@ def _call_code(operands: int, constants: tuple[str, ...]) -> CodeType:
 
 
 def _passing(value: Any) -> tuple[str, str] | None:
-    """How an operand of this type gives its dtype and its native argument, as Python text."""
+    """Return Python text for the dtype and for the native argument of an operand of this type."""
     if value is None:
         return ("", "")
     if isinstance(value, np.ndarray):

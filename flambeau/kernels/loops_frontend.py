@@ -45,7 +45,7 @@ class Loop:
 
 @dataclass
 class Returns:
-    """Where `return` puts its values. Dtypes are settled when all returns are known."""
+    """Places in which `return` puts its values. Dtypes are settled when all returns are known."""
 
     sites: list[tuple[list[ir.Assign], list[Value]]] = field(default_factory=list)
     direct: tuple | None = None  # the only return, at the end: no variable is needed

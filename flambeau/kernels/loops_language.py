@@ -62,7 +62,7 @@ class Intrinsic:
 
 
 def compute_dtype(d: dtype) -> dtype:
-    """What an element of a buffer is once loaded: half-width floats are float32, integers int64 (uint64 stays)."""
+    """Return the dtype that an element of a buffer has once loaded: half-width floats are float32, integers int64 (uint64 stays)."""
     return dt.int64 if d.category == 1 and d is not dt.uint64 else opmath(d)
 
 

@@ -42,7 +42,7 @@ def _is_source_of(tree: ast.FunctionDef, code: Any) -> bool:
 
 @functools.lru_cache(256)
 def assignment_counts(tree: ast.FunctionDef) -> dict[str, int]:
-    """How often each name is assigned. Names that are only loop variables are left out; one that is both, or that is
+    """Count the assignments of each name. Names that are only loop variables are left out; one that is both, or that is
     updated, counts more than once: it has no single value."""
     nodes = list(ast.walk(tree))
     loop_targets = [n.target for n in nodes if isinstance(n, ast.For)]
@@ -59,7 +59,7 @@ def assignment_counts(tree: ast.FunctionDef) -> dict[str, int]:
 
 
 def leaves_loop(nodes: list[ast.stmt]) -> bool:
-    """Whether a `break` or `continue` among these statements belongs to the loop around them."""
+    """Return whether a `break` or `continue` among these statements belongs to the loop around them."""
     for node in nodes:
         if isinstance(node, (ast.Break, ast.Continue)):
             return True
@@ -70,7 +70,7 @@ def leaves_loop(nodes: list[ast.stmt]) -> bool:
 
 @functools.lru_cache(4096)
 def contains_return(node: ast.AST) -> bool:
-    """Whether a statement is a `return` or has one inside."""
+    """Return whether a statement is a `return` or has one inside."""
     if isinstance(node, ast.Return):
         return True
     return any(contains_return(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))

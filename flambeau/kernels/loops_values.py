@@ -164,7 +164,7 @@ def assignable(v: Value, to: dtype, weak: bool, name: str) -> Expr:
 
 
 def is_safe(expr: Expr) -> bool:
-    """Whether evaluating needlessly does no harm: no memory is read and no integer division can fail."""
+    """Return whether evaluating needlessly does no harm: no memory is read and no integer division can fail."""
     return not any(
         x.op == "load" or (x.op in ("floordiv", "mod") and not (x.args[1].op == "const" and x.args[1].args[0]))
         for x in walk((expr,))

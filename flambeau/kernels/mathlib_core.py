@@ -1,4 +1,4 @@
-"""What the mathematical functions are made of: number formats, polynomials, exponents taken apart and put together.
+"""Building blocks of the mathematical functions: number formats, polynomials, exponents taken apart and put together.
 
 Lowered functions use primitive operations only (arithmetic, fma, rounding, comparisons, selection, bits), so that loops
 over them vectorise on every target. Constants in the formulas take the dtype of the operand they meet; `Format.number`
@@ -71,7 +71,7 @@ def at_most(x: Expr, high: float) -> Expr:
 
 
 def clamp(x: Expr, low: float, high: float) -> Expr:
-    """One machine instruction per bound; nan stays nan."""
+    """Clamp x, by one machine instruction per bound; nan stays nan."""
     x = where(x > high, high, x)
     return where(x < low, low, x)
 

@@ -14,7 +14,7 @@ _STEPS = 6
 
 
 def fmod(a: Expr, b: Expr, f: Format) -> Expr:
-    """What is left of a division rounded towards zero: exact, with the sign of a."""
+    """Return the remainder of a division rounded towards zero: exact, with the sign of a."""
     size, divisor = abs_(cast(a, dt.float64)), abs_(cast(b, dt.float64))
     inverse = 1.0 / divisor
     left = size
@@ -28,7 +28,7 @@ def fmod(a: Expr, b: Expr, f: Format) -> Expr:
 
 
 def mod(a: Expr, b: Expr, f: Format) -> Expr:
-    """What is left of a division rounded down: it has the sign of b."""
+    """Return the remainder of a division rounded down: it has the sign of b."""
     left = fmod(a, b, f)
     return where((left != 0.0) & ((left < 0.0) ^ (b < 0.0)), left + b, left)
 

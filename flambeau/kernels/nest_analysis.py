@@ -1,4 +1,4 @@
-"""What can be said about a loop without running it: which variables it carries, which of them are reductions, and whether its iterations
+"""Analysis of a loop without running it: which variables it carries, which of them are reductions, and whether its iterations
 touch the same memory."""
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Carried:
 
 
 def _pattern(x: Expr, me: Expr, name: str) -> tuple[str, Any] | None:
-    """How x, the new value of variable `me`, comes from the old one. ("same", None): unchanged."""
+    """Return how x, the new value of variable `me`, comes from the old one. ("same", None): unchanged."""
     if x is me:
         return "same", None
     if x.op == "cast" and x.args[0].op != "const":
@@ -121,7 +121,7 @@ def _pattern(x: Expr, me: Expr, name: str) -> tuple[str, Any] | None:
 
 
 def reduction(name: str, body: list[ir.Statement]) -> Carried | None:
-    """What the loop does to a variable it carries, if iterations may do it in any order."""
+    """Return what the loop does to a variable it carries; None if iterations may not do it in any order."""
     found: set[tuple[str, Any]] = set()
     kind: dtype | None = None
     for s in statements(body):
@@ -161,7 +161,7 @@ class Place:
         return total
 
     def grows_evenly(self, name: str) -> bool:
-        """Whether different values of a variable always give different indices: it stands in one term, once, as a factor."""
+        """Return whether different values of a variable always give different indices: it stands in one term, once, as a factor."""
         inside = [t for t, _ in self.terms if name in names_in(t)]
         return len(inside) == 1 and _is_factor(inside[0], name)
 
@@ -221,7 +221,7 @@ def definitions(body: list[ir.Statement]) -> dict[str, Expr]:
 
 @dataclass
 class Accesses:
-    """Where a block reads and writes memory, by buffer."""
+    """Places at which a block reads and writes memory, by buffer."""
 
     reads: dict[ir.Buffer, list[Expr]] = field(default_factory=dict)
     writes: dict[ir.Buffer, list[Expr]] = field(default_factory=dict)
@@ -238,7 +238,7 @@ def accesses(block: Iterable[ir.Statement]) -> Accesses:
 
 
 def writes_apart(loop: ir.For) -> bool:
-    """Whether no iteration touches what another one writes."""
+    """Return whether no iteration touches what another one writes."""
     known = definitions(loop.body)
     touched = accesses(loop.body)
     inner = {s.buffer for s in statements(loop.body) if isinstance(s, ir.DeclareLocal)}
@@ -279,7 +279,7 @@ def is_free(loop: ir.For, live: set[str]) -> list[Carried] | None:
 
 
 def _leaves(body: list[ir.Statement]) -> bool:
-    """Whether a `break` of the loop itself stands in its body."""
+    """Return whether a `break` of the loop itself stands in its body."""
     return any(isinstance(s, ir.Break) or (isinstance(s, ir.If) and _leaves([*s.then, *s.otherwise])) for s in body)
 
 

@@ -12,7 +12,7 @@ from .nest_analysis import names_in, statements
 
 
 def specialised(body: list[ir.Statement], values: dict[str, int]) -> list[ir.Statement]:
-    """The same nest with these integers for variables."""
+    """Return the nest with these integers in place of variables."""
     counts: dict[str, int] = {}
     for s in statements(body):
         if isinstance(s, (ir.Assign, ir.For)):
@@ -88,7 +88,7 @@ def _node(x: Expr, kids: list[Expr]) -> Expr:
 
 
 def bounding_names(body: list[ir.Statement], names: set[str]) -> set[str]:
-    """Which of these variables the bounds of loops inside parallel ones depend on."""
+    """Return those of the variables that bounds of loops inside parallel ones depend on."""
     defined: dict[str, set[str]] = {}
     for s in statements(body):
         if isinstance(s, ir.Assign):

@@ -1,4 +1,4 @@
-"""One line on a terminal when compiling kernels takes so long that a person would wonder; nothing elsewhere.
+"""Notice on a terminal, shown when compiling kernels takes so long that a person would wonder; nothing elsewhere.
 
 Kernels are compiled when they are first used on a machine. Later runs read them from the cache.
 """
@@ -56,7 +56,7 @@ class Notice:
 
 
 def _terminal() -> TextIO | None:
-    """Where a person reads along: stderr, if it is a terminal and this is neither a worker process nor a rank but the first."""
+    """Return the terminal on which a person reads along: stderr, if it is a terminal and this is neither a worker process nor a rank but the first."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
         return None

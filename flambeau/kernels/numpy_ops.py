@@ -1,4 +1,4 @@
-"""What each operation of a formula does to NumPy arrays: slow, obviously right.
+"""Operations of formulas on NumPy arrays: slow, obviously right.
 
 Operands arrive converted to their common dtype (`typing.operand_dtype`). float32 and complex64 functions are computed
 in double precision and rounded once, so that they can serve as the reference for native kernels.

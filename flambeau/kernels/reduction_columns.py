@@ -152,7 +152,7 @@ def _stream(r: Reduction, arrays: _Arrays) -> list[Statement]:
 
 
 def _fold_factor(r: Reduction) -> Expr:
-    """How many neighbouring rows are treated as one wide row. Where short rows follow each other without gaps, a tile
+    """Return the number of neighbouring rows that are treated as one wide row. Where short rows follow each other without gaps, a tile
     holds several of them, and its parts are added up at the end, a small part of the work."""
     if r.reduced_rank > 1 or r.is_arg or any(k not in "cdlz" for k in r.kinds):
         return const(1)

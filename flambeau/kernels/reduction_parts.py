@@ -1,4 +1,4 @@
-"""What row and column reductions share: operands, identities, how two results combine, and how tasks are cut."""
+"""Common part of row and column reductions: operands, identities, how two results combine, and how tasks are cut."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TASK = 16384
 
 @dataclass
 class Reduction:
-    """What is reduced and how: `final(combine(map_root(inputs)))` over the reduced dimensions."""
+    """Description of a reduction: `final(combine(map_root(inputs)))` over the reduced dimensions."""
 
     map_root: Expr
     combine: str
@@ -129,7 +129,7 @@ class Reduction:
         return const(low if highest else high)
 
     def better(self, new: Expr, old: Expr) -> Expr:
-        """Whether `new` replaces `old` in argmax/argmin; the earlier one stays when they are equal."""
+        """Return the test whether `new` replaces `old` in argmax/argmin; the earlier one stays when they are equal."""
         wins = node(ARG_COMBINES[self.combine], new, old)
         if self.acc_dtype.is_floating_point:
             wins = wins | (isnan(new) & ~isnan(old))

@@ -20,7 +20,7 @@ LANES = 16
 
 
 def build_rows(r: Reduction) -> Kernel:
-    """One task is a chunk of one row. Long rows are cut into chunks whose partial results are combined at the end."""
+    """Build a reduction of rows, in which a task is a chunk of one row. Long rows are cut into chunks whose partial results are combined at the end."""
     single = r.reduced_rank == 1
     line = index_var(f"reduced{r.reduced_rank - 1}")
     body: list[Statement] = [*r.read_geometry(), assign("rows", product([f"kept{d}" for d in range(r.kept_rank)]))]

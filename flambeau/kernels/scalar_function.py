@@ -77,7 +77,7 @@ _MISSING = object()
 
 
 def resolve(function: Any, name: str) -> tuple[bool, Any]:
-    """Whether a global or closed-over name means anything to `function`, and what."""
+    """Return whether a global or closed-over name means anything to `function`, and what."""
     code = function.__code__
     if name in code.co_freevars:
         return True, function.__closure__[code.co_freevars.index(name)].cell_contents
@@ -119,7 +119,7 @@ def _describe_code(code: Any) -> tuple:
 
 
 def describe_constant(value: Any, active: tuple = ()) -> Any:
-    """What of a compile-time constant matters to the code made from it, as something with a stable repr."""
+    """Return what of a compile-time constant matters to the code made from it, as something with a stable repr."""
     if isinstance(value, ScalarFunction):
         return _describe(value.function, active)
     if isinstance(value, Intrinsic):

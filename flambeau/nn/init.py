@@ -168,7 +168,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 # -- by the number of connections -------------------------------------------------------------------------------------
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs feed one output unit of this weight, and how many outputs one input unit feeds."""
+    """Return the number of inputs that feed one output unit of this weight, and of outputs that one input unit feeds."""
     if tensor.dim() < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     receptive_field = math.prod(tensor.shape[2:])

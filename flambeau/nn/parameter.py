@@ -83,7 +83,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether the parameter waits for its shape."""
+    """Return whether the parameter waits for its shape."""
     return isinstance(param, UninitializedTensorMixin)
 
 

@@ -1,4 +1,4 @@
-"""How scales of 8-bit floating-point matrices are given to products. The products with groups of scales are not in Flambeau."""
+"""Scales of 8-bit floating-point matrices, as products take them. The products with groups of scales are not in Flambeau."""
 
 from __future__ import annotations
 

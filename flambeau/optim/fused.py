@@ -434,7 +434,7 @@ class Variant:
         return True
 
     def _list_kernel(self, key: tuple, tensors: tuple[Tensor, ...]) -> Any:
-        """What runs the formulas over lists of such tensors; None where there is no such thing, or for complex numbers."""
+        """Return the kernel that runs the formulas over lists of such tensors; None where the device has none, or for complex numbers."""
         if key not in self.lists:
             where, *dtypes = key
             run = None
@@ -499,7 +499,7 @@ def _split(results: list[Expr], positions: dict[int, int], elements: int) -> tup
 
 
 def _real_layout(t: Tensor) -> Layout:
-    """How the numbers of a tensor lie in memory; a complex number is two."""
+    """Return the layout of a tensor's real numbers; a complex number is two."""
     layout = Layout.of(t)
     if t.dtype.is_complex:
         layout.set_layout((*t.shape, 2), (*(2 * s for s in t._strides), 1), t.dtype.to_real(), t.device)

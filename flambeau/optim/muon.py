@@ -79,7 +79,7 @@ class Muon(Optimizer):
 
 
 def _ratio(rule: str | None, rows: int, columns: int) -> float:
-    """How the learning rate depends on a matrix's shape."""
+    """Return the factor of the learning rate for a matrix's shape."""
     if rule == "match_rms_adamw":  # updates as large as AdamW's
         return 0.2 * math.sqrt(max(rows, columns))
     return math.sqrt(max(1, rows / columns))

@@ -1,4 +1,4 @@
-"""What every optimizer shares: parameter groups, state, hooks, saving and loading."""
+"""The base of all optimizers: parameter groups, state, hooks, saving and loading."""
 
 from __future__ import annotations
 
@@ -417,7 +417,7 @@ _use_grad_for_differentiable = without_grad
 def _default_to_fused_or_foreach(
     params: list[Tensor], differentiable: bool, use_fused: bool = False
 ) -> tuple[bool, bool]:
-    """Which of PyTorch's two faster forms it would choose: fused where that is asked for, foreach for parameters on a GPU."""
+    """Return which of its two faster forms PyTorch would choose: fused where that is asked for, foreach for parameters on a GPU."""
     if differentiable:
         return False, False
     plain = [p for p in params if p is not None]

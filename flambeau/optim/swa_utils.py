@@ -138,7 +138,7 @@ class AveragedModel(Module):
         self.n_averaged += 1
 
     def _average_lists(self, pairs: list[tuple[Tensor, Tensor]]) -> None:
-        """One call for all tensors of a device and dtype."""
+        """Average all tensors of a device and dtype in one call."""
         average = self.multi_avg_fn or get_swa_multi_avg_fn()
         lists: dict[tuple, tuple[list[Tensor], list[Tensor]]] = {}
         for a, b in pairs:

@@ -17,7 +17,7 @@ _open: list[Any] = []
 
 
 def is_available() -> bool:
-    """Whether there is something to tell."""
+    """Return whether there is something to tell."""
     return _ittapi is not None
 
 

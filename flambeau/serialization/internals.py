@@ -35,7 +35,7 @@ def _open_zipfile_writer(name_or_buffer: Any) -> Iterator[ArchiveWriter]:
 
 
 def _is_zipfile(f: Any) -> bool:
-    """Whether a zip archive begins where the file stands. (That one ends there is not enough: the bytes of a tensor may look so.)"""
+    """Return whether a zip archive begins where the file stands. (That one ends there is not enough: the bytes of a tensor may look so.)"""
     place = f.tell()
     first = f.read(4)
     f.seek(place)

@@ -54,7 +54,7 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
 
 
 def get_crc32_options() -> bool:
-    """Whether `save` writes the checksum of each record."""
+    """Return whether `save` writes the checksum of each record."""
     return save_options.compute_crc32
 
 

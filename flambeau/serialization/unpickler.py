@@ -191,7 +191,7 @@ _SAFE_IDENTITIES = frozenset(id(known) for known in SAFE.values())
 
 
 def _is_users(obj: Any) -> bool:
-    """Whether `add_safe_globals` was told of it."""
+    """Return whether `add_safe_globals` was told of it."""
     if isinstance(obj, (types.MethodType, types.BuiltinMethodType)):  # made anew each time it is asked for
         return any(type(known) is type(obj) and known == obj for known in user_safe.values())
     return any(obj is known for known in user_safe.values())

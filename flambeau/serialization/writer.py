@@ -191,7 +191,7 @@ class _StorageReference:
 
 
 def _is_own_reduction(kind: Any) -> bool:
-    """Whether the class leaves pickling to this package; else it knows how to pickle itself."""
+    """Return whether the class leaves pickling to this package; else it knows how to pickle itself."""
     return kind.__reduce_ex__.__module__.partition(".")[0] == PACKAGE and not issubclass(kind, UninitializedTensorMixin)
 
 

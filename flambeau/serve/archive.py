@@ -172,7 +172,7 @@ def file_name_of(url: str) -> str:
 
 
 def check_allowed(url: str, allowed: list[str], error: type[Exception] = ModelNotFoundException) -> bool:
-    """Whether a URL is one the server may fetch from; False for what is no URL; an error for the others."""
+    """Return whether a URL is one the server may fetch from; False for what is no URL; an error for the others."""
     if any(re.fullmatch(pattern, url, re.IGNORECASE) for pattern in allowed):
         return True
     if is_url(url):

@@ -32,11 +32,11 @@ class Batcher:
 
     @property
     def ahead(self) -> bool:
-        """Whether a full batch waits that could be sent to a busy worker."""
+        """True if a full batch waits that could be sent to a busy worker."""
         return len(self.waiting) >= self.settings.batch_size and not self.waiting[0].describe
 
     def offer(self, job: Job) -> bool:
-        """Whether there was room for the job."""
+        """Return whether there was room for the job."""
         if len(self.waiting) >= self.settings.job_queue_size:
             return False
         self.waiting.append(job)

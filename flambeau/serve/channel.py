@@ -33,7 +33,7 @@ class Arena:
         self._used = 0
 
     def room(self, size: int) -> bool:
-        """Whether a value of that size may be put in: an arena that is not emptied for long does not grow without end."""
+        """Return whether a value of that size may be put in: an arena that is not emptied for long does not grow without end."""
         return not self._used or self._used + size <= MOST
 
     def put(self, value: bytes | bytearray | memoryview) -> tuple[int, int]:

@@ -40,11 +40,11 @@ class Job:
         raise NotImplementedError
 
     def is_open(self) -> bool:
-        """Whether somebody still waits for the answer."""
+        """Return whether somebody still waits for the answer."""
         raise NotImplementedError
 
     def may_wait(self) -> bool:
-        """Whether others go first: who sends nothing more may want the answer, or may have gone."""
+        """Return whether others go first: who sends nothing more may want the answer, or may have gone."""
         return False
 
     def answer(self, item: Any, body: bytes) -> bool:

@@ -78,7 +78,7 @@ class Worker(asyncio.Protocol):
 
     @property
     def healthy(self) -> bool:
-        """Whether it is worth starting again: it has not failed for longer than the model's retry time."""
+        """True if it is worth starting again: it has not failed for longer than the model's retry time."""
         limit = self.model.settings.max_retry_timeout
         return not self.failing_since or time.monotonic() - self.failing_since < limit
 
@@ -88,7 +88,7 @@ class Worker(asyncio.Protocol):
 
     @property
     def takes_more(self) -> bool:
-        """Whether a further batch may be sent ahead. With a fast handler, or while the front end is busy (refusing what comes
+        """True if a further batch may be sent ahead. With a fast handler, or while the front end is busy (refusing what comes
         too much, say), the worker would otherwise wait for the front end's turn. An only worker gets the next batch anyway."""
         count = len(self.batches)
         if self.state != LOADED or self.transport is None or not 0 < count < AHEAD:

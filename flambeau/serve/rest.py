@@ -122,7 +122,7 @@ class Rest:
     # -- inference --
 
     def _inference(self, connection: Connection, request: Request, segments: list[str]) -> bool:
-        """Whether the path is one of inference."""
+        """Return whether the path is one of inference."""
         head, count = segments[1], len(segments)
         if head == "predictions" or head == "explanations":
             if count < 3:
@@ -222,7 +222,7 @@ class Rest:
             raise BadRequestException(f"A page at {origin[:80]} may not manage this server (cors_allowed_origin).", 403)
 
     def _managed(self, connection: Connection, request: Request, segments: list[str]) -> bool:
-        """Whether the path is one of management."""
+        """Return whether the path is one of management."""
         head, count, method = segments[1], len(segments), request.method
         tokens = self.server.tokens
         if head != "metrics":

@@ -146,7 +146,7 @@ def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
 
 
 def is_traceable_wrapper_subclass(t: Any) -> bool:
-    """Whether a tensor is made of others that it can be taken apart into (`__tensor_flatten__`)."""
+    """Return whether a tensor is made of others that it can be taken apart into (`__tensor_flatten__`)."""
     return (
         isinstance(t, Tensor)
         and type(t) is not Tensor

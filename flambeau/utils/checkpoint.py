@@ -140,7 +140,7 @@ _early_stop: list[bool] = []  # what the open `set_checkpoint_early_stop` contex
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Whether parts that are checkpointed inside run again only as far as needed (the default) or to their end."""
+    """Context manager: set whether parts checkpointed inside run again only as far as needed (the default) or to their end."""
     _early_stop.append(enable)
     try:
         yield

@@ -121,7 +121,7 @@ def _boxes(model: Module, args: tuple) -> tuple[list[Box], dict[Box, list[Box]]]
 
 
 def _is_one(module: Module) -> bool:
-    """Whether a layer is drawn as one box."""
+    """Return whether a layer is drawn as one box."""
     return isinstance(module, MultiheadAttention) or not any(True for _ in module.children())
 
 

@@ -131,7 +131,7 @@ def _member(module: ModuleType, name: str, value: Any) -> str:
 
 
 def _is_written(home: str, name: str) -> bool:
-    """Whether the text of a module defines a name, so that a tool that reads it finds it there."""
+    """Return whether the text of a module defines a name, so that a tool that reads it finds it there."""
     source = getattr(sys.modules.get(home), "__file__", None)
     if not source or not name.isidentifier():
         return False

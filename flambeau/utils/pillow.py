@@ -23,7 +23,7 @@ def pillow(part: str = "Image") -> Any:
 
 
 def is_pil(value: Any) -> bool:
-    """Whether this is a PIL image. One can only exist once Pillow is imported, so this never imports it."""
+    """Return whether this is a PIL image. One can only exist once Pillow is imported, so this never imports it."""
     module = sys.modules.get("PIL.Image")
     return module is not None and isinstance(value, module.Image)
 

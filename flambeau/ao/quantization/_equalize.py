@@ -130,7 +130,7 @@ def equalize(
 
 
 def converged(curr_modules: dict[str, Any], prev_modules: dict[str, Any], threshold: float = 1e-4) -> bool:
-    """Whether the weights of modules differ by less than a threshold (the sum of the norms) from what they were."""
+    """Return whether the weights of modules differ by less than a threshold (the sum of the norms) from what they were."""
     if curr_modules.keys() != prev_modules.keys():
         raise ValueError("The keys to the given mappings must have the same set of names of modules")
     if None in prev_modules.values():

@@ -301,7 +301,7 @@ fused_per_channel_wt_fake_quant_range_neg_127_to_127 = _fused(**{**_CHANNEL_WEIG
 
 
 def _is_fake_quant_script_module(mod: Any) -> bool:
-    """Whether a module is the compiled form of one that rounds."""
+    """Return whether a module is the compiled form of one that rounds."""
     made_of = getattr(getattr(mod, "script_type", None), "name", "").rpartition(".")
     known = made_of[0].startswith("__torch__.torch.ao.quantization.fake_quantize")
     return known and made_of[2] in ("FakeQuantize", "FusedMovingAvgObsFakeQuantize")

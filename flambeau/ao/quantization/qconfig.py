@@ -265,7 +265,7 @@ _partial_wrapper_equals = _obs_or_fq_ctr_equals
 
 
 def qconfig_equals(q1: QConfigAny, q2: QConfigAny) -> bool:
-    """Whether two qconfigs make the same observers."""
+    """Return whether two qconfigs make the same observers."""
     if q1 is None or q2 is None:
         return q1 == q2
     try:
@@ -275,7 +275,7 @@ def qconfig_equals(q1: QConfigAny, q2: QConfigAny) -> bool:
 
 
 def _activation_is_memoryless(qconfig: Any) -> bool:
-    """Whether an activation's scale depends on the newest values only."""
+    """Return whether an activation's scale depends on the newest values only."""
     watching = qconfig.activation()
     if isinstance(watching, FakeQuantizeBase) and hasattr(watching, "activation_post_process"):
         watching = watching.activation_post_process

@@ -78,7 +78,7 @@ _STATIC = (torch.quint8, torch.qint8, torch.quint4x2, torch.qint32, *_PLAIN)
 
 
 def check_node(node: Any, modules: dict[str, Any]) -> tuple[bool, bool, bool]:
-    """Whether a node calls a function, a method or a module that takes quantized and other values alike."""
+    """Return whether a node calls a function, a method or a module that takes quantized and other values alike."""
     return (
         node.op == "call_function" and node.target in func_list,
         node.op == "call_method" and node.target in method_list,
@@ -218,7 +218,7 @@ _NOT_RUN = "must run observer before calling calculate_qparams. Returning defaul
 
 
 def check_min_max_valid(min_val: Tensor, max_val: Tensor) -> bool:
-    """Whether an observer has seen anything; a smallest value above the largest is an error."""
+    """Return whether an observer has seen anything; a smallest value above the largest is an error."""
     if min_val.numel() == 0 or max_val.numel() == 0:
         warnings.warn(_NOT_RUN, stacklevel=2)
         return False

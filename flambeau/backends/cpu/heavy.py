@@ -32,7 +32,7 @@ def set_onednn_enabled(enabled: bool) -> bool:
 
 
 def onednn_enabled() -> bool:
-    """Whether heavy ops go to oneDNN: not switched off, and the library is there."""
+    """Return whether heavy ops go to oneDNN: not switched off, and the library is there."""
     global _use_onednn
     if _use_onednn is None:
         _use_onednn = _enabled and onednn.available()

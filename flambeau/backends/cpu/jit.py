@@ -118,7 +118,7 @@ def kernel_text(address: int) -> tuple[str, str]:
 
 @functools.cache
 def available() -> bool:
-    """Whether kernels can be compiled here."""
+    """Return whether kernels can be compiled here."""
     return importlib.util.find_spec("llvmlite") is not None
 
 

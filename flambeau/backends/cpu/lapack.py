@@ -116,7 +116,7 @@ def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @lru_cache
 def _has_kernel(d: np.dtype) -> bool:
-    """Whether columns are factored by compiled code: not for complex numbers, nor where kernels are interpreted."""
+    """Return whether columns are factored by compiled code: not for complex numbers, nor where kernels are interpreted."""
     if d.kind == "c":
         return False
     return lu_columns.native(FROM_NUMPY[d], int32, *[int] * 6) is not None
@@ -280,7 +280,7 @@ def _upper(packed: np.ndarray) -> np.ndarray:
 
 
 def can_factor(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether `least_squares` can be called."""
+    """Return whether `least_squares` can be called."""
     return routines.available(a.dtype) and bool(a.size) and bool(b.size)
 
 

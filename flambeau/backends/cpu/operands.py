@@ -78,7 +78,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether two indices may share an element. Errs on the side of True, as oneDNN's own check does."""
+    """Return whether two indices may share an element. Errs on the side of True, as oneDNN's own check does."""
     end = 1
     for size, step in zip(reversed(shape), reversed(strides)):
         if step != end:
@@ -127,7 +127,7 @@ def check_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
 
 
 def _is_plain_product(dst: Any, a: Any, b: Any, bias: Any) -> bool:
-    """Whether these are float matrices that fit together: the common case, found without the general checks."""
+    """Return whether these are float matrices that fit together: the common case, found without the general checks."""
     kind = dst.dtype
     return (
         kind.is_floating_point

@@ -85,7 +85,7 @@ def started() -> int:
 
 
 def crowded() -> bool:
-    """Whether other programs are known to use the cores."""
+    """Return whether other programs are known to use the cores."""
     return _state is not None and time.monotonic_ns() < ctypes.c_int64.from_address(_state + _UNTIL).value
 
 

@@ -58,7 +58,7 @@ def _shape() -> tuple[int, int] | None:
 
 
 def pays(sizes: Sizes) -> bool:
-    """Whether this is expected to be faster than a direct convolution (measured: it takes 0.6 to 0.9 of the time, where there are
+    """Return whether this is expected to be faster than a direct convolution (measured: it takes 0.6 to 0.9 of the time, where there are
     channels enough for products to be most of the work)."""
     high, wide = sizes.tiles
     enough = sizes.images * high * wide >= _LEAST_TILES * threads.get_num_threads() and min(sizes.result) > 1
@@ -135,12 +135,12 @@ def positive(table: bytes) -> bytes:
 
 
 def is_positive(table: bytes) -> bool:
-    """Whether it is the table of such a convolution."""
+    """Return whether it is the table of such a convolution."""
     return table == positive(table)
 
 
 def tells(address: int) -> bool:
-    """Whether there is one of the native functions at an address."""
+    """Return whether there is one of the native functions at an address."""
     known = jit.facts.get(address)
     return known is not None and known.name in _PARAMETERS and known.parameters[-1] == "table"
 

@@ -68,7 +68,7 @@ def _quickly_compiled(source: str, options: tuple[str, ...]) -> bytes:
 
 @functools.cache
 def _knows_minimal() -> bool:
-    """Whether this NVRTC has the option -minimal."""
+    """Return whether this NVRTC has the option -minimal."""
     try:
         _compile("__global__ void nothing() {}", ("--gpu-architecture=sm_80", "-minimal"))
     except CudaError:

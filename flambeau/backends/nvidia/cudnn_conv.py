@@ -78,7 +78,7 @@ def convolve(
 
 
 def rounds(d: Any) -> bool:
-    """Whether convolutions of a dtype may use tensor cores."""
+    """Return whether convolutions of a dtype may use tensor cores."""
     return d is not dt.float64 and (d is not dt.float32 or cudnn_switches.allow_tf32)
 
 

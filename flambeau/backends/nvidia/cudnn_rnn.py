@@ -136,7 +136,7 @@ class Network:
         return made
 
     def _lies_so(self, own: c_void_p, expected: list[int], layers: int, parts: int, biased: bool) -> bool:
-        """Whether the library looks for every weight where it is expected."""
+        """Return whether the library looks for every weight where it is expected."""
         base, matrix, bias = 1 << 20, _made("Tensor"), _made("Tensor")
         found: dict[int, list[int]] = {0: [], 1: []}
         for layer in range(layers):

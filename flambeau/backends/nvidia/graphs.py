@@ -204,7 +204,7 @@ def captured_on(index: int) -> CUDAGraph | None:
 
 
 def is_capturing(index: int) -> bool:
-    """Whether work on this thread's stream is being recorded."""
+    """Return whether work on this thread's stream is being recorded."""
     graph = _capturing.get(index)
     return graph is not None and graph.stream == threads.mine.streams[index]
 

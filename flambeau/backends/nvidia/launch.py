@@ -52,7 +52,7 @@ def _address(function: Any) -> int:
 
 
 def _is_native() -> bool:
-    """Whether machine code can be made to launch with."""
+    """Return whether machine code can be made to launch with."""
     return (
         not driver.BLOCKING
         and native_call.supported()

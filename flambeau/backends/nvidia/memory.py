@@ -228,7 +228,7 @@ class DeviceMemory:
     # -- looking for memory -----------------------------------------------------------------------------------------
 
     def is_captured(self, stream: int) -> bool:
-        """Whether work on a stream is becoming part of a graph."""
+        """Return whether work on a stream is becoming part of a graph."""
         return self.capturing is not None and stream in self.capturing_streams
 
     def _pool(self, stream: int) -> Pool:

@@ -87,7 +87,7 @@ class Stream:
         return event
 
     def query(self) -> bool:
-        """Whether everything in the stream is done."""
+        """Return whether everything in the stream is done."""
         threads.activate(self.device_index)
         status = driver.functions().cuStreamQuery(self.cuda_stream)
         if status == driver.NOT_READY:
@@ -153,7 +153,7 @@ class Event:
             driver.call("cuStreamWaitEvent", stream.cuda_stream, self.cuda_event, int(self.external))
 
     def query(self) -> bool:
-        """Whether everything before the mark is done."""
+        """Return whether everything before the mark is done."""
         if not self.cuda_event:
             return True
         status = driver.functions().cuEventQuery(self.cuda_event)

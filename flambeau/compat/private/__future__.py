@@ -18,20 +18,20 @@ __all__ = [
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
-    """Whether `module.to(...)` and its kin make new parameters instead of changing the data of the old ones."""
+    """Set whether `module.to(...)` and its kin make new parameters instead of changing the data of the old ones."""
     ConversionFlags.overwrite = value
 
 
 def get_overwrite_module_params_on_conversion() -> bool:
-    """Whether conversions make new parameters."""
+    """Return whether conversions make new parameters."""
     return ConversionFlags.overwrite
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Whether `module.to(...)` and `load_state_dict` exchange each parameter with its new self (`swap_tensors`)."""
+    """Set whether `module.to(...)` and `load_state_dict` exchange each parameter with its new self (`swap_tensors`)."""
     ConversionFlags.swap = value
 
 
 def get_swap_module_params_on_conversion() -> bool:
-    """Whether conversions and loading exchange parameters."""
+    """Return whether conversions and loading exchange parameters."""
     return ConversionFlags.swap

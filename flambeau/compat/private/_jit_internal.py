@@ -56,12 +56,12 @@ def boolean_dispatch(
 
 
 def is_optional(ann: Any) -> bool:
-    """Whether an annotation allows None."""
+    """Return whether an annotation allows None."""
     return typing.get_origin(ann) in (typing.Union, types.UnionType) and type(None) in typing.get_args(ann)
 
 
 def is_tuple(ann: Any) -> bool:
-    """Whether an annotation is one of tuples."""
+    """Return whether an annotation is one of tuples."""
     return ann is typing.Tuple or typing.get_origin(ann) is tuple  # noqa: UP006  as programs write it
 
 

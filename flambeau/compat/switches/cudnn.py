@@ -25,12 +25,12 @@ def version() -> int | None:
 
 
 def is_available() -> bool:
-    """Whether there is a GPU and the library for it."""
+    """Return whether there is a GPU and the library for it."""
     return version() is not None
 
 
 def is_acceptable(tensor: Any) -> bool:
-    """Whether cuDNN can work on this tensor."""
+    """Return whether cuDNN can work on this tensor."""
     return tensor.is_cuda and tensor.dtype.is_floating_point and tensor.dtype.itemsize > 1 and is_available()
 
 

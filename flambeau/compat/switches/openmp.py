@@ -6,5 +6,5 @@ from ...backends.cpu import threads
 
 
 def is_available() -> bool:
-    """Whether libgomp was found."""
+    """Return whether libgomp was found."""
     return threads.library() is not None

@@ -14,7 +14,7 @@ _STRATEGIES = ("auto", "greedy", "optimal")
 
 
 def is_available() -> bool:
-    """Whether the package is installed."""
+    """Return whether the package is installed."""
     return Order.package() is not None
 
 

@@ -86,7 +86,7 @@ class Observer(Recorder):
         return function(*args)
 
     def _finish(self, leaf: Any, op: Any, given: Any, result: Any) -> None:
-        """What an operator did is in the graph."""
+        """Handle an operator whose work is in the graph now."""
 
     def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:
         """The update of a list of parameters: which numbers its kernels get, and where its step counts are."""
@@ -190,7 +190,7 @@ class GraphProgram:
         self.capture.replay()
 
     def told(self) -> list[str]:
-        """What it is, for people."""
+        """Describe the captured program, for people."""
         return [
             f"one CUDA graph of {self.capture.node_count()} kernels and copies, in {self.capture.pool_bytes()} bytes of memory",
             *([self.calls] if self.calls else []),
@@ -248,7 +248,7 @@ def static_copies(
 
 
 def address(observer: Observer, slot: Slot, replay: Replay | None = None) -> int:
-    """Where a captured call has left a result: by what was observed, or by the program that was captured."""
+    """Return the address at which a captured call has left a result: by what was observed, or by the program that was captured."""
     return observer.memory.buffers[slot.buffer].address if replay is None else replay.at[slot.buffer].ptr
 
 
@@ -264,7 +264,7 @@ _streams: dict[int, streams.Stream] = {}
 
 
 def stream_of(index: int) -> streams.Stream:
-    """Where calls are captured."""
+    """Return the stream on which calls are captured."""
     if index not in _streams:
         _streams[index] = streams.Stream(device("cuda", index))
     return _streams[index]

@@ -26,7 +26,7 @@ NewGrads = Callable[[Results], list[GradSlot]]
 
 
 class GpuProgram:
-    """What a call does, and what it leaves behind: results, gradients, and a derivative where results have a history."""
+    """Program of a call on a GPU, and what it leaves behind: results, gradients, and a derivative where results have a history."""
 
     def __init__(self, program: Program, results: Results, make: Any, grads: list[GradSlot]):
         self.program, self.make, self.slots = program, make, results.slots
@@ -75,7 +75,7 @@ class GpuProgram:
         return found
 
     def told(self) -> str:
-        """What became of the calls, for people."""
+        """Describe what became of the calls, for people."""
         after = self.derivative.program_of_calls.calls if self.derivative is not None else []
         now = [*self.program.calls, *after]
         fused = [call for call in now if call.rewritten]

@@ -375,7 +375,7 @@ class GraphRecorded(Recorded):
 
     @property
     def busy(self) -> bool:
-        """Whether it runs, further out, or its memory is needed for a derivative: then the function runs as it is."""
+        """True if it runs, further out, or its memory is needed for a derivative: then the function runs as it is."""
         node = None if self.node is None else self.node()
         return self._busy or (node is not None and not node.done)
 
@@ -384,7 +384,7 @@ class GraphRecorded(Recorded):
         self._busy = value
 
     def _outcome(self, tensors: list[Tensor], before: _Before, result: Any) -> Outcome:
-        """What the function, run as it is, has left behind."""
+        """Return what the function, run as it is, has left behind."""
         gradients = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
         changed: list[Any] = [Copy(tensors[i]) for i, _ in self.argument_bumps]
         return Outcome([sums(t) for t in before.tensors], changed, tensors_in(result), gradients)
@@ -407,7 +407,7 @@ class GraphRecorded(Recorded):
         left: _Left,
         swings: dict[Any, float] | None,
     ) -> str:
-        """Why the graph's outcome is not the function's, or nothing. A difference that is large for rounding may still be rounding: a
+        """Return why the graph's outcome is not the function's, or "". A difference that is large for rounding may still be rounding: a
         gradient that is zero but for noise becomes a full step of Adam. So the function runs once more, from a state that differs by
         rounding alone, to see how far that takes it (unless these `swings` are known)."""
         with modes_off():
@@ -427,7 +427,7 @@ class GraphRecorded(Recorded):
     def _swings(
         self, tensors: list[Tensor], before: _Before, eager: Outcome, arguments: list[Copy], run: Callable[..., Any]
     ) -> dict[Any, float]:
-        """How far rounding alone takes what the function leaves behind."""
+        """Return how far rounding alone takes what the function leaves behind."""
         self._undo(before, arguments)
         for t in (*before.tensors, *tensors):
             perturb(t)
@@ -436,7 +436,7 @@ class GraphRecorded(Recorded):
             return {(what, which): d.apart for what, which, d in moved.distances(eager, before.sums)}
 
     def _differentiates_otherwise(self, tensors: list[Tensor], result: Any, gradients: list) -> str:
-        """Whether the derivative of the function's result is another one than the graph has found."""
+        """Return why the derivative of the function's result is another one than the graph has found, or ""."""
         if self.backward is None:
             return ""
         inside = {id(t) for t in tensors}
@@ -453,7 +453,7 @@ class GraphRecorded(Recorded):
 
 
 class _Left:
-    """What a call leaves behind besides gradients and values on the device: memory of the host, versions, where random numbers go on."""
+    """State that a call leaves behind besides gradients and values on the device: memory of the host, versions, where random numbers go on."""
 
     def __init__(self, recorded: GraphRecorded):
         prepared = recorded.prepared
@@ -509,7 +509,7 @@ class _Gradient:
         return self.kept if self.loose is None else self.loose()
 
     def is_new(self) -> bool:
-        """Whether the leaf has another one now."""
+        """Return whether the leaf has another one now."""
         old = self._old()
         return self.leaf.grad is not old or (old is None and self.loose is not None)
 
@@ -547,7 +547,7 @@ def _told(apart: list[Any], before: _Before, eager: Outcome) -> str:
 
 
 def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
-    """Which gradients the captured call has set, with the tensors that it made."""
+    """Return the gradients that the captured call has set, with the tensors that it made."""
     found = preparation.new_grads(state, [], before, results)
     slots = [s.header.slot for s in found if s.header is not None]
     if len(set(slots)) != len(slots):
@@ -558,7 +558,7 @@ def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) ->
 
 
 def observer() -> Observer:
-    """What watches the second call of a function."""
+    """Return the observer of a function's second call."""
     return Observer(prepare=Prepared)
 
 

@@ -42,7 +42,7 @@ class Beside:
         self.making: list[UntypedStorage] | None = None  # while a piece is captured, what it makes
 
     def placed(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Callable:
-        """What to call instead of an operator that is about to run: itself, after waiting for what it needs, or on the second stream."""
+        """Return what to call instead of an operator that is about to run: itself, after waiting for what it needs, or on the second stream."""
         if op.kind in _NO_WORK:
             return function
         given: list[Tensor] = []
@@ -118,7 +118,7 @@ class Beside:
 
 
 def _is_of_a_parameter(op: Any, args: tuple) -> bool:
-    """Whether this looks like the gradient of a weight, a product that begins with a transposed matrix, or of a bias, a sum of rows, or
+    """Return whether this looks like the gradient of a weight, a product that begins with a transposed matrix, or of a bias, a sum of rows, or
     like both at once."""
     if op.beside:
         return True

@@ -36,7 +36,7 @@ _ON_HOST = 1 << 18  # bytes that are compared on the host: kernels for that woul
 
 
 def sums(t: Tensor) -> Tensor | Bytes:
-    """What is remembered of a tensor, to compare others with: its bytes; of very many numbers with a fraction a weighted sum of each 32,
+    """Return what is remembered of a tensor, to compare others with: its bytes; of very many numbers with a fraction a weighted sum of each 32,
     on their device."""
     if _is_brief(t):
         return Bytes(t)
@@ -105,7 +105,7 @@ class Copy(Bytes):
 
 
 def _is_brief(t: Tensor | Bytes) -> bool:
-    """Whether it is compared on the host: it is small, and lies densely in memory."""
+    """Return whether it is compared on the host: it is small, and lies densely in memory."""
     if isinstance(t, Bytes):
         return True
     size = extent(t)
@@ -132,7 +132,7 @@ def _precision(d: Any) -> float:
 
 
 class Distance(NamedTuple):
-    """How far two runs of one step are apart in one tensor: sums of magnitudes."""
+    """Distance between two runs of one step in one tensor: sums of magnitudes."""
 
     apart: float
     change: float  # from before the step
@@ -140,7 +140,7 @@ class Distance(NamedTuple):
     precision: float
 
     def is_noise(self, swing: float = 0.0) -> bool:
-        """Whether rounding explains it. `swing` is how far the same step goes from a state that differs by rounding alone."""
+        """Return whether rounding explains it. `swing` is how far the same step goes from a state that differs by rounding alone."""
         return self.apart <= _NOISE * self.change + self.precision * self.size + _OF_SWING * swing
 
     def __str__(self) -> str:
@@ -151,13 +151,13 @@ _FAR = Distance(math.inf, 0.0, 0.0, 0.0)
 
 
 def alike(a: Any, b: Any, old: Any = None) -> bool:
-    """Whether two tensors are equal, or as near as two runs of one step that started from `old` (or from zero) may be."""
+    """Return whether two tensors are equal, or as near as two runs of one step that started from `old` (or from zero) may be."""
     found = distance(a, b, old)
     return found is None or found.is_noise()
 
 
 def distance(a: Any, b: Any, old: Any = None) -> Distance | None:
-    """How far two tensors, or `Bytes`, are apart, None if they are equal; `old` is what both runs started from. Of large ones a piece
+    """Measure how far two tensors, or `Bytes`, are apart; None if they are equal; `old` is what both runs started from. Of large ones a piece
     at a time is looked at."""
     if b is None or a.shape != b.shape or a.dtype is not b.dtype:
         return _FAR

@@ -1,4 +1,4 @@
-"""What depends on nothing but the program itself is computed once, when it is made."""
+"""Constant folding: compute once, when a program is made, what depends on nothing but the program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fold(graph: Graph, results: set[int]) -> None:
 
 
 def _is_constant(step: object, found: set[int]) -> bool:
-    """Whether a step is a native call over nothing but these buffers."""
+    """Return whether a step is a native call over nothing but these buffers."""
     return (
         isinstance(step, Launch)
         and step.plan is None
@@ -54,7 +54,7 @@ def _is_constant(step: object, found: set[int]) -> bool:
 
 
 def _settled(writers: list[int], users: list[int], steps: set[int]) -> bool:
-    """Whether nobody reads it who does not find it as it is in the end."""
+    """Return whether nobody reads it who does not find it as it is in the end."""
     return all(max(writers) < i for i in users if i not in steps)
 
 

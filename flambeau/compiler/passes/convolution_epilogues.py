@@ -1,4 +1,4 @@
-"""What follows a convolution, done on the way."""
+"""Epilogues of convolutions: what follows one is done while its result is written."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _with_loop(graph: Graph, step: Launch, follower: Launch) -> list[Launch]:
 
 
 def _places(found: list[tuple[Step, Ref | None]]) -> dict[int, Any] | None:
-    """Which arguments of the native function do what follows: a factor and an addend for each channel, then something of the result's
+    """Return the arguments of the native function that do what follows: a factor and an addend for each channel, then something of the result's
     size that is added. None where there is more to it."""
     places: dict[int, Any] = {}
     for position, step in _TAKEN:

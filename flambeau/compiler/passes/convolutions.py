@@ -33,14 +33,14 @@ def fewer_products(graph: Graph, results: set[int]) -> None:
 
 
 def described(found: Convolution) -> Described:
-    """What a convolution computes, in the words of the library."""
+    """Describe a convolution in the library's terms."""
     tensors = {name: (tuple(v.shape), tuple(v.strides)) for name, v in found.tensors.items()}
     kind = "forward" if "y" in tensors else "backward"
     return Described(kind, tensors, next(iter(found.tensors.values())).dtype, operands.geometry(2, *found.window))
 
 
 def _rewritten(graph: Graph, call: Call, found: Convolution) -> list[Launch]:
-    """What takes the place of the native calls of a convolution; nothing where they stay."""
+    """Return the launches that replace the native calls of a convolution; none where these stay."""
     told = described(found)
     sizes = sizes_of(told)
     if sizes is None:

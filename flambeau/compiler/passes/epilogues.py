@@ -1,4 +1,4 @@
-"""What libraries do on the way, instead of in a pass over memory of its own."""
+"""Epilogues: what libraries do while they write a result, instead of in a pass over memory of its own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def join_epilogues(graph: Graph, results: set[int]) -> None:
 
 
 def _told(step: Launch) -> Product | Described | None:
-    """What a step computes, if it is a product or a convolution in float32."""
+    """Return what a step computes, if it is a product or a convolution in float32."""
     plan: Any = step.plan
     if type(plan) is DirectProduct:
         return described(plan)
@@ -87,7 +87,7 @@ def _joined(graph: Graph, results: set[int], i: int, told: Any, plans: dict[Any,
 
 
 def _plan(step: Launch, chain: _Chain, told: Any) -> Any:
-    """What computes a chain, if it is worth it."""
+    """Return the plan that computes a chain; None if it is not worth it."""
     direct, biased = type(step.plan) is DirectProduct, type(step.arguments[_BIAS]) is Ref
     if any(s.operand == EACH or s == _ADDED for s in chain.steps) and _size(told) > _NEAR:
         return None
@@ -100,7 +100,7 @@ def _plan(step: Launch, chain: _Chain, told: Any) -> Any:
 
 
 def _launch(step: Launch, chain: _Chain, plan: Any) -> Launch:
-    """One step that does what the product or convolution and the loops do."""
+    """Make one step that does what the product or convolution and the loops do."""
     address = step.address if type(plan) is AddedProduct else jit.address_of(sequence.runner(False))
     signature = jit.signatures[address]
     tensors = [a for a in step.arguments[_RESULT:] if type(a) is Ref]
@@ -127,7 +127,7 @@ def _other(step: Launch, chain: _Chain, given: list[Ref]) -> Other:
 
 
 def _size(told: Any) -> int:
-    """How many elements the result has."""
+    """Return the number of elements of the result."""
     return math.prod(told.result.shape if type(told) is Product else told.tensors["y"][0])
 
 
@@ -176,7 +176,7 @@ def _longer(graph: Graph, results: set[int], chain: _Chain, told: Any) -> _Chain
 
 
 def _touches(step: Launch, read: set[int], written: int) -> bool:
-    """Whether a step changes one of these buffers, or uses this one."""
+    """Return whether a step changes one of these buffers, or uses this one."""
     return any(r.buffer in read for r in step.writes()) or any(r.buffer == written for r in step.refs())
 
 
@@ -282,7 +282,7 @@ def steps_of(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
 
 
 def _is_filled(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether elements lie one after the other, in whatever order of dimensions."""
+    """Return whether elements lie one after the other, in whatever order of dimensions."""
     step = 1
     for s, n in sorted((s, n) for s, n in zip(strides, shape) if n > 1):
         if s != step:
@@ -292,7 +292,7 @@ def _is_filled(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _channels(shape: tuple[int, ...], strides: tuple[int, ...], columns: bool) -> tuple[tuple[int, int], ...]:
-    """How a loop over a result in the order of its memory walks over one number for each channel: (size, step) of its dimensions."""
+    """Return how a loop over a result in the order of its memory walks over one number for each channel: (size, step) of its dimensions."""
     axis = len(shape) - 1 if columns else 1
     inner, step = shape[axis], strides[axis]
     sizes = (math.prod(shape) // (inner * step), 0), (inner, 1), (step, 0)

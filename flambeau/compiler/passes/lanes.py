@@ -85,7 +85,7 @@ def _split(run: list[_Rows], group: int, lanes: int) -> list[Launch]:
 
 
 def _apart(run: list[_Rows]) -> bool:
-    """Whether no row of the batch meets another one: each piece of memory has rows of the batch, and begins at the same place in all
+    """Return whether no row of the batch meets another one: each piece of memory has rows of the batch, and begins at the same place in all
     steps, or it has rows of all time steps, or it is only read."""
     firsts = sorted(rows.first for rows in run if rows.first is not None)
     if not firsts or any(b - a < run[0].batch for a, b in zip(firsts, firsts[1:])):

@@ -85,7 +85,7 @@ class AsRecorded:
                 image.reshape(sides if back else sides[::-1])[...] = before.T
 
     def _is_there(self, b: int) -> bool:
-        """Whether steps use this buffer, too."""
+        """Return whether steps use this buffer, too."""
         held = self.program.graph.buffers[b]
         return b in self.program.offsets or held.source != "new" or b in self.program.results
 
@@ -131,7 +131,7 @@ class AsRecorded:
                 raise Differs(f"{self.relaid.made[-1].name} gives something else with pictures in another layout")
 
     def _near(self, b: int, place: int, terms: float) -> bool:
-        """Whether sums over pictures are as good as the same. Terms may cancel, so their size counts as well."""
+        """Return whether sums over pictures are as good as the same. Terms may cancel, so their size counts as well."""
         size = self._size(b) // 4 * 4
         ours, theirs = (numbers(at, size, np.float32) for at in (place, self._at(b)))
         limit = _OF_RESULTS * _largest(theirs) + _OF_TERMS * terms
@@ -148,7 +148,7 @@ class AsRecorded:
         return math.prod(largest.values()) * max((m.images * m.pixels for m in read.values()), default=1) ** 0.5
 
     def _convolved(self, b: int) -> list[Value]:
-        """What the gradient of a weight is a sum of products of."""
+        """Return the tensors of whose products a weight's gradient is the sum."""
         for found in filter(None, map(convolution_of, self.relaid.origins)):
             if "dw" in found.tensors and found.tensors["dw"].buffer == b:
                 return [found.tensors["x"], found.tensors["dy"]]
@@ -163,7 +163,7 @@ class AsRecorded:
         return self.memory[b][: picture.bytes].view(_kind(picture)).reshape(shape)
 
     def _there(self, last: int, picture: FeatureMap) -> np.ndarray:
-        """The same, where the step has it."""
+        """Return the feature map as an array, in the memory that the step uses."""
         raw: Any = (ctypes.c_char * picture.bytes).from_address(self.program.address(Ref(last, 0)))
         return np.frombuffer(raw, _kind(picture)).reshape(picture.images, picture.pixels, picture.channels)
 

@@ -68,7 +68,7 @@ class _Groups:
 
 
 class _Estimate:
-    """What is gained by which groups of maps with their channels last."""
+    """Estimate of the time gained by groups of feature maps with their channels last."""
 
     def __init__(self, program: Program, units: list[Unit], groups: _Groups):
         self.groups = groups

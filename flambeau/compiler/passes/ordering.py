@@ -42,7 +42,7 @@ def free_earlier(graph: Graph, results: set[int]) -> None:
 
 
 def _prepared(graph: Graph, before: list[Any], step: Any) -> bool:
-    """Whether a plan finds something in the memory that all plans share: nothing may come between."""
+    """Return whether a plan finds something in the memory that all plans share: nothing may come between."""
     plan = isinstance(step, Launch) and step.plan is not None
     return plan and any(graph.buffers[b].source == "workspace" for s in before for b in _touched(s) if b >= 0)
 
@@ -59,7 +59,7 @@ def _grows(graph: Graph, step: Any, own: set[int], left: dict[int, int], made: s
 
 
 def _freeing(graph: Graph, waiting: list[Any], own: set[int], left: dict[int, int], made: set[int]) -> int:
-    """Which of the steps should be next: the one that frees most, of those that depend on none before them."""
+    """Choose the next step: the one that frees most, of those that depend on none before them."""
     best, found = -_SMALL, 0
     read: set[int] = set()
     written: set[int] = set()
@@ -147,7 +147,7 @@ def _again(graph: Graph, b: int, worst: int, users: dict[int, list[int]], lives:
 
 
 def _is_short(step: Any, b: int, graph: Graph) -> bool:
-    """Whether a step is a formula of few instructions that makes this buffer and nothing else."""
+    """Return whether a step is a formula of few instructions that makes this buffer and nothing else."""
     if not isinstance(step, Launch) or step.address not in compiled.maps or [r.buffer for r in step.writes()] != [b]:
         return False
     if any(r.buffer == b for r in step.reads()):

@@ -29,7 +29,7 @@ repeated_rows, lanes = late("passes.repeated_rows"), late("passes.lanes")
 
 
 class Stage(NamedTuple):
-    """What a graph looked like after a pass: its text, how many steps it had, and how many bytes these read and wrote."""
+    """State of a graph after a pass: its text, how many steps it had, and how many bytes these read and wrote."""
 
     name: str
     packed: Any  # the text, in few bytes

@@ -96,7 +96,7 @@ class _Reading:
         return bool(self.forward) and len([*self.forward, *self.weights, *self.tables]) <= _PRODUCTS
 
     def _whole(self, ref: Any, elements: int) -> bool:
-        """Whether it is all of a buffer of the function's own."""
+        """Return whether it is all of a buffer of the function's own."""
         if type(ref) is not Ref or ref.offset:
             return False
         buffer = self.graph.buffers[ref.buffer]
@@ -110,14 +110,14 @@ class _Reading:
         return any(r.buffer == ref.buffer for r in written)
 
     def _changes(self, grad: Ref) -> bool:
-        """Whether a gradient is written to after its first use by one of the products."""
+        """Return whether a gradient is written to after its first use by one of the products."""
         steps = self.graph.steps
         users = [user for user, _ in self.weights] + [user for user, _, _ in self.tables]
         first = min(steps.index(user) for user in users if user.arguments[2] == grad)
         return any(self._writes(step, grad) for step in steps[first:])
 
     def _repeats(self) -> bool:
-        """Whether rows occurred several times in the recorded call: what its arguments were is still there."""
+        """Return whether rows occurred several times in the recorded call: what its arguments were is still there."""
         buffer = self.graph.buffers[self.index.buffer]
         held = buffer.storage
         if held is None or held.ptr != buffer.address or self.index.offset + 8 * self.count > held.size_bytes:
@@ -126,7 +126,7 @@ class _Reading:
         return len(set(read)) <= _WORTH_IT * self.count
 
     def _sort(self, user: Launch, product: DirectProduct) -> bool:
-        """Whether a product uses the rows in a way that is known."""
+        """Return whether a product uses the rows in a way that is known."""
         rows, columns, inner = product.table[_ROWS : _ROWS + 3]
         letters, steps = bytes(product.table[_LETTERS]), product.table[_STEPS]
         _, out, a, b = user.arguments[:4]
@@ -155,7 +155,7 @@ class _Reading:
                 self.tables.append((user, product, others[0]))
 
     def _adds(self, step: Any, rows: Ref, columns: int) -> bool:
-        """Whether a step is all of a call that adds these rows to those of the table."""
+        """Return whether a step is all of a call that adds these rows to those of the table."""
         call = step.call if isinstance(step, Launch) else None
         if call is None or call.steps != [step] or call.fixed or call.op.row_sums is None:
             return False

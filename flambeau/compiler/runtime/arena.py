@@ -1,4 +1,4 @@
-"""Where buffers of a function's own lie: one arena, in which those that live at different times share memory."""
+"""Memory of a function's own buffers: one arena, in which those that live at different times share memory."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def in_place(graph: Graph, lives: Lives) -> dict[int, int]:
 
 
 def _is_last(ref: Ref, step: int, lives: Lives) -> bool:
-    """Whether nobody needs it later, and it was not made by this very step."""
+    """Return whether nobody needs it later, and it was not made by this very step."""
     first, last = lives.get(ref.buffer, (step, -1))
     return last == step and first < step
 

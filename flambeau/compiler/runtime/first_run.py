@@ -37,7 +37,7 @@ class SetAside:
                 written += self.file.write(place[written:])
 
     def put_back(self) -> None:
-        """What was there is there again."""
+        """Restore what was there before."""
         if self.file is None:
             return
         self.file.seek(0)
@@ -75,7 +75,7 @@ def to_the_end(action: Callable[[], Any]) -> Any:
 
 
 class Rehearsal:
-    """What has to be done before and after each step of a program, and what there was before it ran. `shown` are addresses of memory
+    """First run of a program: what has to be done before and after each step, and what there was before it ran. `shown` are addresses of memory
     that results look at: what is there must stay until these are compared; None if that is not known."""
 
     def __init__(
@@ -192,7 +192,7 @@ class Rehearsal:
             self.program.rest([(at, at + buffers[b].size) for b, at in offsets.items() if self._lives(b, number)])
 
     def _lives(self, b: int, number: int) -> bool:
-        """Whether a buffer is used by steps before this one, or by it, and by it or later ones."""
+        """Return whether a buffer is used by steps before this one, or by it, and by it or later ones."""
         return self._first.get(b, number + 1) <= number <= self._last.get(b, -1)
 
     def after(self, step: Any) -> None:

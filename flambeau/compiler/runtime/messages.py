@@ -1,4 +1,4 @@
-"""What collectives of a compared call gave: the recording gets it from here, instead of sending a second time.
+"""Results of collectives in a compared call: the recording gets it from here, instead of sending a second time.
 
 All ranks must exchange the same messages in the same order, and each decides by itself whether it runs a function as it is, records it,
 compares a recording or runs one. So every call, whatever it does, sends exactly what the function as it is would send. A call that
@@ -54,7 +54,7 @@ class Answers(modes.Observer):
         return result
 
     def _passed_on(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
-        """What the observer before this one makes of a call."""
+        """Pass a call on to the observer before this one, and return what it makes of it."""
         return run(*args, **kwargs) if self._former is None else self._former.operator(op, run, args, kwargs)
 
     def begin(self, name: str, scope: int, sequence: int = -1) -> Any:
@@ -104,12 +104,12 @@ class States:
         return Copies(SetAside(self._storages), [(g, g.state_bytes()) for g in self._generators])
 
     def back(self) -> None:
-        """As it was."""
+        """Put the state back as it was before the call."""
         self._after = self._copy()
         to_the_end(lambda: self._put(self.before))
 
     def forth(self) -> None:
-        """As the call has left it."""
+        """Put the state as the call has left it."""
         to_the_end(lambda: self._put(self._after))
         for copies in (self.before, self._after):
             copies.memory.close()

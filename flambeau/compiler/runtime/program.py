@@ -429,7 +429,7 @@ class Program:
         self._left = False
 
     def _go_on(self, first: int, count: int) -> None:
-        """One of these native steps asks for something, if only that an error is raised; afterwards come those behind it."""
+        """Serve a native step that asks for something, if only that an error is raised; then run those behind it."""
         end = first + count
         while self.status.value:
             first += self.status.value
@@ -438,7 +438,7 @@ class Program:
             self.runner(start, end - first, self.patches_at, self.patch_count, self.values_at, self.status_at)
 
     def _rehearse(self, rehearsal: Rehearsal) -> None:
-        """As `_run`, one native step after the other."""
+        """Run the program like `_run`, one native step after the other."""
         self.runner(self.steps_at, 0, self.patches_at, self.patch_count, self.values_at, self.status_at)
         beside: Any = None  # what is compared when the last of the steps has run that it is about
         for first, count, call in self.segments:
@@ -546,7 +546,7 @@ class Program:
             self.values[self.workspace] = work.address
 
     def _find_numbers(self, options: list[dict[str, Any]]) -> None:
-        """What updates compute once for all parameters."""
+        """Compute the numbers that updates need once for all parameters."""
         doubles = self.doubles
         for position, ((prologue, names, cells, places), given) in enumerate(zip(self.prologues, options)):
             scalars = [cell.value for cell, _, _, _ in cells]
@@ -573,7 +573,7 @@ class Program:
         failure()
 
     def address(self, ref: Ref) -> int:
-        """Where a place is in the present call."""
+        """Return the address of a place in the present call."""
         if ref.buffer in self.offsets:
             return self.arena.ptr + self.offsets[ref.buffer] + ref.offset
         buffer = self.graph.buffers[ref.buffer]

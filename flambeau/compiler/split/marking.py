@@ -1,4 +1,4 @@
-"""Which statements of a function cannot be recorded, and why."""
+"""Search for the statements of a function that cannot be recorded, and why."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def makers(given: Source, result: Any) -> dict[ast.stmt, str]:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is made of tensors, plain values and ordinary containers."""
+    """Return whether a value is made of tensors, plain values and ordinary containers."""
     if type(value) in (tuple, list) or (isinstance(value, tuple) and hasattr(value, "_make")):
         return all(map(is_plain, value))
     if type(value) is dict:
@@ -74,7 +74,7 @@ def is_plain(value: Any) -> bool:
 
 
 class Marks:
-    """What happens between the marks of a function that runs with one before every statement."""
+    """Record of what happens between the marks of a function that runs with one before every statement."""
 
     def __init__(self, given: Source):
         self.function, self.statements = marked(given, self.mark)

@@ -1,4 +1,4 @@
-"""Which variables statements read and set: what goes into a part of a function, and what comes out of it."""
+"""Variables that statements read and set: what goes into a part of a function, and what comes out of it."""
 
 from __future__ import annotations
 

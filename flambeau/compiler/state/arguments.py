@@ -1,4 +1,4 @@
-"""What a call looks like: its tensors, and a key of everything else that decides which recording fits."""
+"""Description of a call: its tensors, and a key of everything else that decides which recording fits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Arguments:
         return _general(self.key, iter(self.tensors), sizes_count)
 
     def plain(self, args: tuple) -> bool:
-        """Whether these are all tensors that `Last` knows how to compare."""
+        """Return whether these are all tensors that `Last` knows how to compare."""
         tensors = self.tensors
         if len(args) != len(tensors) or any(a is not t for a, t in zip(args, tensors)) or self.key[-1]:
             return False
@@ -81,7 +81,7 @@ class Arguments:
         return "object", id(value)
 
     def _attributes(self, t: Tensor) -> tuple:
-        """What a program has hung on a tensor."""
+        """Return the attributes that a program has set on a tensor."""
         found = []
         for name, value in t.__dict__.items():
             if name not in (DYNAMIC, STATIC):
@@ -91,7 +91,7 @@ class Arguments:
         return tuple(found)
 
     def _shared(self) -> Any:
-        """Which tensors share memory, how far from each other they begin, and which are one; which lists and dicts are one."""
+        """Describe which tensors share memory, how far from each other they begin, and which are one; which lists and dicts are one."""
         tensors = self.tensors
         found: list[Any] = []
         if len(self.containers) > 1:
@@ -115,7 +115,7 @@ class Arguments:
         return tuple(found)
 
     def _overlapping(self) -> bool:
-        """Whether the memory of two tensors overlaps, though their storages begin at different places."""
+        """Return whether the memory of two tensors overlaps, though their storages begin at different places."""
         storages = {t._storage.ptr: t._storage for t in self.tensors if not t.is_sparse}
         spans = sorted((s.ptr, s.ptr + s.size_bytes) for s in storages.values() if s.ptr)
         return any(a[1] > b[0] for a, b in zip(spans, spans[1:]))
@@ -161,7 +161,7 @@ def _chosen_gpu() -> int:
 
 
 def general_history(history: Any) -> Any:
-    """What of a tensor's history does not depend on its sizes."""
+    """Return the part of a tensor's history that does not depend on its sizes."""
     if history is None or history[2] is None or type(history[2]) is str:
         return history
     return (*history[:2], (len(history[2][0]), *history[2][2:]))

@@ -88,7 +88,7 @@ _FUNCTIONS |= {id(f): f for f in _MORE}
 
 
 def objection(f: Any, by_user: bool = True) -> str:
-    """Why a C function or method may give something else in the next call, or nothing. `by_user`: whether code of a user's calls it,
+    """Return why a C function or method may give something else in the next call, or "". `by_user`: whether code of a user's calls it,
     not of Python's library."""
     owner = getattr(f, "__self__", None)
     if owner is None or isinstance(owner, types.ModuleType):
@@ -114,7 +114,7 @@ def _method_objection(f: Any, holder: type | None) -> str:
 
 
 def is_known(cls: type) -> bool:
-    """Whether a class in C keeps nothing but what can be seen."""
+    """Return whether a class in C keeps nothing but what can be seen."""
     return cls in _TYPES or issubclass(cls, (np.generic, BaseException))
 
 

@@ -77,7 +77,7 @@ def _numbers(item: Item, whole: set[int]) -> dict[str, set[str]]:
 
 
 def _only_counted(reach: Reach, candidates: set[str]) -> set[str]:
-    """Which of these all code uses only in statements `... += ...` and `... -= ...`, if at all."""
+    """Return those of the names that all code uses only in statements `... += ...` and `... -= ...`, if at all."""
     functions = [f for f in reach.seen.values() if isinstance(f, types.FunctionType) and f.__code__ in reach.codes]
     for f in functions:
         names = _names(f.__code__)
@@ -96,7 +96,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _other_uses(tree: ast.AST) -> set[str]:
-    """What is used otherwise than to be added to. Texts count: they may be names of attributes."""
+    """Return the names that are used otherwise than to be added to. Texts count: they may be names of attributes."""
     targets = {id(s.target) for s in ast.walk(tree) if isinstance(s, ast.AugAssign) and isinstance(s.op, _STEPS)}
     found: set[str] = set()
     for node in ast.walk(tree):

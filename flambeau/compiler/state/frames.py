@@ -1,4 +1,4 @@
-"""Which function a frame runs: functions that one function has made share their code, and differ in the variables around it."""
+"""Identification of the function that a frame runs: functions that one function has made share their code, and differ in the variables around it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _word(address: int) -> int:
 
 
 def function_id(f: types.FunctionType) -> Any:
-    """What tells a function from others with the same code."""
+    """Return a key that tells a function from others with the same code."""
     return id(f) if sys.version_info >= (3, 11) else (id(f.__globals__), *map(id, f.__closure__ or ()))
 
 
@@ -31,7 +31,7 @@ def running_id(frame: types.FrameType) -> Any:
 
 
 def _frames_are_known() -> bool:
-    """Whether frames tell which function they run: tried on functions with the same code, and on generators."""
+    """Return whether frames tell which function they run: tried on functions with the same code, and on generators."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or object.__basicsize__ != 16:
         return False
 

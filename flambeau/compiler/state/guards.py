@@ -36,7 +36,7 @@ MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "nothing"})()
 
 
 def same(old: Any, new: Any) -> bool:
-    """Whether a value can stand for another: the same object, or an equal number or text of the same type."""
+    """Return whether a value can stand for another: the same object, or an equal number or text of the same type."""
     if old is new:
         return True
     if type(old) is not type(new):
@@ -54,7 +54,7 @@ _KINDS = (list, tuple, set, frozenset, collections.deque)
 
 
 def contents(held: Any) -> Any:
-    """What is in a container, whatever its class makes of that: entries of a dict in order, elements of others."""
+    """Return the contents of a container, whatever its class makes of that: entries of a dict in order, elements of others."""
     if isinstance(held, dict):
         kind = collections.OrderedDict if isinstance(held, collections.OrderedDict) else dict
         return dict(kind.items(held))
@@ -63,7 +63,7 @@ def contents(held: Any) -> Any:
 
 
 class Item:
-    """One object that a recording depends on. `what` names it for people."""
+    """Object that a recording depends on. `what` names it for people."""
 
     __slots__ = ("what",)
     what: str
@@ -73,7 +73,7 @@ class Item:
         return None
 
     def difference(self) -> str:
-        """What has changed, or nothing."""
+        """Describe what has changed, or return ""."""
         raise NotImplementedError
 
     def steps(self) -> list[tuple[Any, str, int]]:
@@ -81,11 +81,11 @@ class Item:
         return []
 
     def switched(self) -> list[tuple[dict, str, bool]]:
-        """Where all that has changed are entries of a dict from True to False or back: the dict, their names and values."""
+        """Return the entries that have changed, if all are entries of a dict from True to False or back: the dict, their names and values."""
         return []
 
     def reads(self, other: Item) -> bool:
-        """Whether it watches what has changed in another item."""
+        """Return whether it watches what has changed in another item."""
         mine, theirs = (
             getattr(self, "held", getattr(self, "cell", self)),
             getattr(other, "held", getattr(other, "cell", other)),
@@ -222,7 +222,7 @@ class ClassItem(Item):
 
 
 class OwnDictItem(Item):
-    """Which dict an object keeps its attributes in: another one may be assigned."""
+    """Dict in which an object keeps its attributes: another one may be assigned."""
 
     __slots__ = ("held", "seen")
 
@@ -237,7 +237,7 @@ class OwnDictItem(Item):
 
 
 class FunctionItem(Item):
-    """What of a function can be exchanged: its code, defaults, attributes and name."""
+    """Parts of a function that can be exchanged: its code, defaults, attributes and name."""
 
     __slots__ = ("held", "seen", "attributes")
     _WORDS = ("code", "defaults", "keyword defaults", "name")
@@ -261,7 +261,7 @@ class FunctionItem(Item):
 
 
 class TypeItem(Item):
-    """What of a class is not in its dict: its bases and its name."""
+    """Parts of a class that are not in its dict: its bases and its name."""
 
     __slots__ = ("held", "seen")
 
@@ -278,7 +278,7 @@ class TypeItem(Item):
 
 
 class ValueItem(Item):
-    """What a function without arguments gives: a setting of Python's that no object shows."""
+    """Result of a function without arguments: a setting of Python's that no object shows."""
 
     __slots__ = ("ask", "seen")
 
@@ -343,7 +343,7 @@ class AutogradItem(Item):
         return ""
 
     def settle(self) -> None:
-        """What is there now is what should be there."""
+        """Take the present state as the expected one."""
         self.seen = self._state()
 
 
@@ -372,12 +372,12 @@ class GroupItem(DictItem):
 
 
 def _is_number(value: Any) -> bool:
-    """Whether an option is a number, or several (the betas of Adam)."""
+    """Return whether an option is a number, or several (the betas of Adam)."""
     return type(value) in (int, float) or (type(value) is tuple and bool(value) and all(map(_is_number, value)))
 
 
 def _choices(options: dict[str, Any]) -> tuple:
-    """What of the options decides the formula."""
+    """Return the part of the options that decides the formula."""
     return tuple((k, None if type(v) in (int, float) else (type(v), v)) for k, v in options.items())
 
 
@@ -416,7 +416,7 @@ class Guard:
         self.check = driver.checker()
 
     def difference(self) -> str:
-        """What has changed since the recording, or nothing."""
+        """Describe what has changed since the recording, or return ""."""
         start = 0
         while True:
             self.check(self.at + 16 * start, self.count - start, self.result_at)
@@ -457,7 +457,7 @@ class Words:
 
 
 def gradient_rows(t: Any, meta: Any) -> list[tuple[int, int]]:
-    """What is so while only its leaf, and whoever keeps the gradient and its storage once more, holds them: their reference counts
+    """Return the rows that hold while only its leaf, and whoever keeps the gradient and its storage once more, holds them: their reference counts
     are two, the gradient is the leaf's, and it has no history."""
     storage = t._storage
     rows = [(id(t), 2), (id(storage), 2)]

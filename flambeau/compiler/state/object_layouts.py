@@ -1,4 +1,4 @@
-"""What CPython's objects look like in memory: each layout is tried out before it is relied on.
+"""Layouts of CPython's objects in memory: each layout is tried out before it is relied on.
 
 A row is an address and the word that is stored there while nothing changes. Rows are compared in order, up to the first that differs:
 a word behind a pointer comes after the pointer."""
@@ -24,7 +24,7 @@ def word(address: int) -> tuple[int, int]:
 
 
 def _dicts_have_versions() -> bool:
-    """Whether the word behind a dict's size changes with every change, also of attributes that hot code stores."""
+    """Return whether the word behind a dict's size changes with every change, also of attributes that hot code stores."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 13):
         return False
 
@@ -51,7 +51,7 @@ def _dicts_have_versions() -> bool:
 
 
 def _slot(cls: type, name: str) -> int:
-    """How far into an object a slot lies, from its descriptor."""
+    """Return the offset of a slot in an object, from its descriptor."""
     member = ctypes.c_int64.from_address(id(cls.__dict__[name]) + 40).value
     return ctypes.c_int64.from_address(member + 16).value
 
@@ -97,7 +97,7 @@ def dict_rows(held: dict, names: Iterable[str] | None = None) -> Rows | None:
 
 
 def _entry_rows(held: dict, names: Iterable[str] | None) -> Rows:
-    """How many entries a dict has, where its tables are, and the keys and values of some entries or of all."""
+    """Return the rows for the number of a dict's entries, its tables, and the keys and values of some entries or of all."""
     keys, values = word(id(held) + _KEYS), word(id(held) + _VALUES)
     table, shared = keys[1], values[1]
     used = word(table + 24)
@@ -117,7 +117,7 @@ def _entry_rows(held: dict, names: Iterable[str] | None) -> Rows:
 
 
 def _entries_are_known() -> bool:
-    """Whether the rows of dicts notice every change: tried on dicts of both kinds, and on those of objects."""
+    """Return whether the rows of dicts notice every change: tried on dicts of both kinds, and on those of objects."""
     if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 13):
         return False
 
@@ -143,7 +143,7 @@ def _entries_are_known() -> bool:
 
 
 def own_dict_row(o: Any) -> Rows | None:
-    """Where an object keeps its dict."""
+    """Return the row for the place in which an object keeps its dict."""
     held = id(o.__dict__)
     offset = type(o).__dictoffset__
     managed = sys.version_info >= (3, 11) and type(o).__flags__ & _MANAGED_DICT
@@ -153,7 +153,7 @@ def own_dict_row(o: Any) -> Rows | None:
 
 
 def _places(o: Any, fields: tuple[str, ...], size: int) -> tuple[int, ...]:
-    """How far into an object the values of these attributes are; nothing if they are not found, each once."""
+    """Return the offsets of these attributes' values in an object; none if they are not found, each once."""
     words = [word(id(o) + 8 * i)[1] for i in range(size // 8)]
     found = tuple(8 * words.index(id(getattr(o, n))) for n in fields if words.count(id(getattr(o, n))) == 1)
     return found if sys.implementation.name == "cpython" and len(found) == len(fields) else ()

@@ -1,4 +1,4 @@
-"""What runs while a function is observed: every function written in Python outside this library, and every C function these call.
+"""Observation of what runs in a call of a function: every function written in Python outside this library, and every C function these call.
 
 What code *could* run cannot be told from its names: `str(x)`, a property, a patched method, an operator. So it is watched, through
 `sys.setprofile`, which sees this thread only. Shared code, Python's library for one, counts as the code's that calls it."""
@@ -35,12 +35,12 @@ class Ran:
         self.functions: set[Any] = set()  # their ids: most are made while they run, and nothing should keep them
 
     def includes(self, f: types.FunctionType) -> bool:
-        """Whether it was a function with this code that ran, not another one, as far as that can be told."""
+        """Return whether it was a function with this code that ran, not another one, as far as that can be told."""
         return not FRAMES_ARE_KNOWN or function_id(f) in self.functions
 
 
 class Observer:
-    """What calls of a function have run, and asked."""
+    """Observer of a function's calls: the code that they have run, and what they have asked."""
 
     def __init__(self) -> None:
         self.ran: dict[int, Ran] = {}  # by the id of the code
@@ -69,7 +69,7 @@ class Observer:
 
     @staticmethod
     def sees() -> bool:
-        """Whether this thread can be observed: a profiler in C stands in the way."""
+        """Return whether this thread can be observed: a profiler in C stands in the way."""
         former = sys.getprofile()
         return former is None or callable(former)
 
@@ -78,7 +78,7 @@ class Observer:
         self.ran = {k: ran for k, ran in self.ran.items() if k in before or ran.code.co_name != MADE}
 
     def besides(self, function: types.FunctionType) -> Observer:
-        """One that expects the same, but for the function itself, unless this ran inside itself: for parts of the function."""
+        """Return an observer that expects the same, but for the function itself, unless this ran inside itself: for parts of the function."""
         made = Observer()
         ran = {**self.expected, **self.ran}
         made.expected = {k: one for k, one in ran.items() if one.code is not function.__code__ or one.times > 1}
@@ -87,7 +87,7 @@ class Observer:
 
 
 class _Watch:
-    """One observed call."""
+    """State of one observed call."""
 
     def __init__(self, observer: Observer, told: Callable[[str], None] | None, former: Any):
         self.observer, self.told, self.former = observer, told, former
@@ -103,7 +103,7 @@ class _Watch:
         self.apart = {inspect.unwrap(parse).__code__, *collecting}
 
     def callback(self) -> Callable[[types.FrameType, str, Any], None]:
-        """What `sys.setprofile` is given. Most events are this library's: they are told by one look."""
+        """Return the function that `sys.setprofile` is given. Most events are this library's: they are told by one look."""
         own, warn, former, event_of_others = self.own, _warnings.warn, self.former, self._event
 
         def told(frame: types.FrameType, event: str, arg: Any) -> None:
@@ -181,7 +181,7 @@ class _Watch:
         return known[0]
 
     def _is_users(self, frame: types.FrameType | None) -> bool:
-        """Whether a frame, or the first behind those of shared code, is one of a user's."""
+        """Return whether a frame, or the first behind those of shared code, is one of a user's."""
         while frame is not None and self._kind(frame) == SHARED:
             frame = frame.f_back
         return frame is not None and self._kind(frame) == USER

@@ -1,4 +1,4 @@
-"""Where code, classes and modules come from: this library, Python's, or a user. Told by files and identity, not by names, which anybody
+"""Origins of code, classes and modules: this library, Python's, or a user. Told by files and identity, not by names, which anybody
 can give."""
 
 from __future__ import annotations
@@ -65,41 +65,41 @@ def kind_of(code: types.CodeType, space: dict) -> int:
 
 
 def _is_own_space(space: dict) -> bool:
-    """Whether these are the globals of a module of this library's: what is made there has no file."""
+    """Return whether these are the globals of a module of this library's: what is made there has no file."""
     name = space.get("__name__")
     known = sys.modules.get(name) if isinstance(name, str) and name.startswith(f"{_PACKAGE}.") else None
     return known is not None and vars(known) is space
 
 
 def is_library(code: types.CodeType, space: dict) -> bool:
-    """Whether code is this library's own, whatever its function calls itself."""
+    """Return whether code is this library's own, whatever its function calls itself."""
     return kind_of(code, space) == LIBRARY
 
 
 def is_users(code: types.CodeType, space: dict) -> bool:
-    """Whether code is neither this library's nor Python's."""
+    """Return whether code is neither this library's nor Python's."""
     return kind_of(code, space) == USER
 
 
 def reaches_outside(code: types.CodeType) -> bool:
-    """Whether code of this library does more than compute: files, other processes."""
+    """Return whether code of this library does more than compute: files, other processes."""
     return code.co_filename.startswith(_OUTSIDE)
 
 
 def is_outside(module: str) -> bool:
-    """Whether a module of this library does more than compute."""
+    """Return whether a module of this library does more than compute."""
     return module.startswith(_OUTSIDE_NAMES)
 
 
 def is_known_by_identity(cls: type) -> bool:
-    """Whether what objects of a class hold does not decide which operators run: one of this library's, or made from it, that says
+    """Return whether what objects of a class hold does not decide which operators run: one of this library's, or made from it, that says
     `KNOWN_BY_IDENTITY`. Such an object is guarded by whoever holds it."""
     return any(c.__dict__.get("KNOWN_BY_IDENTITY") and is_library_class(c) for c in cls.__mro__)
 
 
 @functools.lru_cache(4096)
 def is_library_class(cls: type) -> bool:
-    """Whether a class is this library's own, whatever it calls itself: its module has it under its name."""
+    """Return whether a class is this library's own, whatever it calls itself: its module has it under its name."""
     if cls.__module__.partition(".")[0] != _PACKAGE:
         return False
     place: Any = sys.modules.get(cls.__module__)
@@ -109,7 +109,7 @@ def is_library_class(cls: type) -> bool:
 
 
 def is_put_there(value: Any) -> bool:
-    """Whether something in a module or class of this library's is another's: a function, a method, an object that can be called."""
+    """Return whether something in a module or class of this library's is another's: a function, a method, an object that can be called."""
     if isinstance(value, types.FunctionType):
         return not is_library(value.__code__, value.__globals__)
     if isinstance(value, types.MethodType):
@@ -132,20 +132,20 @@ def is_library_module(module: types.ModuleType) -> bool:
 
 
 def is_shared_module(module: types.ModuleType) -> bool:
-    """Whether a module is this library's, Python's or NumPy's: too much to look at as a whole."""
+    """Return whether a module is this library's, Python's or NumPy's: too much to look at as a whole."""
     name = module.__name__.partition(".")[0]
     return is_library_module(module) or name in sys.stdlib_module_names or name == "numpy"
 
 
 @functools.lru_cache(4096)
 def shows_its_state(cls: type) -> bool:
-    """Whether a class hides nothing in C: its state is in its dict and slots, and its methods are functions."""
+    """Return whether a class hides nothing in C: its state is in its dict and slots, and its methods are functions."""
     return is_pythons(cls) or cls in _BASES or is_library_class(cls) or issubclass(cls, BaseException)
 
 
 @functools.lru_cache(4096)
 def is_pythons(cls: type) -> bool:
-    """Whether a class was made by a `class` statement: one that is made in C brings methods in C."""
+    """Return whether a class was made by a `class` statement: one that is made in C brings methods in C."""
     if not cls.__flags__ & HEAP_TYPE or cls.__module__ in sys.builtin_module_names:
         return False
     file = getattr(sys.modules.get(cls.__module__), "__dict__", {}).get("__file__")

@@ -113,11 +113,11 @@ _PATCHED: dict[str, dict[str, Any]] = {
 
 
 class Unreachable(Exception):
-    """Why the state of a function cannot be known."""
+    """Raised with the reason why the state of a function cannot be known."""
 
 
 class Reach:
-    """What can be reached from some objects: `items` to guard, tensors, optimizers. `observer` has seen which code runs; with `ran`, only
+    """Everything that can be reached from some objects: `items` to guard, tensors, optimizers. `observer` has seen which code runs; with `ran`, only
     this part of it counts, which is how a statement of a function is looked at by itself."""
 
     def __init__(self, observer: Observer | None = None, ran: dict[int, Ran] | None = None) -> None:
@@ -164,7 +164,7 @@ class Reach:
                 return self
 
     def _extent(self) -> tuple:
-        """What grows until everything is found."""
+        """Return the sizes that grow until everything is found."""
         return len(self.names), self.computed, self.everything
 
     def _visit_pending(self) -> None:
@@ -201,11 +201,11 @@ class Reach:
         return new
 
     def _was_there(self, f: types.FunctionType) -> bool:
-        """Whether a function was not made by code that was followed, since this was explored."""
+        """Return whether a function was not made by code that was followed, since this was explored."""
         return id(f.__code__) not in self.made_inside or id(f) in self.before
 
     def _settings(self) -> None:
-        """What every function depends on, or what Python keeps for those that ask."""
+        """Guard the settings that every function depends on, and those that Python keeps for functions that ask."""
         space = vars(builtins)
         self.items.append(DictItem("builtins", space, tuple(n for n in self.names if n in space)))
         for name, held in _PATCHED.items():
@@ -221,7 +221,7 @@ class Reach:
         return set(held) if self.computed else (self.names | self.observer.library_names | _IMPLICIT).intersection(held)
 
     def differentiates(self) -> bool:
-        """Whether code that was found asks for gradients of something in between: `autograd.grad`, a hook."""
+        """Return whether code that was found asks for gradients of something in between: `autograd.grad`, a hook."""
         return {"autograd", "grad"} <= self.names or bool(self.names & _HOOKS) or id(grad) in self.seen
 
     def _add(self, what: str, value: Any) -> None:
@@ -229,7 +229,7 @@ class Reach:
             self.pending.append((what, value))
 
     def _named(self, what: str, value: Any) -> None:
-        """What code names itself. A class in C that is not known may be asked for anything."""
+        """Add a value that code names itself. A class in C that is not known may be asked for anything."""
         if isinstance(value, type) and not is_pythons(value) and not c_functions.is_known(value):
             raise Unreachable(f"{what} is {value.__module__}.{value.__name__}, a class in C whose state cannot be seen")
         self._add(what, value)
@@ -253,7 +253,7 @@ class Reach:
 
     @staticmethod
     def _is_number(value: Any) -> bool:
-        """Whether a value is a number of NumPy's, which never changes; one of a class of a user's may have attributes."""
+        """Return whether a value is a number of NumPy's, which never changes; one of a class of a user's may have attributes."""
         return isinstance(value, c_functions.NUMBERS) and not is_pythons(type(value))  # type: ignore[arg-type]
 
     # -- code -------------------------------------------------------------------------------------------------------
@@ -592,7 +592,7 @@ _COMPLETE = frozenset(c_functions.CONTAINERS)
 
 
 def _is_private(name: str) -> bool:
-    """Whether a name is what every module has: its loader, its file."""
+    """Return whether a name is what every module has: its loader, its file."""
     return name.startswith("__") and name.endswith("__")
 
 
@@ -602,7 +602,7 @@ def _plain_function(f: Any) -> Any:
 
 
 def _formats_attributes(code: types.CodeType) -> bool:
-    """Whether a text in code reads an attribute or an entry when it is formatted: "{0.name}"."""
+    """Return whether a text in code reads an attribute or an entry when it is formatted: "{0.name}"."""
     texts = [c for c in code.co_consts if isinstance(c, str)]
     return any(
         "." in part.partition("}")[0] or "[" in part.partition("}")[0] for t in texts for part in t.split("{")[1:]

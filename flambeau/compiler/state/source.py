@@ -148,7 +148,7 @@ def _code(
 
 
 def _same(a: types.CodeType, b: types.CodeType) -> bool:
-    """Whether two codes do the same, whatever they are called."""
+    """Return whether two codes do the same, whatever they are called."""
     fields = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount", "co_kwonlyargcount")
     if (a.co_flags ^ b.co_flags) & ~inspect.CO_NESTED:
         return False

@@ -7,5 +7,5 @@ __all__ = ["amp_definitely_not_available"]
 
 
 def amp_definitely_not_available() -> bool:
-    """Whether there is no CUDA device."""
+    """Return whether there is no CUDA device."""
     return not has_backend(device("cuda"))

@@ -67,7 +67,7 @@ class DDP:
         return original.__new__(original)  # type: ignore[call-overload]
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool) -> None:
-        """Whether backward passes average gradients."""
+        """Set whether backward passes average gradients."""
         replicate.state(self)._no_sync = not requires_gradient_sync
 
     def register_comm_hook(self, *args: Any, **kwargs: Any) -> None:

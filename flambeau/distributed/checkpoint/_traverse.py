@@ -20,7 +20,7 @@ def _keep_visiting_tensors(value: Any) -> bool:
 
 
 def _is_leaf(value: Any, keep_traversing: Callable, enters_mappings: bool) -> bool:
-    """Whether a value is visited as a whole: lists without tensors and dictionaries in them are; before 2.4 dictionaries were, too."""
+    """Return whether a value is visited as a whole: lists without tensors and dictionaries in them are; before 2.4 dictionaries were, too."""
     if isinstance(value, Mapping):
         if enters_mappings:
             return False

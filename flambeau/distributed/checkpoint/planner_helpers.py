@@ -26,7 +26,7 @@ __all__ = ["create_read_items_for_chunk_list"]
 
 
 def _compare_save_plans(plan: SavePlan, other_plan: SavePlan) -> bool:
-    """Whether two plans write the same things."""
+    """Return whether two plans write the same things."""
 
     def shown(item: WriteItem) -> tuple:
         data = item.tensor_data
@@ -76,7 +76,7 @@ def _create_chunk_list(tensor: Any) -> list[ChunkStorageMetadata]:
 
 
 def _is_elsewhere(obj: Any) -> bool:
-    """Whether a tensor is spread over a mesh that this rank is no part of."""
+    """Return whether a tensor is spread over a mesh that this rank is no part of."""
     return isinstance(obj, DTensor) and obj.device_mesh.get_coordinate() is None
 
 

@@ -8,7 +8,7 @@ __all__: list[str] = []
 
 
 def _check_shard_metadata_pair_overlap(shard1: ChunkStorageMetadata, shard2: ChunkStorageMetadata) -> bool:
-    """Whether two parts have anything in common."""
+    """Return whether two parts have anything in common."""
     return all(
         a < b + n and b < a + m
         for a, b, m, n in zip(shard1.offsets, shard2.offsets, shard1.sizes, shard2.sizes, strict=True)

@@ -54,7 +54,7 @@ class StorageWriter(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
-        """Whether this storage has places of that kind."""
+        """Return whether this storage has places of that kind."""
 
     def storage_meta(self) -> StorageMeta | None:
         """Which checkpoint is written."""
@@ -92,4 +92,4 @@ class StorageReader(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
-        """Whether this storage has places of that kind."""
+        """Return whether this storage has places of that kind."""

@@ -44,7 +44,7 @@ def _is_fsdp_flattened(tensor: Any) -> bool:
 
 
 def is_unit(module: Module) -> bool:
-    """Whether a module is a FullyShardedDataParallel."""
+    """Return whether a module is a FullyShardedDataParallel."""
     return FSDP_WRAPPED_MODULE in module._modules
 
 

@@ -70,7 +70,7 @@ class FlatParam(FSDPParam):
 
     @property
     def uses_sharded_strategy(self) -> bool:
-        """Whether ranks have different parts."""
+        """True if ranks have different parts."""
         return isinstance(self.mesh_info, FSDPMeshInfo)
 
     @property

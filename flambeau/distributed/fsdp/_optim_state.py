@@ -63,7 +63,7 @@ def listed(model: Module, optim: Any, optim_input: Iterable[Any] | None = None) 
 
 
 def is_spread(value: Any) -> bool:
-    """Whether a state has a value for each element."""
+    """Return whether a state has a value for each element."""
     return isinstance(value, (Tensor, _OnRank0)) and len(value.shape) > 0
 
 

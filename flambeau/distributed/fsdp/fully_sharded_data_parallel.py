@@ -308,7 +308,7 @@ class FullyShardedDataParallel(StateDictMethods):
         return self._fsdp_state._device
 
     def check_is_root(self) -> bool:
-        """Whether this is the outermost unit."""
+        """Return whether this is the outermost unit."""
         self._fsdp_state._lazy_init()
         return bool(self._fsdp_state._is_root)
 

@@ -76,7 +76,7 @@ class _PipelineStageBase:
 
     @property
     def has_backward(self) -> bool:
-        """Whether there is a backward pass."""
+        """True if there is a backward pass."""
         return self._has_backward
 
     @has_backward.setter

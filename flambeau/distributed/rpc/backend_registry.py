@@ -32,7 +32,7 @@ BackendType: Any = _kinds({})
 
 
 def backend_registered(backend_name: str) -> bool:
-    """Whether there is a kind of agent of this name."""
+    """Return whether there is a kind of agent of this name."""
     return backend_name in BackendType.__members__
 
 

@@ -165,7 +165,7 @@ class RRef(Generic[T]):
 
     # -- what it is ---------------------------------------------------------------------------------------------------------
     def is_owner(self) -> bool:
-        """Whether the value lives here."""
+        """Return whether the value lives here."""
         return self._fork is None
 
     def owner(self) -> WorkerInfo:
@@ -176,7 +176,7 @@ class RRef(Generic[T]):
         return self._owner.name
 
     def confirmed_by_owner(self) -> bool:
-        """Whether the owner knows of this reference."""
+        """Return whether the owner knows of this reference."""
         return self._confirmed
 
     def __repr__(self) -> str:

@@ -54,14 +54,14 @@ def reduction(call: Any) -> Ways | None:
 
 
 def _full(call: Any, d: int) -> bool:
-    """Whether every rank has an element along a dimension: there is no largest of none."""
+    """Return whether every rank has an element along a dimension: there is no largest of none."""
     t = call.tensors[0]
     parts = t._spec.num_shards_map[d]
     return -(-t.shape[d] // parts) * (parts - 1) < t.shape[d]
 
 
 def _even(call: Any, d: int) -> bool:
-    """Whether all ranks have equally many elements along a dimension, so that the mean of their means is the mean."""
+    """Return whether all ranks have equally many elements along a dimension, so that the mean of their means is the mean."""
     t = call.tensors[0]
     parts = t._spec.num_shards_map[d]
     return t.shape[d] % parts == 0

@@ -43,7 +43,7 @@ def drawing(spec: DTensorSpec | None) -> Iterator[None]:
 
 
 def is_rng_supported_mesh(device_mesh: Any) -> bool:
-    """Whether parts of a tensor on this mesh are drawn differently."""
+    """Return whether parts of a tensor on this mesh are drawn differently."""
     return True
 
 

@@ -116,7 +116,7 @@ def _replace_call(gm: GraphModule, call: Node, result: Any, values: dict[Node, A
 
 
 def _does_more(module: GraphModule) -> bool:
-    """Whether running the module changes anything besides giving its result."""
+    """Return whether running the module changes anything besides giving its result."""
     for node in module.graph.nodes:
         if node.op == "call_function" and node.is_impure():
             return True

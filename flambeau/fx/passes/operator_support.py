@@ -23,7 +23,7 @@ class OperatorSupportBase(abc.ABC):
 
     @abc.abstractmethod
     def is_node_supported(self, submodules: Mapping[str, Any], node: Node) -> bool:
-        """Whether it is."""
+        """Return whether it is."""
 
 
 def _get_arg_dtype(arg: Node) -> Any:

@@ -57,7 +57,7 @@ def get_node_target(submodules: Mapping[str, Any], node: Node) -> str:
 
 
 def is_node_output_tensor(node: Node) -> bool:
-    """Whether shape propagation saw a tensor there."""
+    """Return whether shape propagation saw a tensor there."""
     kind = node.meta.get("type")
     return kind is not None and issubclass(kind, Tensor)
 

@@ -47,7 +47,7 @@ def _handle(request: Request, take: Callable[[Any], Any]) -> Handle:
 
 
 def poll(handle: int) -> bool:
-    """Whether an operation is done."""
+    """Return whether an operation is done."""
     known = _handles.get(handle)
     return known is None or known.request.done.is_set()
 

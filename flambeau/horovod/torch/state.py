@@ -37,7 +37,7 @@ class ProcessSet:
         self.negotiator: Negotiator | None = None
 
     def included(self) -> bool | None:
-        """Whether this process is in it."""
+        """Return whether this process is in the set."""
         return None if self.process_set_id is None else self.group is not None
 
     def size(self) -> int | None:
@@ -220,7 +220,7 @@ def mpi_built() -> bool:
 
 
 def mpi_enabled() -> bool:
-    """Whether the ranks were started by an MPI launcher."""
+    """Return whether the ranks were started by an MPI launcher."""
     return "HOROVOD_RANK" not in os.environ and "RANK" not in os.environ and launcher_ranks() is not None
 
 

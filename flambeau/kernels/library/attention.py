@@ -8,7 +8,7 @@ from ..loops import exp, inf, like, log, loop_kernel, maximum, minimum, prange, 
 
 @scalar_function
 def masked_score(scores, mask, scale, base, start, column_step, j):
-    """One score after scaling and its mask: bool masks say which scores count, others are added."""
+    """Return a score after scaling and its mask: bool masks say which scores count, others are added."""
     value = scores[base + j] * scale
     if mask is not None:
         if mask.dtype is bool_:

@@ -16,7 +16,7 @@ BLOCK = 512  # distances in one task of pair_distances_across
 
 @scalar_function
 def term(d, p, *, norm):
-    """What one component of a difference adds to a distance before the last step."""
+    """Return what a component of a difference adds to a distance before the last step."""
     if norm == "zero":
         return d * 0 if d == 0 else d * 0 + 1
     if norm == "two":

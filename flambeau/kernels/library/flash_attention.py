@@ -78,7 +78,7 @@ def load_columns(out, x, start, step, count, features, factor, *, lanes):
 
 @scalar_function
 def seen_by(lane, first, start, keys, *, part, causal):
-    """How many of a block's keys the queries of the `part` lanes from `lane` on see."""
+    """Return the number of a block's keys that the queries of the `part` lanes from `lane` on see."""
     return minimum(keys, maximum(0, first + lane + part - start)) if causal else keys
 
 
@@ -111,7 +111,7 @@ def add_over_queries(out, o, o_row, a, b, b0, b_row, first, start, keys, count, 
 
 @scalar_function
 def first_lane(j, first, start, *, part, causal):
-    """Where the first `part` lanes of which one sees a key begin."""
+    """Return the beginning of the first `part` lanes of which one sees a key."""
     return maximum(0, start + j - first) // part * part if causal else 0
 
 
@@ -209,7 +209,7 @@ def flash_backward(
     out_batch, out_head, out_row, q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
     m_batch, m_head, m_row, m_column, *, lanes, part, dim, value_dim, causal,
 ):  # fmt: skip
-    """One head of keys and values, with all queries that see it, is one task: gradients of keys and values are sums."""
+    """Compute the gradients of flash attention. A task is a head of keys and values with all queries that see it: gradients of keys and values are sums."""
     shared = heads // group
     for task in prange(batch * shared, group * length * source * (dim + value_dim)):
         b = task // shared

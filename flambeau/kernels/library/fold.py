@@ -13,7 +13,7 @@ def first_inside(start, stride):
 
 @scalar_function
 def end_inside(start, stride, size, count):
-    """One past the last i < count with start + i * stride < size."""
+    """Return one past the last i < count with start + i * stride < size."""
     return maximum(minimum((size - start + stride - 1) // stride, count), 0)
 
 

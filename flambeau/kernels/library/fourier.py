@@ -230,7 +230,7 @@ def radix_any(work, table, at, source, target, plane, m, s, radix):
 
 @scalar_function
 def adjacent(lines, first, last):
-    """Whether a whole block of lines starts at neighbouring elements."""
+    """Return whether a whole block of lines starts at neighbouring elements."""
     steps = 0
     for c in range(last - first):
         steps += 1 if lines[first + c + 1] - lines[first + c] == 1 else 0
@@ -239,7 +239,7 @@ def adjacent(lines, first, last):
 
 @scalar_function
 def transform(work, table, radices, passes, home, plane, n):
-    """Where in `work` the results are after all passes over the planes at `home`."""
+    """Run all passes over the planes at `home`; return where in `work` the results are."""
     source = home
     target = home + 2 * plane
     at = 0

@@ -1,4 +1,4 @@
-"""How samples of gamma and beta distributions move with their parameters, by power series.
+"""Derivatives of gamma and beta samples with respect to their parameters, by power series.
 
 Both distribution functions are the density times a series of positive terms, whose derivative in the parameter has the
 same terms with a factor that changes from each to the next by a fraction. Where a series would take too many terms, or

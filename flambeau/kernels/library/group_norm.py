@@ -69,7 +69,7 @@ def group_norm_backward(grad_x, dots, sums, grad, x, mean, rstd, weight, batch, 
 
 @loop_kernel
 def group_norm_last(out, mean, rstd, x, weight, bias, slopes, shifts, batch, groups, channels, space, eps):
-    """The same where the channels of a place lie together. `slopes` and `shifts` (batch, all channels) are working memory:
+    """Normalize groups where the channels of a place lie together (channels last). `slopes` and `shifts` (batch, all channels) are working memory:
     sums are per channel first, because only whole places fill the vector registers."""
     for sample in prange(batch, 4 * groups * channels * space):
         width = groups * channels
@@ -119,7 +119,7 @@ def group_norm_last(out, mean, rstd, x, weight, bias, slopes, shifts, batch, gro
 def group_norm_last_backward(
     grad_x, dots, sums, grad, x, mean, rstd, weight, centres, factors, batch, groups, channels, space
 ):
-    """The same for channels last; `centres` and `factors` (batch, all channels) are working memory."""
+    """Compute the gradients of `group_norm_last`; `centres` and `factors` (batch, all channels) are working memory."""
     for sample in prange(batch, 6 * groups * channels * space):
         width = groups * channels
         row = sample * width

@@ -64,7 +64,7 @@ def layer_norm_backward(grad_x, partial, grad, x, mean, rstd, weight, rows, n, c
 
 @loop_kernel
 def add_pairs(grad_weight, grad_bias, partial, chunks, n):
-    """What layer_norm_backward found in its chunks, added up; either result may be None."""
+    """Add up what layer_norm_backward found in its chunks; either result may be None."""
     for j in prange(n, 2 * chunks):
         moment = like(partial, 0)
         plain = like(partial, 0)

@@ -117,7 +117,7 @@ def cross_entropy_rows(
 def cross_entropy_columns(
     loss, stats, soft, x, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth, on_host=True
 ):
-    """The same with classes before the last dimension, BLOCK neighbouring columns at a time."""
+    """Compute cross entropy with classes before the last dimension, BLOCK neighbouring columns at a time."""
     all_weights = class_weights(x, weight, n)
     blocks = (inner + BLOCK - 1) // BLOCK
     for task in prange(outer * blocks, 4 * n * BLOCK):
@@ -154,7 +154,7 @@ def cross_entropy_columns(
 
 @scalar_function
 def target_gradient(grad, stats, target, weight, place, count, n, ignore, smoothing, *, reduction, smooth):
-    """What a row's gradient is made of: the target's share, and the part spread over all classes by smoothing."""
+    """Return the parts of a row's gradient: the target's share, and the part spread over all classes by smoothing."""
     t = target[place]
     g = like(stats, grad[place if reduction == "none" else 0])
     if reduction == "mean":
@@ -174,7 +174,7 @@ def target_gradient(grad, stats, target, weight, place, count, n, ignore, smooth
 
 @scalar_function
 def probability(soft, stats, at, place, *, from_scores):
-    """One of the probabilities of a target's classes."""
+    """Return a probability of one of a target's classes."""
     v = like(stats, soft[at])
     if from_scores:
         v = exp(v - stats[3 * place] - stats[3 * place + 1])

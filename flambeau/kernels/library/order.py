@@ -36,7 +36,7 @@ def order_key(v, *, kind, descending):
 
 
 def is_wide(kind):
-    """Whether keys need 64 bits."""
+    """Return whether keys need 64 bits."""
     return kind is float64 or kind is int64 or kind is uint64
 
 

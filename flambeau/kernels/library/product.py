@@ -25,7 +25,7 @@ def rows_times_vector(out, a, x, bias, rows, n, row_step, x_step, out_step, bias
 
 @loop_kernel
 def columns_times_vector(out, a, x, bias, rows, n, column_step, x_step, out_step, bias_step):
-    """The same where the columns are dense. Four columns at a time, so that sums travel less between memory and registers."""
+    """Multiply a matrix whose columns are dense with a vector. Four columns at a time, so that sums travel less between memory and registers."""
     for task in prange((rows + ROWS - 1) // ROWS, 2 * ROWS * n):
         first = task * ROWS
         count = minimum(ROWS, rows - first)

@@ -233,7 +233,7 @@ def gamma(out, alpha, state, kept, n, least):
 
 @loop_kernel
 def dirichlet(out, alpha, parts, state, kept, rows, k, least, most):
-    """One distribution of k outcomes per row; `parts` has room for a row in float64."""
+    """Draw a Dirichlet sample, a distribution of k outcomes, per row; `parts` has room for a row in float64."""
     for i in range(rows):
         total = f64(0)
         for j in range(k):

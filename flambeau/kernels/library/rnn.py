@@ -1,4 +1,4 @@
-"""One time step of recurrent layers, forward and backward: everything between the matrix products.
+"""Time steps of recurrent layers, forward and backward: everything between the matrix products.
 
 `pre` is the input's share of the gates and `rec` the hidden state's, biases included. A step works on the first `batch`
 rows of the state, which it replaces; what it replaced goes to `before`, because the gradient of the weights needs it; what only

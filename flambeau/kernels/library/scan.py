@@ -41,7 +41,7 @@ def log_add_exp(a, b):
 
 @scalar_function
 def complex_log_add_exp(total, v):
-    """The same of complex numbers. It keeps the phase of the larger term, so the imaginary part may leave (-pi, pi]."""
+    """Return log(exp(total) + exp(v)) of complex numbers. It keeps the phase of the larger term, so the imaginary part may leave (-pi, pi]."""
     swap = real(v) > real(total)
     high, low = v if swap else total, total if swap else v
     if real(low) == -inf:

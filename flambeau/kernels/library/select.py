@@ -158,7 +158,7 @@ def top_few(values, indices, x, outer, n, inner, k, *, largest):
 
 @scalar_function
 def is_worse(keys, places, a, b):
-    """Whether heap element a stands below b: a larger key, or a later place."""
+    """Return whether heap element a stands below b: a larger key, or a later place."""
     return keys[a] > keys[b] or (keys[a] == keys[b] and places[a] > places[b])
 
 

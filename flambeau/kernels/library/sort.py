@@ -9,7 +9,7 @@ RUN = 16  # rows shorter than this, and the runs that merging starts from, are s
 
 @scalar_function
 def comes_before(a, b, *, descending):
-    """Whether a must stand before b: strictly, so that equal elements keep their order."""
+    """Return whether a must stand before b: strictly, so that equal elements keep their order."""
     if descending:
         return a > b or (isnan(a) and not isnan(b))
     return a < b or (isnan(b) and not isnan(a))

@@ -1,4 +1,4 @@
-"""Which kernels `scaled_dot_product_attention` may use.
+"""Choice of the kernels that `scaled_dot_product_attention` may use.
 
 >>> with sdpa_kernel(SDPBackend.MATH):
 ...     out = flambeau.nn.functional.scaled_dot_product_attention(q, k, v)

@@ -101,7 +101,7 @@ def create_mask(mod_fn: Callable, B: int | None, H: int | None, Q_LEN: int, KV_L
 
 
 def _takes_score(function: Callable) -> bool:
-    """Whether it is a function of score and indices, not of indices only."""
+    """Return whether it is a function of score and indices, not of indices only."""
     code = getattr(function, "__code__", None)
     if code is None:
         return False
@@ -117,7 +117,7 @@ def _up(x: int, multiple: int) -> int:
 
 
 def _ordered(dense: Tensor) -> tuple[Tensor, Tensor]:
-    """How many blocks each row has, and their columns first in the list of all columns."""
+    """Return the number of blocks of each row, and all columns, those of its blocks first."""
     dense = dense.to(flambeau.int32)
     return dense.sum(-1, dtype=flambeau.int32), flambeau.argsort(dense, dim=-1, descending=True, stable=True).to(
         flambeau.int32

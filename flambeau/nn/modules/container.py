@@ -297,7 +297,7 @@ def _as_parameter(value: Any) -> Any:
 
 
 def _describe(key: Any, value: Any, type_name: Any) -> str:
-    """One line of a printed ParameterList or ParameterDict; they name the type of a tensor differently."""
+    """Return a line of a printed ParameterList or ParameterDict; they name the type of a tensor differently."""
     if isinstance(value, Tensor):
         size = "x".join(map(str, value.shape))
         place = "" if value.device.type == "cpu" else f" ({value.device})"

@@ -95,7 +95,7 @@ def _spread(grads: tuple, positions: list[int], count: int) -> tuple:
 
 
 def _same_number(changed: Any, expected: tuple, hook: str, what: str) -> tuple:
-    """What a hook returned in place of some gradients, as a tuple of as many."""
+    """Return what a hook returned in place of some gradients, as a tuple of as many; raise if the number differs."""
     if changed is None:
         return expected
     changed = changed if isinstance(changed, tuple) else (changed,)
@@ -203,7 +203,7 @@ def attach_to_last_node(module: Any, hooks: list[Callable], args: tuple, result:
 
 
 def _why_gradients_are_partial(args: tuple, result: Any, node: Any) -> str:
-    """What makes the gradients at the last node differ from those of the module's inputs and outputs."""
+    """Explain why the gradients at the last node differ from those of the module's inputs and outputs."""
 
     def plain(value: Any) -> bool:
         return isinstance(value, Tensor) or (isinstance(value, tuple) and all(isinstance(v, Tensor) for v in value))

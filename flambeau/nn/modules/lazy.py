@@ -54,7 +54,7 @@ class LazyModuleMixin:
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
     def has_uninitialized_params(self) -> bool:
-        """Whether some parameter or buffer still has no shape."""
+        """Return whether some parameter or buffer still has no shape."""
         return any(is_lazy(t) for t in itertools.chain(self._parameters.values(), self._buffers.values()))
 
     def _infer_parameters(self, module: Any, args: tuple, kwargs: dict | None = None) -> None:

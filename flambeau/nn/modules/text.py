@@ -1,4 +1,4 @@
-"""What modules look like: their text, and the tree that notebooks show, with the number and shapes of parameters."""
+"""Representation of modules: their text, and the tree that notebooks show, with the number and shapes of parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to a whole tree of modules while training: modes, gradients, sharing, compiling."""
+"""Operations on a whole tree of modules while training: modes, gradients, sharing, compiling."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def _sequence_length(src: Tensor, batch_first: bool) -> int | None:
 
 
 def _detect_causal(mask: Tensor | None, is_causal: bool | None, size: int | None) -> bool:
-    """Whether the mask is the causal one: as stated, or found by comparing."""
+    """Return whether the mask is the causal one: as stated, or found by comparing."""
     if is_causal is not None:
         return is_causal
     if mask is None or size is None:
@@ -247,7 +247,7 @@ def _is_left_aligned(padding: Tensor) -> bool:
 
 
 def _why_not_nested(layer: Any) -> str:
-    """Why PyTorch would not use its nested-tensor path for this layer ("" if it would)."""
+    """Return why PyTorch would not use its nested-tensor path for this layer ("" if it would)."""
     if not isinstance(layer, TransformerEncoderLayer):
         return "encoder_layer was not TransformerEncoderLayer"
     if layer.norm_first:

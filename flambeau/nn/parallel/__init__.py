@@ -11,7 +11,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs process groups is imported when it is used."""
+    """Import what needs process groups when it is first used."""
     if name == "DistributedDataParallel":
         return _naming.submodule(__name__, "distributed").DistributedDataParallel
     if name.startswith("__"):

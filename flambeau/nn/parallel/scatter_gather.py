@@ -11,7 +11,7 @@ __all__ = ["gather", "is_namedtuple", "scatter", "scatter_kwargs"]
 
 
 def is_namedtuple(obj: Any) -> bool:
-    """Whether it is a tuple with names."""
+    """Return whether it is a tuple with names."""
     return isinstance(obj, tuple) and hasattr(obj, "_asdict") and hasattr(obj, "_fields")
 
 

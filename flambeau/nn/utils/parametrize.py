@@ -98,7 +98,7 @@ class ParametrizationList(ModuleList):
             self._check(shape, dtype)
 
     def _start_values(self, original: Tensor) -> Any:
-        """What must be trained so that the chain gives `original`; without a right inverse, `original` itself."""
+        """Return what must be trained so that the chain gives `original`; without a right inverse, `original` itself."""
         value: Any = original
         with no_grad():
             for module in reversed(list(self)):

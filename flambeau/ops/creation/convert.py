@@ -60,7 +60,7 @@ def is_laid_out(t: Tensor, fmt: memory_format) -> bool:
 
 
 def _is_of_format(t: Tensor, fmt: memory_format) -> bool:
-    """Whether the strides say so, those of dimensions of size 1 included: these may be laid out in two formats at once."""
+    """Return whether the strides say so, those of dimensions of size 1 included: these may be laid out in two formats at once."""
     if fmt is preserve_format:
         return True
     last = suggests_channels_last(t.shape, t._strides)
@@ -69,7 +69,7 @@ def _is_of_format(t: Tensor, fmt: memory_format) -> bool:
 
 @composite(function=False)
 def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
-    """Whether the elements are stored in that order without gaps."""
+    """Return whether the elements are stored in that order without gaps."""
     return self._contig if memory_format is contiguous_format else is_laid_out(self, memory_format)
 
 
@@ -89,7 +89,7 @@ _copy_layouts: dict[tuple, tuple] = {}
 
 
 def _copy_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) -> tuple:
-    """What a copy looks like, and the plan to make it."""
+    """Return the layout of a copy, and the plan that makes it."""
     key = (input.shape, input._strides, input.dtype, input.device, d, where, fmt)
     found = _copy_layouts.get(key)
     if found is None:

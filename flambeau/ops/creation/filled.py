@@ -153,7 +153,7 @@ def _(t: Tensor, value: complex) -> None:
 
 
 def _is_zero(value: Any) -> bool:
-    """Whether all bytes of this number are zero; those of -0.0 are not."""
+    """Return whether all bytes of this number are zero; those of -0.0 are not."""
     return value == 0 and not isinstance(value, complex) and math.copysign(1.0, value) > 0
 
 

@@ -117,7 +117,7 @@ def _range_count(start: Any, end: Any, step: Any, inclusive: bool) -> int:
 
 
 def _half_range(start: float, step: float, count: int, d: dtype) -> np.ndarray:
-    """The same for 16-bit types, which are computed in float32."""
+    """Compute a range in a 16-bit dtype: in float32, as PyTorch does."""
     one = np.float32
     exact = _rounded((one(start) + one(step) * np.arange(count).astype(one)), d)
     lanes = _VECTOR_BYTES // d.itemsize

@@ -1,4 +1,4 @@
-"""How kernels say that an index is out of bounds."""
+"""Reports of kernels that an index is out of bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One index vector for a whole dimension: index_add, index_copy, index_fill, index_reduce."""
+"""Operators with one index vector for a whole dimension: index_add, index_copy, index_fill, index_reduce."""
 
 from __future__ import annotations
 

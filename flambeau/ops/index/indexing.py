@@ -56,7 +56,7 @@ def is_sequence_index(item: Any) -> bool:
 
 
 def _consumed(item: Any) -> int:
-    """How many dimensions of the input an index item takes."""
+    """Return the number of the input's dimensions that an index item takes."""
     if item is None or item is Ellipsis or item is True or item is False:
         return 0
     if isinstance(item, Tensor) and item.dtype in (dt.bool_, dt.uint8):
@@ -211,7 +211,7 @@ def select_index(t: Tensor, dim: int, i: int, place: int = 0) -> Tensor:
 
 
 def _is_one_run(t: Tensor, dim: int, count: int) -> bool:
-    """Whether `count` dimensions lie in memory like a single one."""
+    """Return whether `count` dimensions lie in memory like a single one."""
     return all(t._strides[d] == t._strides[d + 1] * t.shape[d + 1] for d in range(dim, dim + count - 1))
 
 

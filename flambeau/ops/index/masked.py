@@ -59,7 +59,7 @@ _LARGE = 1e38  # larger numbers may not fit
 
 
 def _is_plain(input: Tensor, value: Any) -> bool:
-    """Whether a number surely fits input's dtype: then it needs no tensor of its own."""
+    """Return whether a number surely fits input's dtype: then it needs no tensor of its own."""
     if type(value) is not float and type(value) is not int:
         return False
     fits = -_LARGE < value < _LARGE or value in (math.inf, -math.inf)

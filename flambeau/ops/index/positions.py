@@ -1,4 +1,4 @@
-"""Which places in memory index tensors and masks name."""
+"""Places in memory that index tensors and masks name."""
 
 from __future__ import annotations
 

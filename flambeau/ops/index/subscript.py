@@ -73,7 +73,7 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 
 
 def _index_tensors(t: Tensor, key: Any) -> list[Tensor | None] | None:
-    """What apply_basic leaves over of a key made of index tensors and full slices; None for any other key."""
+    """Return what `apply_basic` would leave over of a key made of index tensors and full slices; None for any other key."""
     found: list[Tensor | None] = []
     for item in key if type(key) is tuple else (key,):
         if type(item) is Tensor and item.dtype in INDEX_DTYPES and item.shape:
@@ -87,7 +87,7 @@ def _index_tensors(t: Tensor, key: Any) -> list[Tensor | None] | None:
 
 
 def _takes_elements(t: Tensor, mask: Tensor) -> bool:
-    """Whether t[mask], of truth values, lists elements in the order they have in memory, with nothing to record."""
+    """Return whether t[mask], of truth values, lists elements in the order they have in memory, with nothing to record."""
     return (
         mask.shape == t.shape
         and type(t) is Tensor
@@ -175,7 +175,7 @@ def _is_recorded(value: Any) -> bool:
 
 
 def _set_batched(part: Tensor, advanced: list, value: Tensor) -> None:
-    """The same inside vmap, where tensors have no memory of their own: by operators that it sees."""
+    """Assign inside vmap, where tensors have no memory of their own, by operators that it sees."""
     if any(i is not None for i in advanced):
         part.index_put_(tuple(advanced), value)
     else:
@@ -183,7 +183,7 @@ def _set_batched(part: Tensor, advanced: list, value: Tensor) -> None:
 
 
 def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:
-    """Whether t[key] = value gives one number to the places of a mask, with nothing to record."""
+    """Return whether t[key] = value gives one number to the places of a mask, with nothing to record."""
     return (
         (type(value) is float or type(value) is int)
         and t.dtype.is_floating_point
@@ -195,7 +195,7 @@ def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:
 
 
 def _only_masks(key: Any) -> bool:
-    """Whether the arrays in x[key] are all truth values."""
+    """Return whether the arrays in x[key] are all truth values."""
     if isinstance(key, Tensor):
         return key.dtype is dt.bool_ or key.dtype is dt.uint8
     items = key if isinstance(key, tuple) or is_tuple_in_disguise(key) else (key,)

@@ -230,7 +230,7 @@ def _outer(a: Tensor, la: list[str], b: Tensor, lb: list[str], output: list[str]
 def _pair(
     a: Tensor, la: list[str], b: Tensor, lb: list[str], keep: set[str], output: list[str]
 ) -> tuple[Tensor, list[str]]:
-    """One pairwise contraction as a batched matrix product, or as a product of elements where nothing is summed."""
+    """Contract a pair of operands, as a batched matrix product, or as a product of elements where nothing is summed."""
     a, la = _sum_alone(a, la, lb, keep)
     b, lb = _sum_alone(b, lb, la, keep)
     shared = [x for x in la if x in lb]

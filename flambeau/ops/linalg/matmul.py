@@ -89,7 +89,7 @@ def _column(vec: Tensor) -> Tensor:
 
 
 def _in_columns(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether a matrix lies in memory column by column; its gradient is laid out like it."""
+    """Return whether a matrix lies in memory column by column; its gradient is laid out like it."""
     return strides[0] == 1 and strides[1] == shape[0]
 
 
@@ -514,7 +514,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 
 
 def _autocast_tensordot(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
-    """The same as for `inner`, where nothing of either tensor is left over."""
+    """Choose the precision of tensordot under autocast: that of `inner` where nothing of either tensor is left over."""
     bound = dict(zip(("a", "b", "dims"), args), **kwargs)
     a, b, dims = bound.get("a"), bound.get("b"), bound.get("dims", 2)
     if not (isinstance(a, Tensor) and isinstance(b, Tensor)):

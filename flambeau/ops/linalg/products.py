@@ -121,7 +121,7 @@ def _check_chain(tensors: list) -> None:
 
 
 def _best_splits(sizes: list[int]) -> list[list[int]]:
-    """Where to split each run of matrices so that the number of multiplications is least (matrix i is sizes[i] x
+    """Return where to split each run of matrices so that the number of multiplications is least (matrix i is sizes[i] x
     sizes[i + 1])."""
     n = len(sizes) - 1
     cost = [[0.0] * n for _ in range(n)]

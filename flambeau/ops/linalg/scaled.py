@@ -15,7 +15,7 @@ from .matmul import addmm
 
 
 def is_by_rows(scale_a: Tensor, scale_b: Tensor, rows: int, columns: int) -> bool:
-    """Whether every row of the first factor and every column of the second has a scale of its own."""
+    """Return whether every row of the first factor and every column of the second has a scale of its own."""
     return tuple(scale_a.shape) == (rows, 1) and tuple(scale_b.shape) == (1, columns) and rows * columns > 1
 
 

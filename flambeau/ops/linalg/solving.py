@@ -20,7 +20,7 @@ from . import support
 
 
 def is_vector(A: Tensor, B: Tensor) -> bool:
-    """Whether B is one right-hand side per matrix instead of a matrix of them."""
+    """Return whether B is one right-hand side per matrix instead of a matrix of them."""
     return len(B.shape) == 1 or (len(A.shape) - 1 == len(B.shape) and B.shape == A.shape[:-1])
 
 

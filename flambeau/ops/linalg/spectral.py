@@ -23,7 +23,7 @@ from .solving import solve_ex
 
 
 def _records(A: Tensor) -> bool:
-    """Whether the vectors will be wanted for a derivative although only values are asked for."""
+    """Return whether the vectors will be wanted for a derivative although only values are asked for."""
     return grad_mode.enabled and A.requires_grad
 
 
@@ -68,7 +68,7 @@ def _svd_gradient(g: tuple, out: list, full_matrices: bool) -> Tensor:
 
 
 def _svd_rotation(gU: Tensor | None, gVh: Tensor | None, U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
-    """How the singular vectors turn, in their own coordinates: skew parts over differences of squared singular values."""
+    """Return the rotation of the singular vectors, in their own coordinates: skew parts over differences of squared singular values."""
     squares = S * S
     gap = squares.unsqueeze(-2) - squares.unsqueeze(-1) + eye(S.shape[-1], dtype=S.dtype, device=S.device)
     left = None if gU is None else _skew(U.mH @ gU)

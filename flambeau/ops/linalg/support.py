@@ -1,4 +1,4 @@
-"""What all matrix operators share: checks of shapes and dtypes, and results laid out by columns as LAPACK leaves them."""
+"""Common part of all matrix operators: checks of shapes and dtypes, and results laid out by columns as LAPACK leaves them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How operators are declared, planned, recorded and called: what every room of operators stands on."""
+"""Machinery of operators: how they are declared, planned, recorded and called: what every room of operators stands on."""

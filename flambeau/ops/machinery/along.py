@@ -109,7 +109,7 @@ class LineOperator:
         self.plans: dict[tuple, _LinePlan] = {}
 
     def plan_of(self, x: Tensor, dim: int) -> _LinePlan:
-        """What a call on tensors like x needs to know."""
+        """Return the plan for calls on tensors like `x` along `dim`, made at the first such call."""
         return self.plans.get((x.dtype, x.shape, dim, x.device)) or self._plan(x, dim)
 
     def known(self, x: Tensor, dim: int) -> Tensor | None:

@@ -60,7 +60,7 @@ def as_device(where: Any) -> device:
 
 
 def is_int(value: Any) -> bool:
-    """Whether PyTorch takes the value where it wants an int: not a bool, not a float."""
+    """Return whether PyTorch takes the value where it wants an int: not a bool, not a float."""
     if isinstance(value, int):
         return not isinstance(value, bool)
     if isinstance(value, Tensor):
@@ -137,7 +137,7 @@ def as_number(value: Any, name: str, argument: str, position: int) -> Any:
 
 
 class Options(NamedTuple):
-    """How a new tensor is made. `dtype`, `device` are None where the caller decides."""
+    """Options of a creation function: how the new tensor is made. `dtype`, `device` are None where the caller decides."""
 
     dtype: dtype | None
     device: device | None

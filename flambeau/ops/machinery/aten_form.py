@@ -1,4 +1,4 @@
-"""What PyTorch calls an operator and in which order it takes the arguments: the field `aten` of a declaration.
+"""PyTorch's name of an operator and the order of its arguments: the field `aten` of a declaration.
 
     aten="batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)"
 
@@ -60,7 +60,7 @@ _CONVERSIONS: dict[str, tuple[Callable, Callable]] = {
 
 
 class AtenForm:
-    """One form, read from its text."""
+    """A parsed `aten=` form: PyTorch's operator and what each of its arguments is."""
 
     def __init__(self, text: str) -> None:
         tree: Any = ast.parse(text, mode="eval").body
@@ -77,11 +77,11 @@ class AtenForm:
 
     @property
     def only_names(self) -> bool:
-        """Whether it says nothing about arguments."""
+        """True if it says nothing about arguments."""
         return self.parts is None
 
     def is_plain(self, arguments: list[str]) -> bool:
-        """Whether it only has another name: the arguments are the own ones, in their order."""
+        """Return whether it only has another name: the arguments are the own ones, in their order."""
         return [p.id for p in self.parts or () if isinstance(p, ast.Name)] == arguments and len(
             self.parts or ()
         ) == len(arguments)

@@ -23,13 +23,13 @@ def bind_methods() -> None:
 
 
 def _describe_inplace(op: Op) -> None:
-    """What `help(add_)` says, where the in-place form was made from the operator."""
+    """Set the docstring of `add_` and its like, where the in-place form was made from the operator."""
     if op.inplace is not None and not op.inplace.__doc__:
         op.inplace.__doc__ = f"`{op.name}` in place: {op.function.__doc__ or 'the result replaces the tensor'}"
 
 
 def _show_signatures(op: Op) -> None:
-    """What `help(add)` says of the arguments."""
+    """Give an operator's function and in-place form the signatures that `help(add)` shows."""
     if op.namespaces or op.method is not None:
         show_signature(op.function, op.name)
         if op.inplace is not None:

@@ -36,7 +36,7 @@ _PLAIN = (int, float, str, bool, type(None))  # values that can stand in a key
 
 
 def call_key(impl: Pointwise, operands: tuple, params: tuple) -> tuple:
-    """What of a call decides its plan: like calls have equal keys."""
+    """Return the key under which a call's plan is kept: calls that share a plan have equal keys."""
     key: list = []
     for x in operands:
         if isinstance(x, Tensor):
@@ -84,7 +84,7 @@ def _options(impl: Pointwise, params: tuple, out: Any) -> dict[str, Any]:
 
 
 def _fits(out: Any, plan: PointwisePlan) -> bool:
-    """Whether a plan for a new result can store into `out` just as well."""
+    """Return whether a plan for a new result can store into `out` just as well."""
     return (
         isinstance(out, Tensor)
         and out.dtype is plan.dtype
@@ -133,12 +133,12 @@ def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: 
 
 
 def _is_exact(impl: Pointwise, plan: PointwisePlan) -> bool:
-    """Whether out= must have the result's dtype; the real result of complex operands is always converted."""
+    """Return whether out= must have the result's dtype; the real result of complex operands is always converted."""
     return impl.exact_out and (plan.natural.is_complex or not plan.compute.is_complex)
 
 
 def _same(a: tuple, b: tuple) -> bool:
-    """Whether two tuples hold the same objects: nothing was converted or left out on the way."""
+    """Return whether two tuples hold the same objects: nothing was converted or left out on the way."""
     return len(a) == len(b) and all(x is y for x, y in zip(a, b))
 
 
@@ -169,7 +169,7 @@ def _number_tensor(value: Any) -> Tensor:
 
 
 def _writes_directly(out: Tensor, plan: Any, operands: tuple) -> bool:
-    """Whether a kernel can store straight into `out`: right shape, and no operand is overwritten before it is read."""
+    """Return whether a kernel can store straight into `out`: right shape, and no operand is overwritten before it is read."""
     if out.shape != plan.shape or has_internal_overlap(out.shape, out._strides):
         return False
     return not any(isinstance(x, Tensor) and needs_copy_before_write(out, x) for x in operands)
@@ -302,7 +302,7 @@ def _forget(impl: Pointwise, self: Tensor, operands: tuple) -> None:
 
 
 def _is_quiet(self: Tensor, operands: tuple) -> bool:
-    """Whether writing to `self` needs neither autograd nor a copy: no history (or a pass that does not record), and every
+    """Return whether writing to `self` needs neither autograd nor a copy: no history (or a pass that does not record), and every
     other operand lies elsewhere."""
     records = _mode.enabled
     if records and (self._autograd is not None or self._base is not None):

@@ -394,7 +394,7 @@ def _change_shared(name: str, run: Callable, shared: Callable, self: Tensor, arg
 
 
 def _is_apart(self: Tensor, args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether an in-place call has nothing to record and no argument that shares memory with what it changes."""
+    """Return whether an in-place call has nothing to record and no argument that shares memory with what it changes."""
     if graph.grad_mode.enabled and any_needs_grad((self, *args), kwargs):
         return False
     return not any(_shares_memory(self, x) for x in (*args, *kwargs.values()))

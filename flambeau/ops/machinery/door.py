@@ -197,7 +197,7 @@ def changed_argument(op: Op, runs_empty: bool = False) -> Callable:
 
 
 def watched_change(op: Op, runs_empty: bool = False) -> Any:
-    """The same as an operator's face: it tests the modes itself, and its `_unwatched` does not."""
+    """Make the function of an operator that changes an argument, as its face: it tests the modes itself, and its `_unwatched` does not."""
     passed = "".join(f"{n}, " for n in op.arguments)
     test = f"if active and watching(): return intercept(op, op.function, ({passed}), {{}})"
     texts = {"test": test, "runs": _runs(op, runs_empty)}
@@ -247,7 +247,7 @@ def _passed(p: inspect.Parameter) -> str:
 
 
 def _check_text(p: inspect.Parameter) -> list[str]:
-    """What makes sure that tensors given for a parameter are where the result is."""
+    """Return source lines which check that tensors given for a parameter are on the result's device."""
     kind = p.annotation if isinstance(p.annotation, str) else "Any"
     if kind in _NEVER_HOLD or not any(word in kind for word in _MAY_HOLD):
         return []

@@ -1,4 +1,4 @@
-"""What dtype a pointwise operator computes in and returns.
+"""Rules for the dtypes that pointwise operators compute in and return.
 
 A rule gets the operator and its operands (tensors and Python numbers), and optionally the parameters, and returns
 (compute dtype, output dtype)."""
@@ -22,7 +22,7 @@ def unsupported(kernel: str, d: dtype) -> NotImplementedError:
 
 
 def number_dtype(value: Any) -> dtype:
-    """How a Python number travels to a kernel."""
+    """Return the dtype in which a Python number is passed to a kernel."""
     if isinstance(value, complex):
         return dt.complex128
     return dt.float64 if isinstance(value, float) else dt.int64

@@ -196,7 +196,7 @@ def _address(x: str) -> str:
 
 
 def _has_history(x: str) -> str:
-    """Whether autograd may know a tensor: by itself, or as a view of a base that was changed in place."""
+    """Return source of a test whether autograd may know a tensor: by itself, or as a view of a base that was changed in place."""
     return f"{x}._autograd is not None or ({x}._base is not None and {x}._base._autograd is not None)"
 
 
@@ -226,7 +226,7 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
 
 
 def _unwatched_twin(source: str, space: dict[str, Any], face: Any) -> Any:
-    """The same function without its test of the modes."""
+    """Compile an operator's face again, without its test of the modes."""
     own = {**space, "_active": ()}
     exec(_compiled(source), own)  # noqa: S102 - made of parameter names only
     twin, own["_face"] = own["_face"], face

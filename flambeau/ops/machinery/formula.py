@@ -183,7 +183,7 @@ class Pointwise:
         return flags or [False] * len(self.parameters)
 
     def params_key(self, params: tuple) -> tuple:
-        """What of the parameters decides the formula."""
+        """Return the part of a plan's key that parameters contribute: values of those that are constants of the formula, types of others."""
         return tuple(
             type(v) if type(v) in _RUNTIME and not fixed else (v, type(v))
             for v, fixed in zip(params, self.constant_params)
@@ -210,7 +210,7 @@ class Pointwise:
         remember(self.calls, key, plan, _MAX_PLANS)
 
     def is_constant(self, index: int, value: Any) -> bool:
-        """Whether this number is part of the formula."""
+        """Return whether this number is part of the formula."""
         if index not in self.constant_operands or isinstance(value, Tensor) or value is None:
             return False
         chosen = self.constant_operands[index]
@@ -261,7 +261,7 @@ class Pointwise:
     def _form(
         self, operands: tuple, present: tuple, params: tuple, out_dtype: dtype | None, where: device | None
     ) -> Form:
-        """What plans for operands like these have in common whatever their sizes: found again for a new shape. `where` is the
+        """Return what plans for operands like these have in common whatever their sizes; kept, so that a new shape finds it. `where` is the
         device of an out=."""
         key: list = [self.params_key(params), out_dtype, where]
         for i, x in enumerate(operands):
@@ -339,12 +339,12 @@ class Pointwise:
         return as_expr(self.formula(*symbols[: self.arity], **named))
 
     def _step_dtype(self, operands: tuple, compute: dtype) -> dtype:
-        """What a formula may round its steps to: nothing is rounded in a quotient by a number."""
+        """Return the dtype that a formula rounds its steps to: none is rounded in a quotient by a number."""
         exact = self.quirks.exact_with_number and not isinstance(operands[1], Tensor)
         return opmath(compute) if exact else compute
 
     def _rounds(self, i: int, x: Any, compute: dtype) -> bool:
-        """Whether operand i loses precision before the computation."""
+        """Return whether operand i loses precision before the computation."""
         if opmath(compute) is compute or not compute.is_floating_point or i in self.quirks.unrounded:
             return False
         if self.rule is gradient_rule or (self.reads_condition and i == 0):

@@ -120,7 +120,7 @@ def same_memory(a: Tensor, b: Tensor) -> bool:
 
 
 def needs_copy_before_write(destination: Tensor, source: Tensor) -> bool:
-    """Whether writing `destination` element by element could change `source` before it is read."""
+    """Return whether writing `destination` element by element could change `source` before it is read."""
     a, b = destination._storage, source._storage
     if a.ptr == 0 or b.ptr == 0 or a.ptr + a.size_bytes <= b.ptr or b.ptr + b.size_bytes <= a.ptr:
         return False
@@ -276,7 +276,7 @@ def assign(t: Tensor, result: Tensor, name: str, write: Callable[[], Any] | None
 
 
 def keep_original(node: Node, t: Tensor) -> None:
-    """What the derivative reads of `t` is its value before the change, so the node gets a copy of that."""
+    """Replace what a node has saved of `t` by a copy: its derivative reads the values before the in-place change."""
     if not isinstance(node.saved, dict):
         return
     for entry in node.saved.values():

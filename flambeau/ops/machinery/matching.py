@@ -1,4 +1,4 @@
-"""Which argument of a schema each value of a call is for, and whether it fits: the one matcher of `torch.ops`, of users' operators and of
+"""Matching of a call's values with the arguments of a schema: the one matcher of `torch.ops`, of users' operators and of
 TorchScript's functions. What a value is differs (a Python object, a value of a graph): `assigned` does not ask, `bind` fits objects."""
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def assigned(
 
 
 def told(schema: Schema, problem: NoMatch) -> str:
-    """What is wrong with a call, in PyTorch's words."""
+    """Return PyTorch's error message for a call that does not match its schema."""
     kind, *details = problem.args
     if kind == "missing":
         return f"{schema.name}() is missing value for argument '{details[0]}'. Declaration: {schema}"

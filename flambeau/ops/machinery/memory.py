@@ -17,7 +17,7 @@ from .inplace import transfer
 
 
 def is_last(x: Tensor) -> bool:
-    """Whether the channels of x lie next to each other in memory (and that is not simply contiguous)."""
+    """Return whether the channels of x lie next to each other in memory (and that is not simply contiguous)."""
     return suggests_channels_last(x.shape, x._strides) and is_channels_last(x.shape, x._strides)
 
 
@@ -29,7 +29,7 @@ def new_like(x: Tensor, shape: tuple[int, ...], d: Any = None) -> Tensor:
 
 
 def layout_like(x: Tensor, shape: tuple[int, ...] | None = None, d: Any = None) -> tuple:
-    """What a result in the memory format of x, gaps left out, looks like (see `Op.layout`)."""
+    """Return the layout of a result in the memory format of `x`, dense even where `x` has gaps (see `Op.layout`)."""
     shape, d = x.shape if shape is None else shape, d or x.dtype
     if suggests_channels_last(x.shape, x._strides) and (not x._contig or is_channels_last(x.shape, x._strides)):
         return shape, d, x.device, channels_last_strides(shape)
@@ -37,7 +37,7 @@ def layout_like(x: Tensor, shape: tuple[int, ...] | None = None, d: Any = None) 
 
 
 def layout_in_format_of(x: Tensor, shape: tuple[int, ...], d: Any = None) -> tuple:
-    """What a result of this shape in the memory format of x looks like (see `Op.layout`)."""
+    """Return the layout of a result of this shape in the memory format of `x` (see `Op.layout`)."""
     if is_last(x):
         return shape, d or x.dtype, x.device, channels_last_strides(shape)
     return shape, d or x.dtype, x.device
@@ -84,7 +84,7 @@ def dense(x: Tensor) -> Tensor:
 
 
 def recording(x: Tensor) -> bool:
-    """Whether autograd will want the gradient of what is computed from x now."""
+    """Return whether autograd will want the gradient of what is computed from x now."""
     return grad_mode.enabled and (x.requires_grad or (x._base is not None and x.grad_fn is not None))
 
 

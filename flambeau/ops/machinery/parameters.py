@@ -1,4 +1,4 @@
-"""What parameters a function has: read often while operators are declared, so without `inspect` where possible."""
+"""Parameters of functions: read often while operators are declared, so without `inspect` where possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class Parameter(NamedTuple):
-    """One parameter of a function."""
+    """Parameter of a function."""
 
     name: str
     default: Any
@@ -61,7 +61,7 @@ def parameter_names(function: Callable) -> tuple[str, ...]:
 
 
 def positional_count(function: Callable) -> int:
-    """How many parameters can be given by position (`*args` not counted)."""
+    """Return the number of parameters that can be given by position (`*args` not counted)."""
     own = _plain(function)
     if own is None:
         kinds = [p.kind for p in inspect.signature(function).parameters.values()]

@@ -26,7 +26,7 @@ _BRIEF = 1 << 15
 
 
 class Layout:
-    """Where a tensor's elements lie: everything of its header but the memory itself."""
+    """Layout of a tensor's elements: everything of its header but the memory itself."""
 
     __slots__ = ("shape", "strides", "dtype", "device", "contig", "nbytes")
 
@@ -53,7 +53,7 @@ class Layout:
 
 
 class Form:
-    """What a plan has that does not depend on sizes and strides: dtypes, device and the traced formula."""
+    """Part of a plan that does not depend on sizes and strides: dtypes, device and the traced formula."""
 
     __slots__ = (
         "device", "dtype", "compute", "natural", "constants", "records", "in_dtypes", "passing", "roots", "is_native",
@@ -135,12 +135,12 @@ class PointwisePlan(Layout):
 
 
 def compiles(where: device, *dtypes: dtype) -> bool:
-    """Whether formulas over these dtypes become native code on this device."""
+    """Return whether formulas over these dtypes become native code on this device."""
     return BACKENDS[where.type].computes(dtypes)
 
 
 def common_device(operands: tuple, where: device | None = None) -> device:
-    """Where a call on these operands (into memory on `where`) runs: 0-dim tensors of the host go along with any device."""
+    """Return the device on which a call on these operands (into memory on `where`) runs: 0-dim tensors of the host go along with any device."""
     movable = False
     for x in operands:
         if not isinstance(x, Tensor) or x.device is where:
@@ -156,7 +156,7 @@ def common_device(operands: tuple, where: device | None = None) -> device:
 
 
 def is_by_value(x: Any, where: device) -> bool:
-    """Whether an operand is a number in a tensor of the host, and the call runs elsewhere: its value goes along."""
+    """Return whether an operand is a number in a tensor of the host, and the call runs elsewhere: its value goes along."""
     if not isinstance(x, Tensor) or x.device is where:
         return False
     return BACKENDS[x.device.type].on_host and BACKENDS[where.type].has_values

@@ -40,7 +40,7 @@ _sequence = graph._sequence
 
 
 class Saved:
-    """What a forward function returns when its derivative needs more than arguments and results. An extra called `hidden` is
+    """Result of a forward function whose derivative needs more than arguments and results. An extra called `hidden` is
     a further result that only the derivative sees: it has a history and, last of all, a gradient of its own."""
 
     __slots__ = ("result", "extras")
@@ -173,7 +173,7 @@ class Primitive:
         return parameter + _HEADER_NAMES.get(field or "", "")
 
     def needs_for(self, flags: tuple[bool, ...], lists: dict[str, int]) -> Needs:
-        """What follows from which gradients are wanted: kept for calls without lists, of which there are few kinds."""
+        """Return the `Needs` for the gradients that are wanted; kept for calls without lists, of which there are few kinds."""
         needs = None if lists else self.known_needs.get(flags)
         if needs is None:
             needs = Needs(self, flags, lists)
@@ -193,7 +193,7 @@ class Primitive:
 
 
 class Needs:
-    """Which gradients are wanted, and so which rules run and what they read."""
+    """Gradients that a call wants, the rules that compute them, and what those rules read."""
 
     __slots__ = ("op", "wanted", "layout", "rules", "reads", "one_by_one", "joint", "saver", "holds", "apply")
 
@@ -240,7 +240,7 @@ def remember_no_grad_view(result: Any, source: Tensor) -> None:
 
 
 def any_needs_grad(args: tuple, kwargs: dict) -> bool:
-    """Whether a tensor among the arguments, or in a list among them, requires grad."""
+    """Return whether a tensor among the arguments, or in a list among them, requires grad."""
     for x in args:
         if isinstance(x, Tensor):
             if (x._autograd is not None or x._base is not None) and x.requires_grad:

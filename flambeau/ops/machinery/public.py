@@ -1,4 +1,4 @@
-"""What the public functions of all operators share: their dress, and what becomes of a call that failed.
+"""Common part of all operators' public functions: names and documentation, and how a failed call is handled.
 
 A face tests the mode stack and computes; what it raises is put before `recourse`, so that the common case pays nothing for
 sparse operands and for classes that override operators:

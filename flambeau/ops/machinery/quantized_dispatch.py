@@ -1,4 +1,4 @@
-"""Which form an operator has for quantized tensors, and how a call finds it: see `public.recourse`, which meets a
+"""Forms of operators for quantized tensors, and how a call finds them: see `public.recourse`, which meets a
 `QuantizedOperand` (core.quantized) where a strided kernel was about to read one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where an operator departs from the rule for no better reason than that PyTorch's does."""
+"""Departures of an operator from the rule, made only because PyTorch's operator departs from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Quirks:
-    """One option of a declaration, `quirks=Quirks(...)`, for everything that only PyTorch explains.
+    """Option `quirks=Quirks(...)` of a declaration, for everything that only PyTorch explains.
 
     `label` is the name of the autograd node (or makes it from the call; of a reduction two, the second for dim=), `inplace_label` that of the in-place form, and
     `saved_as_input` says that the node shows its first operand as `_saved_input` instead of `_saved_self`. `former` names the

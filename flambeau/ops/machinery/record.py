@@ -34,7 +34,7 @@ NewTensors: TypeAlias = NewTensor
 
 @dataclass(frozen=True)
 class Batched:
-    """How `vmap` calls an operator for a whole batch, where the name of a rule (see `Op`) is not all there is to say: which arguments
+    """Rule by which `vmap` calls an operator for a whole batch, where the name of a rule (see `Op`) is not all there is to say: which arguments
     `dims` count dimensions (of the result, with `extra` more), whether tensors that are equal for all elements must be repeated,
     which argument is the `shape` of a batch."""
 
@@ -47,7 +47,7 @@ class Batched:
 
 @dataclass(eq=False)
 class Op:
-    """What is known about one operator.
+    """Record of one operator: everything that is known about it.
 
     `function` is what users call; `method`, `inplace` and `has_out` say which other forms exist. `kind` is "pointwise",
     "reduction", "view", "primitive" (a kernel of its own), "composite" (made of other operators, touches no memory), "random" or
@@ -178,7 +178,7 @@ class Op:
 
     @property
     def inplace_function(self) -> bool:
-        """Whether the in-place form is a public function too: `torch.relu_` is, `Tensor.add_` is a method only."""
+        """True if the in-place form is a public function too: `torch.relu_` is, `Tensor.add_` is a method only."""
         if self.inplace is None or "torch" not in self.namespaces:
             return False
         chosen = self.quirks.inplace_function
@@ -206,7 +206,7 @@ class Op:
     # -- PyTorch's name -----------------------------------------------------------------------------------------------
     @functools.cached_property
     def aten_forms(self) -> tuple[AtenForm, ...]:
-        """What `aten` says, read."""
+        """The forms in `aten`, parsed."""
         return tuple(map(AtenForm, (self.aten,) if isinstance(self.aten, str) else self.aten)) if self.aten else ()
 
     @property
@@ -271,7 +271,7 @@ def _optional(p: inspect.Parameter) -> inspect.Parameter:
 
 
 def _reduction_signature(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> None:
-    """What every reduction takes."""
+    """Stand for the signature that every reduction has."""
 
 
 OPS: dict[str, Op] = {}

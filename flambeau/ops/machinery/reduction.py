@@ -149,7 +149,7 @@ def real_result(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype
 
 
 class ReductionPlan:
-    """How a reduction of one combination of operands and dimensions is computed."""
+    """Plan of a reduction for one combination of operands and dimensions."""
 
     __slots__ = ("fn", "geometry", "shape", "strides", "nbytes", "dtype", "device", "dims", "reference")
 

@@ -1,4 +1,4 @@
-"""What an operator computes from each row of its operands, as formulas: sums over the row, and elements made from them (`Op.rows`).
+"""Formulas of what an operator computes from each row of its operands: sums over the row, and elements made from them (`Op.rows`).
 
     form = Rows(input, n)
     x = form.operand(input)

@@ -28,7 +28,7 @@ REQUIRED: Any = inspect.Parameter.empty
 
 
 class AliasInfo:
-    """Which memory an argument shares with others, and whether it is written to: `(a!)`, `(a -> *)`. `of_elements`: it is said of
+    """Alias annotation of an argument, the memory it shares and whether that is written to: `(a!)`, `(a -> *)`. `of_elements`: it is said of
     the elements of a list, not of the list."""
 
     __slots__ = ("after_set", "before_set", "is_write", "of_elements", "text")
@@ -50,7 +50,7 @@ def _base(kind: str) -> str:
 
 
 class Argument:
-    """One argument, or one result, of a schema.
+    """Argument or result of a schema.
 
     `type` is what it may be, `real_type` the same with "SymInt" kept apart from "int"; `N` is the length of a list that a single
     value may stand for; `default` is REQUIRED where it must be given."""
@@ -80,12 +80,12 @@ class Argument:
 
     @property
     def is_write(self) -> bool:
-        """Whether the operator changes it."""
+        """True if the operator changes it."""
         return self.alias_info is not None and self.alias_info.is_write
 
     @property
     def is_out(self) -> bool:
-        """Whether it takes the result: `out=`."""
+        """True if it takes the result: `out=`."""
         return self.kwarg_only and self.is_write
 
     @property
@@ -153,12 +153,12 @@ class Schema:
 
     @property
     def is_out(self) -> bool:
-        """Whether the result goes to an argument `out`."""
+        """True if the result goes to an argument `out`."""
         return any(a.is_out for a in self.arguments)
 
     @property
     def shares(self) -> bool:
-        """Whether a result may share memory with an argument."""
+        """True if a result may share memory with an argument."""
         return any(r.alias_info is not None for r in self.returns)
 
     @property
@@ -184,7 +184,7 @@ class Schema:
         return next((index for index, argument in enumerate(self.arguments) if argument.name == name), None)
 
     def renamed(self, name: str) -> Schema:
-        """The same under another name."""
+        """Return this schema under another name."""
         return Schema(name, self.overload_name, self.arguments, self.returns, self.is_vararg, self.is_varret)
 
     def as_call(self, values: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
@@ -277,7 +277,7 @@ def value_text(value: Any) -> str:
 
 
 class TextTypes:
-    """What types and defaults are read as: types are their text, defaults what a call would give."""
+    """Reader of types and defaults: types stay text, defaults become the values that a call would give."""
 
     def named(self, word: str) -> Any:
         return word

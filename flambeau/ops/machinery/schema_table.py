@@ -30,12 +30,12 @@ def lines() -> dict[str, dict[str, str]]:
 
 
 def is_composite(name: str, overload: str) -> bool:
-    """Whether PyTorch makes this overload of `aten::name` of other operators before it differentiates."""
+    """Return whether PyTorch makes this overload of `aten::name` of other operators before it differentiates."""
     return _table()[1][f"aten::{name}.{overload}"] != ""
 
 
 def is_core_composite(name: str, overload: str) -> bool:
-    """Whether PyTorch makes this overload of others and still counts it among its core operators."""
+    """Return whether PyTorch makes this overload of others and still counts it among its core operators."""
     return _table()[1][f"aten::{name}.{overload}"] == "=="
 
 

@@ -40,7 +40,7 @@ def show_inplace_signature(function: Any, original: Any) -> None:
 
 
 def _is_open(function: Any) -> bool:
-    """Whether a function takes `*` or `**` parameters, and nobody has said yet what they stand for."""
+    """Return whether a function takes `*` or `**` parameters, and nobody has said yet what they stand for."""
     if "__signature__" in getattr(function, "__dict__", ()):
         return False
     while hasattr(function, "__wrapped__"):

@@ -1,4 +1,4 @@
-"""Which form an operator has for sparse tensors, and how a call finds it.
+"""Forms of operators for sparse tensors, and how a call finds them.
 
 The faces of operators that meet a `SparseOperand` (core.sparse) call `sparse_call` with what they were given (ops.public).
 What has no such form in its record is refused, as in PyTorch: a strided kernel never sees a sparse tensor."""

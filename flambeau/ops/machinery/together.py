@@ -21,12 +21,12 @@ def _tied(parts: list[Tensor | None]) -> tuple[Tensor | None, ...]:
 
 
 def together(*parts: Any) -> tuple[Any, ...]:
-    """The same tensors as outputs of one node, as PyTorch's fused backward functions return them."""
+    """Return these tensors as outputs of one node, as PyTorch's fused backward functions return them."""
     return tuple(_tied(list(parts)))
 
 
 def gradients_of(wanted: Wanted, *tensors: Any) -> list[tuple]:
-    """What the gradients of these tensors look like, of those that are wanted (see `Op.layout`)."""
+    """Return the layouts of those gradients of the tensors that are wanted (see `Op.layout`)."""
     return [(t.shape, t.dtype, t.device) for t, flag in zip(tensors, wanted) if flag]
 
 

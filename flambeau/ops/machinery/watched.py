@@ -73,7 +73,7 @@ def _given(*options: tuple[str, Any, Any]) -> dict[str, Any]:
 
 
 class PrivateCall:
-    """How parts of operators call a formula or a reduction that has no public name: `compute(*args, **kwargs)`, seen by modes."""
+    """Callable through which operators use a formula or reduction without a public name: `compute(*args, **kwargs)`, seen by modes."""
 
     __slots__ = ("op", "_unwatched")
 

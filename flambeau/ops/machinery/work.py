@@ -1,4 +1,4 @@
-"""How many floating point operations a call takes: what `flops=` of a declaration may be.
+"""Counts of floating point operations of a call, for `flops=` of a declaration.
 
 Each function gets the arguments of a call and its result, of which it reads shapes only, and returns PyTorch's name for the operator that
 does this work, and a count. A multiplication with an addition counts as two. What PyTorch's own counter leaves out has no name."""
@@ -80,5 +80,5 @@ def convolution_weight_gradient(input: Any, dy: Any, shape: Any, window: Any, ou
 
 
 def each_element(*args: Any) -> Work:
-    """One for each element of the first argument."""
+    """Count one operation for each element of the first argument."""
     return "", prod(args[0].shape)

@@ -1,4 +1,4 @@
-"""What a tensor tells about itself: sizes, strides, layout, type; none of it computes anything."""
+"""Attributes of tensors: sizes, strides, layout, type; none of it computes anything."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
 
 
 def _impossible(t: Tensor, wanted: memory_format) -> bool:
-    """Whether the format is one of tensors with another number of dimensions."""
+    """Return whether the format is one of tensors with another number of dimensions."""
     return len(t.shape) != {channels_last: 4, channels_last_3d: 5}.get(wanted, len(t.shape))
 
 
@@ -204,45 +204,45 @@ def _check_tensor(value: Any, name: str) -> Tensor:
 
 @composite
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is a floating-point type."""
+    """Return whether the dtype is a floating-point type."""
     return _check_tensor(input, "is_floating_point").dtype.is_floating_point
 
 
 @composite
 def is_complex(input: Tensor) -> bool:
-    """Whether the dtype is complex."""
+    """Return whether the dtype is complex."""
     return _check_tensor(input, "is_complex").dtype.is_complex
 
 
 @composite
 def is_signed(input: Tensor) -> bool:
-    """Whether the dtype holds negative numbers."""
+    """Return whether the dtype holds negative numbers."""
     return _check_tensor(input, "is_signed").dtype.is_signed
 
 
 @composite
 def is_conj(input: Tensor) -> bool:
-    """Whether the conjugation is still to be done; here it is always done at once."""
+    """Return whether the conjugation is still to be done; here it is always done at once."""
     _check_tensor(input, "is_conj")
     return False
 
 
 @composite
 def is_neg(input: Tensor) -> bool:
-    """Whether the negation is still to be done; here it is always done at once."""
+    """Return whether the negation is still to be done; here it is always done at once."""
     _check_tensor(input, "is_neg")
     return False
 
 
 @composite
 def is_inference(input: Tensor) -> bool:
-    """Whether the tensor was made in inference mode."""
+    """Return whether the tensor was made in inference mode."""
     return input._storage.version >= INFERENCE
 
 
 @composite
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the only element is not zero."""
+    """Return whether the only element is not zero."""
     return bool(_check_tensor(input, "is_nonzero"))
 
 
@@ -254,7 +254,7 @@ def get_device(input: Tensor) -> int:
 
 @composite
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether the shapes are equal."""
+    """Return whether the shapes are equal."""
     return input.shape == other.shape
 
 
@@ -266,7 +266,7 @@ def numel(input: Tensor) -> int:
 
 @composite(method=False, quirks=Quirks(unasked=True))
 def is_tensor(obj: Any) -> bool:
-    """Whether `obj` is a tensor."""
+    """Return whether `obj` is a tensor."""
     return isinstance(obj, Tensor)
 
 
@@ -286,5 +286,5 @@ def promote_types(type1: Any, type2: Any) -> dtype:
 
 @composite(method=False)
 def can_cast(from_: Any, to: Any) -> bool:
-    """Whether type promotion allows storing the first dtype in the second."""
+    """Return whether type promotion allows storing the first dtype in the second."""
     return can_cast_dtypes(as_dtype(from_, "can_cast"), as_dtype(to, "can_cast"))

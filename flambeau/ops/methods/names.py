@@ -26,7 +26,7 @@ def _set_names(self: Tensor, names: Any) -> None:
 
 
 def has_names(self: Tensor) -> bool:
-    """Whether a dimension has a name."""
+    """Return whether a dimension has a name."""
     return is_named(self)
 
 

@@ -46,7 +46,7 @@ def without_twins(names: Iterable[str | None]) -> Names:
 
 
 def position(name: Any, names: Names) -> int:
-    """Where a dimension's name stands."""
+    """Return the position of a dimension's name."""
     if name is None:
         raise RuntimeError("Please look up dimensions by name, got: name = None.")
     if name not in names:

@@ -1,4 +1,4 @@
-"""What tensors do with their names: rename, refine, align."""
+"""Methods for the names of dimensions: rename, refine, align."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ _BY_KIND: dict[str, Callable] = {"pointwise": broadcast, "reduction": reduced}
 
 
 def rule_of(op: Any) -> Callable | None:
-    """How an operator names its results, if it is known."""
+    """Return the rule by which an operator names its results; None if there is none."""
     from . import rules  # noqa: F401, PLC0415  declares them; needs all operators
 
     if not isinstance(op, Op):

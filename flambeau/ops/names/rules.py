@@ -1,4 +1,4 @@
-"""How operators name their results, where their kind does not say it: formulas unify the names of their operands, reductions drop
+"""Rules by which operators name their results, where their kind does not say it: formulas unify the names of their operands, reductions drop
 those of the dimensions they reduce."""
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What nn.functional adds: layers, losses, attention, pooling, normalisation."""
+"""Operators of nn.functional: layers, losses, attention, pooling, normalisation."""

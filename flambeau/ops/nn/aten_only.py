@@ -42,7 +42,7 @@ def _feature_dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def _statistics(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """What a batch is normalized with."""
+    """Return the mean and the reciprocal standard deviation of each channel of a batch."""
     dims = [d for d in range(input.dim()) if d != 1]
     return input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt()
 

@@ -314,7 +314,7 @@ def _check_groups(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 
 class _Around(threading.local):
-    """What computes attention in this thread instead, where the sequence is spread over ranks (see distributed.tensor.experimental);
+    """This thread's replacement for the computation of attention, set where the sequence is spread over ranks (see distributed.tensor.experimental);
     NotImplemented from it means the ordinary way."""
 
     attend: Any = None

@@ -85,13 +85,13 @@ class Band:
 
     @cached_property
     def picks(self) -> bool:
-        """Whether every output is one input."""
+        """True if every output is one input."""
         factors = self.divisors if self.weights is None else self.weights
         return bool((self.count == 1).all() and factors is not None and (factors == 1).all())
 
     @cached_property
     def repeat(self) -> int:
-        """How often a picking band repeats each input in turn; 0 if it does something else."""
+        """Number of times that a picking band repeats each input in turn; 0 if it does something else."""
         times = self.out // self.size if self.size else 0
         if not self.picks or times * self.size != self.out or not 1 <= times <= _MOST_STEPS:
             return 0
@@ -134,7 +134,7 @@ class Band:
 
     @cached_property
     def stepped(self) -> Band:
-        """The same band with tables for the inputs that `steps` names."""
+        """This band with tables for the inputs that `steps` names."""
         assert self.steps is not None
         if self.weights is None:
             return self
@@ -157,7 +157,7 @@ class Band:
 
     @cached_property
     def inside(self) -> Band:
-        """The same band with the weights of inputs outside added to the border's."""
+        """This band with the weights of inputs outside added to the border's."""
         rows, columns, values = self._entries()
         first = np.clip(self.first, 0, self.size - 1)
         last = np.clip(self.first + self.count - 1, 0, self.size - 1)
@@ -167,7 +167,7 @@ class Band:
 
     @cached_property
     def weighted(self) -> Band:
-        """The same band with weights, if it has divisors."""
+        """This band with weights in place of divisors."""
         if self.weights is not None:
             return self
         rows, _, values = self._entries()

@@ -38,7 +38,7 @@ def _planes(x: Tensor) -> tuple[int, int, int]:
 
 
 def _has_columns(x: Tensor) -> bool:
-    """Whether the channels of x lie next to each other."""
+    """Return whether the channels of x lie next to each other."""
     return is_last(x) or (x._contig and numel_of(x.shape[2:]) == 1)
 
 
@@ -49,7 +49,7 @@ def _columns(x: Tensor) -> tuple[int, int, int]:
 
 
 def chunks_of(rows: int) -> int:
-    """How many parts the rows of channels are summed in."""
+    """Return the number of parts that the rows of channels are summed in."""
     return -(-rows // _ROWS) if rows > _ROWS else min(rows, 2)
 
 
@@ -79,7 +79,7 @@ def _backward(
 
 
 def _channels_last_gain(input: Tensor, training: bool, **others: Any) -> float:
-    """What training takes less with channels last (see `Op.channels_last`; measured): small planes go better so, few channels do not."""
+    """Return the time that training saves with channels last (see `Op.channels_last`; measured): small planes go better so, few channels do not."""
     return _GAIN * ((numel_of(input.shape[2:]) <= 64) - (input.shape[1] < 16)) if training else 0.0
 
 

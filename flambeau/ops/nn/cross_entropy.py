@@ -60,7 +60,7 @@ def _refuse_targets(target: Tensor, classes: int, ignore_index: int) -> NoReturn
 
 
 def _check_targets_there(stats: Tensor, target: Tensor, classes: int, ignore_index: int) -> None:
-    """The same on a device whose memory the host does not see."""
+    """Check targets on a device whose memory the host cannot read: by copies on the host."""
     _check_targets(stats.cpu(), target.cpu(), classes, ignore_index)
 
 

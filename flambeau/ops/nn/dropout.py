@@ -29,7 +29,7 @@ def _check(p: Any, error: type[Exception]) -> None:
 
 
 def _noise_shape(input: Tensor, features: bool) -> tuple[int, ...]:
-    """One number for each element, or for each sample and channel."""
+    """Return the shape of dropout's noise: a number for each element, or with `features` for each sample and channel."""
     if not features:
         return input.shape
     if len(input.shape) < 2:
@@ -61,7 +61,7 @@ def dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool)
 
 @internal(draws=True, batching="each")
 def alpha_dropout_noise(input: Tensor, p: float, features: bool, generator: Generator) -> NewTensors:
-    """What alpha_dropout multiplies its input by, and what it adds then."""
+    """Draw the factors and the addends of alpha_dropout."""
     if features:
         one: tuple = (_noise_shape(input, True), input.dtype, input.device)
     else:

@@ -366,7 +366,7 @@ def _(
 
 @internal(batching="each")
 def bag_starts(offsets: Tensor, index: Tensor, rows: int, include_last_offset: bool, narrow_numbers: bool) -> NewTensor:
-    """Where bags begin and the last one ends, after a look at all offsets and at all indices into a table of so many rows.
+    """Return where bags begin and the last one ends, after a check of all offsets and of all indices into a table of so many rows.
     PyTorch's kernel for `narrow_numbers` believes the last offset and words a wrong index differently from the other one."""
     if include_last_offset and offsets.shape[0] < 1:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
@@ -418,7 +418,7 @@ def _bags(
     sparse: bool,
     details: bool,
 ) -> tuple:
-    """What bag_rows returns and where the bags start, after PyTorch's checks."""
+    """Return the results of `bag_rows` and where the bags start, after PyTorch's checks."""
     need_tensors("embedding_bag", weight=weight, indices=indices, offsets=offsets)
     _check_indices("embedding_bag", indices)
     if len(weight.shape) != 2:
@@ -551,7 +551,7 @@ def _(
 
 
 def _bag_offsets(input: Tensor, offsets: Any, include_last_offset: bool) -> Tensor:
-    """Where the bags start: as given for indices in one row, else every row is a bag."""
+    """Return where the bags start: as given for indices in one row, else every row is a bag."""
     if len(input.shape) == 2:
         if offsets is not None:
             raise ValueError(

@@ -53,7 +53,7 @@ def _read(name: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any)
 
 
 def _blocks(sizes: tuple[int, ...], window: Window) -> tuple[int, int]:
-    """How many blocks there are down and across."""
+    """Return the number of blocks down and across."""
     rows, columns = (
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, s, p, d in zip(sizes, window.kernel, window.stride, window.padding, window.dilation)

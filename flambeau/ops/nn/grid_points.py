@@ -1,4 +1,4 @@
-"""What grid_sample is made of: tables of points, and the sums over them, which are each other's derivatives.
+"""Parts of grid_sample: tables of points, and the sums over them, which are each other's derivatives.
 
 With weights W (batch, tap, point), which element each tap names (`index`), x (batch, channel, element) and
 values g (batch, channel, point): sample_at sums W * x over taps, place_at puts W * g where it came from, dots_at sums g * x over
@@ -22,7 +22,7 @@ _TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 
 
 class Points:
-    """Where the points of a grid lie in planes: sizes and numbers that follow from the shapes of input and grid."""
+    """Places of a grid's points in planes: sizes and numbers that follow from the shapes of input and grid."""
 
     def __init__(self, shape: tuple[int, ...], grid: tuple[int, ...], mode: str):
         self.sizes = tuple(shape[2:])
@@ -52,7 +52,7 @@ class Points:
 
 @internal(batching="each")
 def positions(grid: Tensor, shape: tuple[int, ...], mode: str, padding: str, align: bool) -> NewTensors:
-    """Which elements of an input of `shape` the taps of each point name; how far each point is from the first of them, and how
+    """Return the elements of an input of `shape` that the taps of each point name; how far each point is from the first of them, and how
     fast that changes with its coordinates."""
     points, where = Points(shape, grid.shape, mode), grid.device
     fractions = (points.batch, points.dims, points.count), opmath(grid.dtype), where

@@ -1,4 +1,4 @@
-"""What all losses share: the reduction argument, its legacy forms, and how a loss is reduced."""
+"""Common part of all losses: the reduction argument, its legacy forms, and how a loss is reduced."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def _(out: Tensor, g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Win
 
 @internal(batching="each")
 def positions_of(codes: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
-    """Where in planes of an input of `shape` the elements lie that the codes name."""
+    """Return the positions, in planes of an input of `shape`, of the elements that the codes name."""
     return layout_in_format_of(codes, codes.shape, dt.int64)
 
 
@@ -224,7 +224,7 @@ def _put_positions(out: Tensor, codes: Tensor, shape: tuple[int, ...], window: W
 
 
 def pick_by_codes(g: Tensor, codes: Tensor, window: Window) -> Tensor:
-    """What the codes of another input's pooling pick from g: the transpose of max_pool2d_codes_backward."""
+    """Return the elements of `g` that the codes of another input's pooling name: the transpose of max_pool2d_codes_backward."""
     return take_positions(g, positions_of(codes, g.shape, window), 2)
 
 
@@ -258,7 +258,7 @@ def _planned_layout(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tu
 
 
 def _channels_last_gain(input: Tensor, window: Window, sizes: tuple[int, ...]) -> float | None:
-    """What small windows take less with channels last (see `Op.channels_last`); others take planes."""
+    """Return the time that small windows save with channels last (see `Op.channels_last`); None for others, which need planes."""
     area = window.kernel[0] * window.kernel[-1]
     return _GAIN if len(sizes) == 2 and window.dilation == (1, 1) and area <= _MOST_CODES else None
 
@@ -406,7 +406,7 @@ def _check_signal_window(size: int, window: Window) -> None:
 def _max_pool1d(
     input: Tensor, with_indices: bool, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> Any:
-    """As two dimensions of which the first has size 1."""
+    """Pool one dimension as two of which the first has size 1."""
     recorded = with_indices or (isinstance(input, Tensor) and recording(input))
     window = _read_window1d(input, kernel_size, stride, padding, dilation, ceil_mode, recorded)
     flat = Window(

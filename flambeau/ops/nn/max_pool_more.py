@@ -124,7 +124,7 @@ def torch_adaptive_max_pool1d(input: Tensor, output_size: Any) -> Any:
 
 
 def _random_starts(sample: np.ndarray, size: int, count: int, kernel: int) -> np.ndarray:
-    """Where `count` windows start, for each random number in [0, 1): steps of two neighbouring lengths in random order,
+    """Return where `count` windows start, for each random number in [0, 1): steps of two neighbouring lengths in random order,
     the last window ending at the border."""
     starts = np.full((len(sample), count), size - kernel, np.int64)
     if count > 1:
@@ -178,7 +178,7 @@ _SIDES = {2: ("height", "width"), 3: ("time", "height", "width")}
 
 
 def _each(value: Any, dims: int, name: str, argument: str, position: int) -> tuple[int, ...]:
-    """One number, or one for each dimension; here a list of one is neither."""
+    """Return a number for each dimension, given as one int or as `dims` of them; a list of one is refused, unlike in `spread`."""
     if isinstance(value, (tuple, list)) and len(value) != dims:
         few = "" if dims == 2 else "three "
         raise RuntimeError(f"{name}: {argument} must either be a single Int or tuple of {few}Ints")

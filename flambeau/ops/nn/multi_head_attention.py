@@ -55,7 +55,7 @@ def _project_separately(
 def _check_batches(
     query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int
 ) -> bool:
-    """Whether the inputs have a batch dimension, after PyTorch's checks of their ranks."""
+    """Return whether the inputs have a batch dimension, after PyTorch's checks of their ranks."""
     rank = query.dim()
     if rank != 2 and rank != 3:  # noqa: PLR1714  as compiled code says it
         raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor")
@@ -209,7 +209,7 @@ def _with_key(mask: Tensor | None) -> Tensor | None:
 
 
 def _merged(mask: Tensor | None, padding: Tensor | None, batch: int, source: int) -> Tensor | None:
-    """One mask that broadcasts to (batch, heads, rows, source)."""
+    """Merge both masks to one that broadcasts to (batch, heads, rows, source)."""
     if padding is None:
         return mask
     if padding.size(0) != batch or padding.size(1) != source:
@@ -254,7 +254,7 @@ def _(recorder: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 class _InAten:
-    """One call as calls of PyTorch's operators: those that PyTorch's own function makes. `given` are its arguments by name."""
+    """Recording of one call as calls of PyTorch's operators: those that PyTorch's own function makes. `given` are its arguments by name."""
 
     def __init__(self, aten: Any, given: dict[str, Any]) -> None:
         self.aten, self.given = aten, given

@@ -46,7 +46,7 @@ def _rows(shape: tuple[int, ...], inner: int) -> tuple[int, int]:
 
 
 def _form(input: Any, weight: Any, bias: Any, inner: int, eps: float) -> Rows:
-    """What is computed from each row."""
+    """Return the formulas of layer_norm over each row."""
     n = _rows(tuple(input.shape), inner)[1]
     form = Rows(input, n)
     x = form.operand(input)
@@ -63,7 +63,7 @@ def _form(input: Any, weight: Any, bias: Any, inner: int, eps: float) -> Rows:
 def _gradients_form(
     g: Any, input: Any, weight: Any, bias: Any, mean: Any, rstd: Any, inner: int, wanted: Wanted
 ) -> Rows:
-    """The same of the gradients; those of weight and bias are sums of columns."""
+    """Return the formulas of layer_norm's gradients over each row; those of weight and bias are sums of columns."""
     n = _rows(tuple(input.shape), inner)[1]
     form = Rows(input, n)
     slope, x, m, r = form.operand(g), form.operand(input), form.operand(mean, "r"), form.operand(rstd, "r")
@@ -114,7 +114,7 @@ def _(
 
 
 def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> tuple:
-    """The same gradient out of differentiable operators, for second derivatives."""
+    """Compute layer_norm's gradients from differentiable operators, for second derivatives."""
     dims = list(range(len(input.shape) - inner, len(input.shape)))
     outer = list(range(len(input.shape) - inner))
     centred = input - input.mean(dims, keepdim=True)

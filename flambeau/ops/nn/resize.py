@@ -202,14 +202,14 @@ def interpolate(
 
 
 def _sizes(size: list[int], rank: int) -> list[int]:
-    """One size for each dimension."""
+    """Return a size for each dimension."""
     if isinstance(size, int):
         return [size] * rank
     return [size[0] for _ in range(rank)] if len(size) == 1 else list(size)
 
 
 def _factors(scale: list[float], rank: int) -> list[float]:
-    """One factor for each dimension."""
+    """Return a scale factor for each dimension."""
     if isinstance(scale, (int, float)):
         return [float(scale)] * rank
     return [float(scale[0]) for _ in range(rank)] if len(scale) == 1 else [float(s) for s in scale]

@@ -109,7 +109,7 @@ def _layer_backward(
 
 
 def _gradient_states(kind: str, **others: Any) -> dict[str, int] | None:
-    """What is carried from step to step (see `Op.states`); a gru adds to it between its steps."""
+    """Return the gradients carried from step to step, with their widths (see `Op.states`); None for a gru, which adds to them between steps."""
     return None if kind == "gru" else {"dh": 1, "dc": 1} if kind == "lstm" else {"dh": 1}
 
 
@@ -249,7 +249,7 @@ def _share(kind: str, pre: Tensor) -> Any:
 
 
 def _cell_step(kind: str, pre: Any, rec: Tensor, h: Tensor, c: Any) -> tuple:
-    """One step: (new h, new c)."""
+    """Compute one time step of a cell: (new h, new c)."""
     if kind == "lstm":
         i, f, u, o = (rec + pre).chunk(4, -1)
         i, f, u, o = i.sigmoid(), f.sigmoid(), u.tanh(), o.sigmoid()
@@ -464,7 +464,7 @@ def rnn_network_grads(
 
 
 def _fitting(kind: str, data: Tensor, h0: Tensor, c0: Any, params: Any, sizes: tuple, settings: tuple) -> bool:
-    """Whether these are the tensors of such a network, as libraries trust it."""
+    """Return whether these are the tensors of such a network, as libraries trust it."""
     has_biases, layers, _, _, both = settings
     directions, hidden, per = 2 if both else 1, h0.shape[2], 4 if has_biases else 2
     if len(params) != layers * directions * per or any(
@@ -571,7 +571,7 @@ def _network(kind: str, args: tuple, composed: bool = False) -> tuple:
 
 
 def _autocast_lstm(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
-    """As a whole in the lower precision; packed or projected, step by step."""
+    """Choose how an lstm runs under autocast: as a whole in the lower precision; packed or projected, step by step."""
     packed = isinstance(args[1], Tensor)
     h, c = args[2] if packed else args[1]
     if packed or h.shape[-1] != c.shape[-1]:

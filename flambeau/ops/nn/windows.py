@@ -37,7 +37,7 @@ _INT_END = 1 << 31
 
 
 def spread(value: Any, dims: int, name: str, argument: str, position: int) -> tuple[int, ...]:
-    """One int for all dimensions, or one for each."""
+    """Return an int for each dimension, given as one for all or as one for each."""
     values = (int(value),) if is_int(value) else as_ints(value, name, argument, position)
     for v in values:
         if name != "max_pool1d" and not -_INT_END <= v < _INT_END:
@@ -180,5 +180,5 @@ def planes(x: Tensor, dims: int) -> int:
 
 
 def window_table(parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """What the kernel max_pool_windows reads, for three dimensions."""
+    """Return the table that the kernel max_pool_windows reads, for three dimensions."""
     return np.concatenate([row for part in parts for row in part]).astype(np.int64)

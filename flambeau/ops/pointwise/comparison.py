@@ -77,7 +77,7 @@ def _isclose_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
 
 @pointwise(rule=_isclose_rule, check=_check_isclose, numbers=(), differentiable=False, inplace=False, out=False)
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether |input - other| <= atol + rtol * |other|"""
+    """Test for |input - other| <= atol + rtol * |other|"""
     close = input == other
     if equal_nan:
         close = close | ((input != input) & (other != other))
@@ -90,19 +90,19 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @pointwise(rule=compare, differentiable=False, inplace=False, out=False)
 def isnan(input):
-    """Whether an element is not a number."""
+    """Test each element for nan."""
     return input != input
 
 
 @pointwise(rule=compare, differentiable=False, inplace=False, out=False)
 def isinf(input):
-    """Whether an element is infinite (a complex one in either part)."""
+    """Test each element for infinity (a complex one in either part)."""
     return f.isinf(f.real(input)) | f.isinf(f.imag(input))
 
 
 @pointwise(rule=compare, differentiable=False, inplace=False, out=False)
 def isfinite(input):
-    """Whether an element is neither infinite nor nan."""
+    """Test that each element is neither infinite nor nan."""
     return f.isfinite(f.real(input)) & f.isfinite(f.imag(input))
 
 
@@ -113,13 +113,13 @@ def _no_complex(op: Pointwise, operands: tuple) -> None:
 
 @pointwise(out="exact", rule=compare, check=_no_complex, differentiable=False, inplace=False)
 def isposinf(input, compute=None):
-    """Whether an element is positive infinity."""
+    """Test each element for positive infinity."""
     return input == math.inf if compute is not None and compute.is_floating_point else _never(input)
 
 
 @pointwise(out="exact", rule=compare, check=_no_complex, differentiable=False, inplace=False)
 def isneginf(input, compute=None):
-    """Whether an element is negative infinity."""
+    """Test each element for negative infinity."""
     return input == -math.inf if compute is not None and compute.is_floating_point else _never(input)
 
 
@@ -129,7 +129,7 @@ def _never(x: Expr) -> Expr:
 
 @pointwise(rule=compare, differentiable=False, inplace=False, out=False)
 def isreal(input):
-    """Whether an element has no imaginary part."""
+    """Test that each element has no imaginary part."""
     return f.imag(input) == 0
 
 
@@ -142,25 +142,25 @@ def _(recorder: Any, input: Tensor) -> Tensor:
 
 @pointwise(rule=compare, differentiable=False, unrecorded=True, quirks=Quirks(inplace_function=False))
 def logical_not(input):
-    """Whether an element is zero."""
+    """Negate each element's truth: True where it is zero."""
     return input == 0
 
 
 @pointwise(rule=compare, numbers=(), differentiable=False, unrecorded=True)
 def logical_and(input, other):
-    """Whether both elements are nonzero."""
+    """Test that both elements are nonzero."""
     return (input != 0) & (other != 0)
 
 
 @pointwise(rule=compare, numbers=(), differentiable=False, unrecorded=True)
 def logical_or(input, other):
-    """Whether one of the elements is nonzero."""
+    """Test that at least one of both elements is nonzero."""
     return (input != 0) | (other != 0)
 
 
 @pointwise(rule=compare, numbers=(), differentiable=False, unrecorded=True)
 def logical_xor(input, other):
-    """Whether exactly one of the elements is nonzero."""
+    """Test that exactly one of both elements is nonzero."""
     return (input != 0) ^ (other != 0)
 
 

@@ -118,7 +118,7 @@ def sgn(input):
     inplace=False,
 )
 def signbit(input):
-    """Whether the sign bit is set: negative numbers and -0.0."""
+    """Test each element's sign bit, set in negative numbers and -0.0."""
     return f.signbit(input)
 
 

@@ -26,7 +26,7 @@ def float32(x: Any) -> float:
 
 
 def inverse(scale: Any) -> float:
-    """What values are multiplied by, computed in float32."""
+    """Return the reciprocal of a scale, computed in float32: values are multiplied by it."""
     with np.errstate(divide="ignore"):
         return float(np.float32(1) / np.float32(scale))
 
@@ -119,12 +119,12 @@ def encode_float_channels(value, scale, zero_point, low=0.0, high=255.0):
 
 
 def along(values: Tensor, axis: int | None, ndim: int) -> Tensor:
-    """One number for each channel, to be broadcast."""
+    """Return a view of one number for each channel that broadcasts along `axis`."""
     return values.view([-1 if d == axis else 1 for d in range(ndim)])
 
 
 def values_of(t: QuantizedTensor) -> Tensor:
-    """What the codes stand for, in float32."""
+    """Return the float32 values that a quantized tensor's codes stand for."""
     q = t._quantizer
     if q.per_tensor:
         return decode.call((t._codes,), (float32(q.scale), q.zero_point))

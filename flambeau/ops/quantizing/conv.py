@@ -120,7 +120,7 @@ class ConvPackedParams(Packed):
 
     @functools.cached_property
     def depthwise(self) -> bool:
-        """Whether every channel has a small window of its own, for which there is a kernel."""
+        """True if every channel has a small window of its own, for which there is a kernel."""
         small = self.dims == 2 and math.prod(self.weight.shape[2:]) <= _MOST_TAPS
         alone = self.window[4] == self.inputs == self.outputs and not self.transposed
         return alone and small and self.symmetric and self.geometry.dilation == (1, 1)
@@ -232,7 +232,7 @@ def _depthwise(
 
 
 def _depthwise_steps(packed: Any, scale: float, out_scale: float) -> tuple:
-    """What makes codes of sums: the function, its numbers for each channel, and two for all; see `_scaling` and `_in_fbgemm_steps`."""
+    """Return what turns sums into codes: the function, its numbers for each channel, and two for all; see `_scaling` and `_in_fbgemm_steps`."""
     if packed.window[4] <= _MOST_GROUPS:
         steps, bias, scales = depthwise.in_onednn_steps, packed.bias_values, packed.scales
         first, last = scale, inverse(out_scale)
@@ -327,7 +327,7 @@ def run_conv(x: Any, packed: Any, scale: float, zero_point: int, relu: bool, nam
 
 
 def run_conv_dynamic(x: Any, packed: Any, reduce_range: bool, name: str) -> Tensor:
-    """As PyTorch's x86 engine does: the result is quantized with the scale of the input, and values beyond that are cut off."""
+    """Convolve as PyTorch's x86 engine does: the result is quantized with the scale of the input, and values beyond that are cut off."""
     check_packed(packed, ConvPackedParams, name)
     _check_input(x, packed, name)
     x = x.detach()

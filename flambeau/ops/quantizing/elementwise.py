@@ -30,7 +30,7 @@ _VECTOR = 64
 
 
 def _alike(operands: list) -> bool:
-    """Whether the elements of all lie in memory without gaps, in one order."""
+    """Return whether the elements of all lie in memory without gaps, in one order."""
     first = operands[0]
     if any(t.shape != first.shape or t._strides != first._strides for t in operands[1:]):
         return False

@@ -1,4 +1,4 @@
-"""What the operators of plain tensors do with quantized ones. Views of a tensor with one scale need nothing said: they are views of
+"""Forms of plain tensors' operators for quantized tensors. Views of a tensor with one scale need nothing said: they are views of
 its codes (see machinery.quantized_dispatch). Loaded when the first quantized tensor meets an operator."""
 
 from __future__ import annotations

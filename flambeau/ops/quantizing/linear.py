@@ -55,7 +55,7 @@ class LinearPackedParams(Packed):
         return self._weights
 
     def weight_sums(self) -> np.ndarray:
-        """What each column of sums has for every unit of the input's zero point."""
+        """Return what each unit of the input's zero point adds to each column of sums."""
         return self.sums - self.inputs * self.zeros
 
     def channel_zeros(self) -> Tensor | None:
@@ -350,5 +350,5 @@ def linear_with_input_q_dq_qweight_dq_output_fp32(
 def linear_with_input_q_dq_qweight_dq_relu_output_fp32(
     X: Tensor, X_scale: float, X_zero_point: int, W_prepack: Any
 ) -> Tensor:
-    """The same with negative values made zero."""
+    """Multiply as `linear_with_input_q_dq_qweight_dq_output_fp32`, then replace negative values by zero."""
     return _quantized_within(X, X_scale, X_zero_point, W_prepack, True)

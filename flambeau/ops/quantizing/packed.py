@@ -22,7 +22,7 @@ KINDS: dict[str, Any] = {}  # the classes of packed weights, by their names in f
 
 
 class ScriptObject:
-    """What PyTorch's files call objects of its C++ classes: made empty, then told their state and the name of their class."""
+    """Base of objects that PyTorch's files describe as of its C++ classes: made empty, then told their state and the name of their class."""
 
     __torch_class__: str
 
@@ -64,7 +64,7 @@ def become(made: Any, kind: type) -> None:
 
 
 def methods(**schemas: str) -> dict[str, tuple[str, None]]:
-    """What the methods of a class take and give in TorchScript, its state too."""
+    """Return the TorchScript schemas of a class's methods, those of its state included."""
     return {name: (f"{name}{text}", None) for name, text in schemas.items()}
 
 

@@ -80,7 +80,7 @@ def make_quantized_cell_params_fp16(w_ih: Any, w_hh: Any) -> Any:
 
 @internal(batching="each")
 def dynamic_layer(kind: str, data: Tensor, h0: Tensor, c0: Any, cell: Any, steps: Any) -> NewTensors:
-    """One layer in one direction over rows of `data`, time steps one after another: the outputs and the last states."""
+    """Run one layer in one direction over rows of `data`, time steps one after another: the outputs and the last states."""
     check_shapes(kind, data, h0, c0, Weights(cell.w_ih.weight, cell.w_hh.weight), steps)
     state = h0.shape, dt.float32, data.device
     return [((data.shape[0], h0.shape[1]), dt.float32, data.device), *[state] * (2 if kind == "lstm" else 1)]

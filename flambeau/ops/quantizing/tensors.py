@@ -105,7 +105,7 @@ def check_finite(*numbers: float) -> None:
 
 
 def halved(reduce_range: bool) -> bool:
-    """Whether dynamic scales use half of the codes, where that is asked for: the engine qnnpack never does."""
+    """Return whether dynamic scales use half of the codes, where that is asked for: the engine qnnpack never does."""
     return reduce_range and Engine.name != "qnnpack"
 
 
@@ -272,7 +272,7 @@ def together(t: QuantizedTensor) -> Tensor:
 
 
 def in_storage(t: QuantizedTensor) -> Tensor:
-    """The same with as many bytes as PyTorch's storage of it has: each row would have room for a byte of its own."""
+    """Pack a tensor into as many bytes as PyTorch's storage of it has: each row would have room for a byte of its own."""
     packed = together(t)
     columns = t.shape[-1] if t.shape else 1
     size = (t.numel() // columns if columns else 0) * -(-columns // PER_BYTE[t.dtype])

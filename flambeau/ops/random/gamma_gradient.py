@@ -1,4 +1,4 @@
-"""How samples of gamma and Dirichlet distributions move with their parameters, by implicit differentiation.
+"""Derivatives of gamma and Dirichlet samples with respect to their parameters, by implicit differentiation.
 
 A sample x with distribution function F(x; a) keeps its quantile when a changes, so dx/da = -(dF/da) / (dF/dx). For most
 parameters F is a power series that is quick to differentiate (`kernels.library.gamma_gradient`). For the others dF/da is

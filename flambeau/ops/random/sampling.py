@@ -315,7 +315,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
 
 @internal(draws=True, batching="each")
 def _binomial(count: Tensor, prob: Tensor, generator: Generator) -> NewTensor:
-    """How many of `count` trials succeed, each with probability `prob`."""
+    """Draw the number of successes among `count` trials, each with probability `prob`."""
     return broadcast_two(count.shape, prob.shape), count.dtype, count.device
 
 

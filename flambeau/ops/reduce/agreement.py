@@ -52,7 +52,7 @@ def _tensor_pair(name: str, input: Any, other: Any) -> None:
 
 @composite
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether both have the same shape and elements."""
+    """Return whether both have the same shape and elements."""
     _tensor_pair("equal", input, other)
     if input.shape != other.shape:
         return False
@@ -67,7 +67,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 @composite
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether |input - other| <= atol + rtol * |other| everywhere."""
+    """Return whether |input - other| <= atol + rtol * |other| everywhere."""
     _tensor_pair("allclose", input, other)
     if input.dtype is not other.dtype:
         raise RuntimeError(f"{input.dtype.scalar_type} did not match {other.dtype.scalar_type}")

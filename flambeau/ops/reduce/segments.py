@@ -65,7 +65,7 @@ def segment_reduce(
 
 
 def _segment_bounds(lengths: Tensor | None, offsets: Tensor | None) -> Tensor:
-    """Where each segment begins, and where the last one ends."""
+    """Return where each segment begins, and where the last one ends."""
     if lengths is None:
         assert offsets is not None
         if bool((offsets.diff() < 0).any()):

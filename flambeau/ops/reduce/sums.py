@@ -178,13 +178,13 @@ def _check_truth_out(op: Reduction, input: Tensor, out: Tensor) -> None:
 
 @reduction("any", name="any", rule=to_bool, check_out=_check_truth_out)
 def any_(x: Any) -> Any:
-    """Whether any element is true (not zero), overall or over the given dimensions."""
+    """Test whether any element is true (not zero), overall or over the given dimensions."""
     return x != 0
 
 
 @reduction("all", name="all", rule=to_bool, check_out=_check_truth_out)
 def all_(x: Any) -> Any:
-    """Whether all elements are true (not zero), overall or over the given dimensions."""
+    """Test whether all elements are true (not zero), overall or over the given dimensions."""
     return x != 0
 
 
@@ -217,7 +217,7 @@ def _nansum_backward(g: Tensor, input: Tensor, shape: Any, dims: tuple[int, ...]
 
 
 def _nansum_rule(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype, dtype, dtype]:
-    """As for sum, but an element is looked at before it becomes a whole number."""
+    """Return the dtypes of nansum: those of sum, but elements are tested for nan before they become integers."""
     compute, acc, result = widen_integers(op, d, requested)
     return d if d.category > compute.category else compute, acc, result
 

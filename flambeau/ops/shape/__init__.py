@@ -1,1 +1,1 @@
-"""The same elements in other shapes and orders: views, joins, repeats, borders."""
+"""Operators that give the same elements in other shapes and orders: views, joins, repeats, borders."""

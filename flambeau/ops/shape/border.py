@@ -30,7 +30,7 @@ _COMBINATIONS = """Supported combinations for non-constant padding:
 
 
 class Border(NamedTuple):
-    """Where each output along one dimension comes from (`table`); those in [low, high) from their own place less `shift`."""
+    """Padding of one dimension: where each output comes from (`table`); those in [low, high) from their own place less `shift`."""
 
     size: int
     out: int
@@ -80,7 +80,7 @@ def _aten_name(name: str) -> str:
 
 
 def _widths(borders: Borders) -> list[int]:
-    """How much is put before and behind each dimension, the last one first."""
+    """Return the widths put before and behind each dimension, the last one first."""
     return [n for b in reversed(borders) for n in (b.shift, b.out - b.size - b.shift)]
 
 
@@ -99,7 +99,7 @@ def _padding_op(label: str) -> Any:
         return (*lead, *(b.size for b in borders)), input.dtype, input.device
 
     def run_back(input: Tensor, borders: Borders) -> Tensor:
-        """What lies in the borders added to where it came from."""
+        """Add the values in the borders to the places they came from."""
 
     forward: Any = internal(
         run,

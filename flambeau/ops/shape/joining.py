@@ -84,7 +84,7 @@ def _channels_last(parts: list[Tensor]) -> bool:
 
 
 class JoinPlan:
-    """Where each tensor goes in the joined one and, once it was needed, the kernels that copy them there."""
+    """Plan of a join: where each tensor goes in the result and, once it was needed, the kernels that copy them there."""
 
     __slots__ = ("layout", "parts", "copies", "others")
 

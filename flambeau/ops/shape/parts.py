@@ -248,7 +248,7 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
 
 
 def _cut_points(input: Tensor, cuts: Any, d: int, name: str) -> list[int]:
-    """Where tensor_split cuts: given indices, or `cuts` pieces as equal as possible (the first ones larger)."""
+    """Return where tensor_split cuts: given indices, or `cuts` pieces as equal as possible (the first ones larger)."""
     total = input.shape[d]
     if isinstance(cuts, Tensor):
         if cuts.dtype.name != "int64":

@@ -1,4 +1,4 @@
-"""The same elements in another shape: view, reshape, flatten, and views as another dtype."""
+"""Operators that give the same elements in another shape: view, reshape, flatten, and views as another dtype."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
     sharding="reshape",
 )
 def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """What nobody else holds in another shape, so that it counts as a tensor of its own."""
+    """Return a tensor that nobody else holds in another shape: it counts as a tensor of its own, not as a view."""
     t = input.contiguous()._view(make_size(shape), contiguous_strides(shape), input._offset)
     t._base = None
     return t

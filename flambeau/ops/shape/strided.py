@@ -64,7 +64,7 @@ def _as_strided_backward(
 
 
 def _may_repeat(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether two indices may name one cell: false only when each stride is larger than all faster ones span."""
+    """Return whether two indices may name one cell: false only when each stride is larger than all faster ones span."""
     reach = 0
     for stride, n in sorted((s, n) for n, s in zip(shape, strides) if n > 1):
         if stride <= reach:

@@ -212,7 +212,7 @@ def _real_only(name: str, x: Any, words: str) -> Tensor:
 
 
 def _factor(norm: Any, count: int, forward: bool) -> float:
-    """What the raw sums are multiplied with."""
+    """Return the factor that the raw sums are multiplied with."""
     if norm is None or norm == "backward":
         return 1.0 if forward else 1.0 / count
     if norm == "forward":

@@ -45,7 +45,7 @@ def _radices(n: int) -> tuple[int, ...] | None:
 
 
 def is_supported(sizes: list[int]) -> bool:
-    """Whether the kernels can transform lines of these lengths."""
+    """Return whether the kernels can transform lines of these lengths."""
     return NATIVE and all(n <= _LONGEST if _radices(n) is not None else 2 * n <= _LONGEST for n in sizes)
 
 
@@ -78,7 +78,7 @@ def _tables(n: int, d: dtype) -> _Tables:
 
 @lru_cache(4)
 def _turns(rows: int, n: int, d: dtype) -> np.ndarray:
-    """What joins transforms of n elements to one of rows * n: root number j * k at (j, k)."""
+    """Return the factors that join transforms of n elements to one of rows * n: root number j * k at (j, k)."""
     return _roots(np.arange(rows)[:, None] * np.arange(n), rows * n, d)
 
 
@@ -100,7 +100,7 @@ def _chirp(n: int, d: dtype) -> _Chirp:
 
 
 class Lines(NamedTuple):
-    """Where lines start and how far apart their elements are."""
+    """Lines of elements: where they start, and how far apart their elements are."""
 
     starts: np.ndarray
     step: int
@@ -196,7 +196,7 @@ def _run(
 
 
 def is_real_supported(n: int) -> bool:
-    """Whether real lines of n elements are short enough to travel in pairs."""
+    """Return whether real lines of n elements are short enough to travel in pairs."""
     return n <= _LONG and _radices(n) is not None and is_supported([n])
 
 

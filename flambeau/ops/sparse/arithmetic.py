@@ -206,7 +206,7 @@ def _times_sparse(a: SparseCoo, b: SparseCoo) -> SparseCoo:
 
 
 def _walked(a: SparseCoo, b: SparseCoo) -> tuple[SparseCoo, SparseCoo]:
-    """Which factor's entries the product lists: the uncoalesced one, or the shorter."""
+    """Return the factors, first the one whose entries the product lists: the uncoalesced one, or the shorter."""
     if a._is_coalesced == b._is_coalesced:
         shorter = a._is_coalesced or a._values_part.shape[0] <= b._values_part.shape[0]
         return (a, b) if shorter else (b, a)

@@ -54,7 +54,7 @@ def _(out: Tensor, keys: np.ndarray, values: Tensor) -> None:
 
 
 def values_at(source: Tensor, indices: Tensor, keys: np.ndarray) -> Tensor:
-    """What `source` (strided or COO) holds at the places of a COO index: differentiable."""
+    """Return the values of `source` (strided or COO) at the places of a COO index; differentiable."""
     if not isinstance(source, SparseCoo):
         if not indices.shape[0]:
             return source.unsqueeze(0).expand((indices.shape[1], *source.shape))
@@ -293,13 +293,13 @@ def _values(self: Tensor) -> Tensor:
 
 @composite(function=False)
 def _nnz(self: Tensor) -> int:
-    """How many entries are listed."""
+    """Return the number of listed entries."""
     return _sparse_only(self, "_nnz")._values_part.shape[0]
 
 
 @composite(function=False)
 def is_coalesced(self: Tensor) -> bool:
-    """Whether every place is listed once, in order."""
+    """Return whether every place is listed once, in order."""
     return need_coo(self, "is_coalesced")._is_coalesced
 
 
@@ -403,7 +403,7 @@ def rebuilt(t: Any, parts: Any) -> Any:
 
 
 def with_values(t: Any, values: Tensor) -> Any:
-    """The same places with other values."""
+    """Return a sparse tensor with other values at the same places."""
     return rebuilt(t, [*t._parts()[:-1], values])
 
 

@@ -143,7 +143,7 @@ def csr_to_coo(input: SparseCsr) -> SparseCoo:
 
 
 def _sorted(input: SparseCsr) -> bool:
-    """Whether the entries of every line are in order, each place once."""
+    """Return whether the entries of every line are in order, each place once."""
     places, starts = on_host(input._plain_part), on_host(input._compressed_part)
     rising = np.concatenate([np.ones(min(places.size, 1), bool), places[1:] > places[:-1]])
     rising[starts[:-1][starts[:-1] < places.size]] = True

@@ -32,7 +32,7 @@ _NUMBERS = {"cpu": values_on_host}  # what there is besides memory that NumPy ca
 
 @watched(reads_values=True, batching="each")
 def on_host(t: Tensor) -> Any:
-    """What a tensor holds, as an array: which entries there are decides what sparse operators do. On other devices than the CPU the
+    """Return a tensor's values as an array: which entries there are decides what sparse operators do. On other devices than the CPU the
     numbers stay there, and look like an array."""
     read = _NUMBERS.get(t.device.type)
     return Places(bare(t)) if read is None else read(t)
@@ -52,7 +52,7 @@ def packed(array: Any) -> Any:
 
 
 def not_zero(t: Tensor) -> Any:
-    """Where a tensor of any dtype is not zero, as an array."""
+    """Return as an array where a tensor of any dtype is not zero."""
     array = on_host(t)
     if isinstance(array, np.ndarray) and t.dtype is dt.bfloat16:
         return (array & 0x7FFF) != 0  # its bits: a negative zero is zero, too
@@ -101,7 +101,7 @@ def groups_of(keys: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def found_at(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each wanted key stands among the sorted `keys`, and whether it does at all."""
+    """Return where each wanted key stands among the sorted `keys`, and whether it does at all."""
     if not keys.size:
         return np.zeros(wanted.size, np.int64), np.zeros(wanted.size, bool)
     at = np.searchsorted(keys, wanted).clip(None, keys.size - 1)
@@ -110,7 +110,7 @@ def found_at(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 @watched(batching="each")
 def merged(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where the entries of two lists go in their merged list, and that list (see kernels.merge_places)."""
+    """Return where the entries of two lists go in their merged list, and that list (see kernels.merge_places)."""
     if isinstance(a, Places):
         keys: Any = np.unique(np.concatenate([a, b]))
         return np.searchsorted(keys, a), np.searchsorted(keys, b), keys
@@ -125,7 +125,7 @@ def merged(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
 
 @watched(batching="each")
 def by_row(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Where each of `count` rows starts, and the order that lists entries by row: None if they lie that way already."""
+    """Return where each of `count` rows starts, and the order that lists entries by row: None if they lie that way already."""
     if not rows.size or (rows[1:] >= rows[:-1]).all():
         return np.searchsorted(rows, np.arange(count + 1)).astype(np.int64), None
     if isinstance(rows, Places):

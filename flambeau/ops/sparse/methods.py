@@ -53,7 +53,7 @@ def _refuse_fill(self: Any, *size: Any, **options: Any) -> Tensor:
 
 
 def get_data(self: Any) -> Tensor:
-    """The same entries outside autograd."""
+    """Return the same entries outside autograd."""
     t = self._bare_alias()
     t._storage = type(self._storage)()
     return t

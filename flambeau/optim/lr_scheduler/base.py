@@ -1,4 +1,4 @@
-"""What all schedules share: counting epochs, setting learning rates, saving and loading."""
+"""The base of all schedules: counting epochs, setting learning rates, saving and loading."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def _total_steps(total_steps: Any, epochs: Any, steps_per_epoch: Any) -> int:
 
 
 def _phases(total_steps: int, up: float, three_phase: bool) -> list[dict[str, Any]]:
-    """Where each part of the cycle ends, and between which of a group's values it leads."""
+    """Return the phases of the cycle: where each ends, and between which of a group's values it leads."""
 
     def phase(end: float, rates: tuple[str, str], momenta: tuple[str, str]) -> dict[str, Any]:
         return {

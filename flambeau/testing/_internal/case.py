@@ -227,7 +227,7 @@ class TestCase(unittest.TestCase):
         self.assertTrue(not seen, f"{msg} {[str(one.message) for one in seen]}")
 
     def check_nondeterministic_alert(self, fn: Callable, caller_name: str, should_alert: bool = True) -> None:
-        """Whether `fn` raises, or with warn_only warns, when deterministic algorithms are demanded."""
+        """Check that `fn` raises, or with warn_only warns, when deterministic algorithms are demanded."""
         before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
         text = f"^{caller_name} does not have a deterministic implementation, but you set"
         try:

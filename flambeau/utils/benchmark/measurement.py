@@ -121,7 +121,7 @@ class Measurement:
         return not self.meets_confidence()
 
     def meets_confidence(self, threshold: float = _WARN_SPREAD) -> bool:
-        """Whether the interquartile range is within this share of the median."""
+        """Return whether the interquartile range is within this share of the median."""
         return self.iqr / self.median < threshold
 
     @property

@@ -10,7 +10,7 @@ from .interpolation import InterpolationMode
 
 
 def is_number(value: Any) -> bool:
-    """Whether a setting is one number, not a sequence of them."""
+    """Return whether a setting is one number, not a sequence of them."""
     return isinstance(value, numbers.Number)
 
 

@@ -39,7 +39,7 @@ __all__ = [
 
 
 def _is_tensor(image: Any) -> bool:
-    """Whether this is an image tensor; raises for what is neither that nor a PIL image."""
+    """Return whether this is an image tensor; raises for what is neither that nor a PIL image."""
     if isinstance(image, Tensor):
         if image.ndim < 2:
             raise TypeError("Tensor is not a torch image.")

@@ -28,7 +28,7 @@ def box_format(value: BoundingBoxFormat | str) -> BoundingBoxFormat:
 
 
 def is_rotated_bounding_format(format: BoundingBoxFormat | str) -> bool:
-    """Whether boxes in this format may stand at an angle."""
+    """Return whether boxes in this format may stand at an angle."""
     if isinstance(format, BoundingBoxFormat):
         return format in _ROTATED
     if isinstance(format, str):

@@ -34,7 +34,7 @@ class FakeSparsity(Module):
 
 
 def module_contains_param(module: Module, parametrization: type) -> bool:
-    """Whether a parameter of the module has a parametrization of this class."""
+    """Return whether a parameter of the module has a parametrization of this class."""
     if not is_parametrized(module):
         return False
     return any(isinstance(p, parametrization) for ones in module.parametrizations.values() for p in ones)

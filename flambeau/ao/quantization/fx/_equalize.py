@@ -177,7 +177,7 @@ default_equalization_qconfig = EqualizationQConfig(
 
 
 def node_supports_equalization(node: Node, modules: dict[str, Any]) -> bool:
-    """Whether a node is a linear layer or a convolution."""
+    """Return whether a node is a linear layer or a convolution."""
     if node.op == "call_module":
         return type(modules[str(node.target)]) in (*_LAYERS, *_FUSED, *CUSTOM_MODULE_SUPP_LIST)
     return node.op == "call_function" and node.target in _FUNCTIONS

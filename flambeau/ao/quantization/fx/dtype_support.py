@@ -77,7 +77,7 @@ def _problem(observing: Any, told: DTypeWithConstraints, what: str, qconfig: Any
 def _qconfig_satisfies_dtype_config_constraints(
     qconfig: QConfigAny, dtype_with_constraints: DTypeWithConstraints, is_activation: bool = True
 ) -> bool:
-    """Whether what a QConfig says of activations (or weights) is in the backend's limits; a warning says why not."""
+    """Return whether what a QConfig says of activations (or weights) is in the backend's limits; a warning says why not."""
     if qconfig is None or dtype_with_constraints.dtype is None:
         return True
     observing = made(qconfig.activation if is_activation else qconfig.weight)
@@ -118,7 +118,7 @@ def _output_supported(node: Node, qconfig: QConfigAny, config: DTypeConfig) -> b
 
 
 def supported_by_backend(pattern: Any, matched: Any, qconfig: QConfigAny, backend_config: BackendConfig) -> bool:
-    """Whether one of the backend's entries for a pattern has the dtypes that the matched nodes ask for."""
+    """Return whether one of the backend's entries for a pattern has the dtypes that the matched nodes ask for."""
     if pattern is None:
         return True
     root_getter = get_fusion_pattern_to_root_node_getter(backend_config).get(pattern, _default_root_node_getter)

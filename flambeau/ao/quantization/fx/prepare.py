@@ -67,7 +67,7 @@ def _both(constructor: Any) -> dict[str, Any]:
 def _needs_observer(
     before: Any, wanted: Any, dynamic: bool, reuses_input: bool, is_first_argument: bool = False
 ) -> bool:
-    """Whether a value of dtype `before` must be observed where `wanted` is."""
+    """Return whether a value of dtype `before` must be observed where `wanted` is."""
     if dynamic:
         if wanted not in _OBSERVED:
             raise AssertionError(f"Expected cur_target_dtype to be torch.float, but got: {wanted}")
@@ -249,7 +249,7 @@ class _Preparing:
         node.kwargs = {k: self._observed_input(node, arg, qconfig, handler) for k, arg in node.kwargs.items()}
 
     def _is_branch(self, node: Node) -> bool:
-        """Whether something else that is quantized has the same input."""
+        """Return whether something else that is quantized has the same input."""
         first = node.args[0] if node.args else None
         others = [user for user in first.users if user is not node] if isinstance(first, Node) else []
         return any(
@@ -345,7 +345,7 @@ class _Preparing:
             self._swap_to_observed(node, qconfig)
 
     def _is_from_placeholder(self, node: Node) -> bool:
-        """Whether a byte is made of what the model is given, whose observer belongs to somebody else's graph."""
+        """Return whether a byte is made of what the model is given, whose observer belongs to somebody else's graph."""
         if not node.args or not isinstance(node.args[0], Node):
             return False
         return self._dtype_as_output(node) in (torch.quint8, torch.uint8) and node.args[0].op == "placeholder"

@@ -41,7 +41,7 @@ class QuantizeHandler:
         )
 
     def is_general_tensor_value_op(self) -> bool:
-        """Whether the result has the observer of the input."""
+        """Return whether the result has the observer of the input."""
         return self.observation_type == ObservationType.OUTPUT_SHARE_OBSERVER_WITH_INPUT
 
     def is_custom_module(self) -> bool:

@@ -51,7 +51,7 @@ def node_arg_is_bias(node: Node, arg: Any) -> bool:
 
 
 def all_node_args_have_no_tensors(node: Any, modules: Modules, cache: dict[Node, bool]) -> bool:
-    """Whether a node is computed from numbers only (sizes, for example)."""
+    """Return whether a node is computed from numbers only (sizes, for example)."""
     if not isinstance(node, Node):
         return True
     if node not in cache:

@@ -117,7 +117,7 @@ class Described(NamedTuple):
         return self._replace(tensors=tensors)
 
     def is_blocked(self) -> bool:
-        """Whether pictures are laid out in blocks for it, however they lie."""
+        """Return whether pictures are laid out in blocks for it, however they lie."""
         every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items()}
         x, w, y = (every.get(a) or every.get(b) for a, b in (("x", "dx"), ("w", "dw"), ("y", "dy")))
         return _choose_layout(x, w, y, self.kind == "forward") == "any"
@@ -268,7 +268,7 @@ def settled_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, 
 
 
 def _is_channels_last(tensor: Any) -> bool:
-    """Whether channels are innermost and that is not also the usual order (as it is for one pixel or one channel)."""
+    """Return whether channels are innermost and that is not also the usual order (as it is for one pixel or one channel)."""
     return tensor._strides[1] == 1 and tensor.shape[1] > 1 and math.prod(tensor.shape[2:]) > 1
 
 
@@ -286,7 +286,7 @@ def _choose_layout(x: Any, w: Any, y: Any, forward: bool) -> str:
 
 
 def _takes(window: Geometry, *tensors: Any) -> bool:
-    """Whether oneDNN can describe these operands: its dtypes, nothing empty, no element at two indices.
+    """Return whether oneDNN can describe these operands: its dtypes, nothing empty, no element at two indices.
 
     It also refuses a window that leaves a whole stride or more of the input unread (large output paddings).
     """

@@ -168,12 +168,12 @@ class _VectorProduct:
 
 
 def supports(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
-    """Whether `matmul` takes these operands without a copy."""
+    """Return whether `matmul` takes these operands without a copy."""
     return _make(dst, a, b, bias) is not None
 
 
 def takes_matrix(operand: Any) -> bool:
-    """Whether an operand's layout is one that `matmul` takes: dense rows or columns, nothing overlapping."""
+    """Return whether an operand's layout is one that `matmul` takes: dense rows or columns, nothing overlapping."""
     return _Layout(operand, len(operand.shape)).settle()
 
 
@@ -190,7 +190,7 @@ class _Layout:
                 self.shape[axis] = 1  # an expanded dimension: oneDNN broadcasts those of size 1 itself
 
     def merges(self, axis: int) -> bool:
-        """Whether dimensions `axis` and `axis + 1` are one dimension in memory."""
+        """Return whether dimensions `axis` and `axis + 1` are one dimension in memory."""
         inner = self.shape[axis + 1]
         return inner == 1 or self.strides[axis] == inner * self.strides[axis + 1]
 
@@ -361,7 +361,7 @@ def described(product: direct.DirectProduct) -> Product | None:
 
 
 def takes_more(product: direct.DirectProduct) -> bool:
-    """Whether a primitive in the place of a direct product gains something where it has more to do than to multiply: not where the left
+    """Return whether a primitive in the place of a direct product gains something where it has more to do than to multiply: not where the left
     operand is transposed, nor for small results."""
     rows, columns, _ = product.table[6:9]
     return product.table[4] == ord("N") and (rows * columns > _WORTH_A_PRIMITIVE or _lays_out_long(product))
@@ -422,7 +422,7 @@ def _direct_product(
 
 
 def _prefers_gemm(c: _Layout, left: _Layout, right: _Layout, swapped: bool) -> bool:
-    """Whether a batch of products runs about as fast on oneDNN's general code, which is made five times as quickly as code
+    """Return whether a batch of products runs about as fast on oneDNN's general code, which is made five times as quickly as code
     for one shape: where left operands are transposed, and where matrices are neither small nor narrow."""
     first = right if swapped else left
     if len(c.shape) == 2:

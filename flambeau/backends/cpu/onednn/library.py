@@ -263,7 +263,7 @@ def library() -> Library:
 
 
 def available() -> bool:
-    """Whether a usable libdnnl 3.x was found (loads it)."""
+    """Return whether a usable libdnnl 3.x was found (loads it)."""
     return (_loaded or _load()) is not None
 
 

@@ -25,7 +25,7 @@ def _aligned(t: Tensor) -> Tensor:
 
 
 def _is_short(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether one kernel does it all; for more rows or features, matrix products are faster."""
+    """Return whether one kernel does it all; for more rows or features, matrix products are faster."""
     features = query.shape[3]
     return (
         max(query.shape[2], key.shape[2]) <= 512 and features <= 64 and not features % 16 and features == value.shape[3]

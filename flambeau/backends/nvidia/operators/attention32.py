@@ -235,7 +235,7 @@ def _tiles() -> str:
 
 
 def _in_tiles(*tensors: Tensor) -> bool:
-    """Whether the kernels for 32 features take these: rows begin at multiples of 16 bytes."""
+    """Return whether the kernels for 32 features take these: rows begin at multiples of 16 bytes."""
     return tensors[0].shape[3] == 32 and not any(
         address(t) % 16 or t._strides[3] != 1 or any(s % 4 for s in t._strides[:3]) for t in tensors
     )

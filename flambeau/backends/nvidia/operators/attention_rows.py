@@ -97,7 +97,7 @@ extern "C" __global__ void join_shares(T* out, i64 ob, i64 oh, i64 orow, float* 
 
 
 def takes(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether there are few enough queries, and the features are as many as threads can share out evenly."""
+    """Return whether there are few enough queries, and the features are as many as threads can share out evenly."""
     _, _, rows, features = query.shape
     return 0 < rows <= MOST_ROWS and features in _FEATURES and value.shape[3] == features and key.shape[2] > 0
 

@@ -21,7 +21,7 @@ from . import conv32
 
 
 def _lies(t: Tensor, last: bool) -> bool:
-    """Whether a tensor has the format: its memory is filled, with channels last or contiguously."""
+    """Return whether a tensor has the format: its memory is filled, with channels last or contiguously."""
     return is_channels_last(t.shape, t._strides) if last else t._contig
 
 

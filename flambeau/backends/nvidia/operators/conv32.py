@@ -160,7 +160,7 @@ _SHAPE = struct.Struct("<8i")
 
 
 def takes(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> bool:
-    """Whether these kernels are for such a convolution (or the gradient that `kind` names)."""
+    """Return whether these kernels are for such a convolution (or the gradient that `kind` names)."""
     if x.dtype is not dt.float32 or cudnn_switches.allow_tf32 or not (x._contig and w._contig and y._contig):
         return False
     return not (address(x) | address(w) | address(y)) % 16 and _fits(kind, x.shape, w.shape, y.shape, window, x.device)

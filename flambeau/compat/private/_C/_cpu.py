@@ -18,20 +18,20 @@ def _flags() -> frozenset[str]:
 
 
 def _is_avx2_supported() -> bool:
-    """Whether there are 256-bit vectors of whole numbers."""
+    """Return whether there are 256-bit vectors of whole numbers."""
     return "avx2" in _flags()
 
 
 def _is_avx512_supported() -> bool:
-    """Whether there are 512-bit vectors, of all kinds that PyTorch uses."""
+    """Return whether there are 512-bit vectors, of all kinds that PyTorch uses."""
     return {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= _flags()
 
 
 def _is_vnni_supported() -> bool:
-    """Whether there are sums of products of bytes in 512-bit vectors."""
+    """Return whether there are sums of products of bytes in 512-bit vectors."""
     return "avx512_vnni" in _flags()
 
 
 def _is_amx_tile_supported() -> bool:
-    """Whether there are products of tiles."""
+    """Return whether there are products of tiles."""
     return "amx_tile" in _flags()

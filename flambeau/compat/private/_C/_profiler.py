@@ -65,7 +65,7 @@ class _RecordFunctionFast:
 
 
 def _set_record_concrete_inputs_enabled_val(value: bool) -> None:
-    """Whether numbers among the arguments are shown, where shapes are."""
+    """Set whether numbers among the arguments are shown, where shapes are."""
     switches.concrete_inputs = value
 
 
@@ -74,7 +74,7 @@ def _get_record_concrete_inputs_enabled() -> bool:
 
 
 def _set_fwd_bwd_enabled_val(value: bool) -> None:
-    """Whether traces have arrows from forward calls to backward ones."""
+    """Set whether traces have arrows from forward calls to backward ones."""
     switches.links = value
 
 

@@ -8,5 +8,5 @@ __all__ = ["OptimizedModule", "is_dynamo_supported"]
 
 
 def is_dynamo_supported() -> bool:
-    """Whether `torch.compile` works here: always."""
+    """Return whether `torch.compile` works here: always."""
     return True

@@ -42,7 +42,7 @@ class ShardingSpec(ABC):
 
 
 def overlap(one: ShardMetadata, other: ShardMetadata) -> bool:
-    """Whether two parts have something in common."""
+    """Return whether two parts have something in common."""
     pairs = zip(one.shard_offsets, one.shard_sizes, other.shard_offsets, other.shard_sizes, strict=True)
     return all(a < b + n and b < a + m for a, m, b, n in pairs)
 

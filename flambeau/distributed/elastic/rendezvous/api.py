@@ -94,7 +94,7 @@ class RendezvousHandler(ABC):
         return True
 
     def everybody_is_there(self) -> bool:
-        """Whether all agents of this round are still in it, as far as this one knows."""
+        """Return whether all agents of this round are still in it, as far as this one knows."""
         return True
 
 
@@ -162,7 +162,7 @@ def parse_endpoint(endpoint: str, default_port: int) -> tuple[str, int]:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether an address is one of this machine's."""
+    """Return whether an address is one of this machine's."""
     if host in ("localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn()):
         return True
     try:

@@ -61,7 +61,7 @@ class _Pulse:
                 return  # the store is gone: whoever needs it next says so
 
     def is_dead(self, node: str, patience: float) -> bool:
-        """Whether a node's number has stood still for too long."""
+        """Return whether a node's number has stood still for too long."""
         key = f"alive/{node}"
         value = self.store.get(key) if self.store.check([key]) else b""
         now = time.monotonic()

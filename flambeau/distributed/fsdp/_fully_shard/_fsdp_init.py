@@ -112,7 +112,7 @@ def _get_managed_modules(
 
 
 def _has_only(module: Module, ignored: set[int], known: dict[Module, bool]) -> bool:
-    """Whether a module has nothing but ignored parameters."""
+    """Return whether a module has nothing but ignored parameters."""
     if module not in known:
         known[module] = (
             not any(True for _ in module.buffers(recurse=False))

@@ -17,10 +17,10 @@ def normalize_dims(dims: int | Sequence[int], ndim: int) -> Sequence[int]:
 
 
 def is_tensor_partial(spec: Any) -> bool:
-    """Whether values have yet to be reduced."""
+    """Return whether values have yet to be reduced."""
     return any(p.is_partial() for p in spec.placements)
 
 
 def is_tensor_dim_sharded(spec: Any, dim: int) -> bool:
-    """Whether a dimension is cut."""
+    """Return whether a dimension is cut."""
     return spec.num_shards_map[dim] > 1

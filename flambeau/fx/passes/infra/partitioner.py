@@ -77,7 +77,7 @@ class CapabilityBasedPartitioner:
         return [p for p in found if p.size() > 0]
 
     def _is_worthwhile(self, partition: Partition) -> bool:
-        """Whether it has more than one node that computes."""
+        """Return whether it has more than one node that computes."""
         free = {"torch.ops.aten.view", "_operator.getitem", *self.non_compute_ops}
         names = [qualified_name(n.target) for n in partition.nodes if n.op == "call_function"]
         count = sum(name not in free for name in names)
@@ -149,7 +149,7 @@ class _Groups:
         return kept
 
     def _reaches_itself(self, nodes: set[Node], own: set[int]) -> bool:
-        """Whether a path leaves the nodes and comes back; a group on the way is passed as a whole."""
+        """Return whether a path leaves the nodes and comes back; a group on the way is passed as a whole."""
         waiting = [user for node in nodes for user in node.users if user not in nodes]
         seen: set[Node] = set()
         while waiting:

@@ -158,7 +158,7 @@ class SubgraphMatcher:
         return not isinstance(given, Node) and type(given) is type(wanted) and given == wanted
 
     def _is_contained(self, nodes_map: dict[Node, Any]) -> bool:
-        """Whether nobody outside reads an inner value."""
+        """Return whether nobody outside reads an inner value."""
         inner = {gn: pn for pn, gn in nodes_map.items() if pn.op != "placeholder"}
         return all(
             pn in self.pattern_returning_nodes or all(user in inner for user in gn.users) for gn, pn in inner.items()

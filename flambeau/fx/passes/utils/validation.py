@@ -8,7 +8,7 @@ from ...node import Node
 
 
 def validate_partition(partition: Iterable[Node]) -> bool:
-    """Whether fusing these nodes into one leaves a graph without cycles."""
+    """Return whether fusing these nodes into one leaves a graph without cycles."""
     inside = set(partition)
     waiting = [user for node in inside for user in node.users if user not in inside]
     seen: set[Node] = set()

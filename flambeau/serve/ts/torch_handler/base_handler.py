@@ -156,7 +156,7 @@ class BaseHandler:
             raise InvalidInput(f"The request is no array of numbers: {e}") from e
 
     def _fit_together(self, rows: list[tuple[dict[str, Any], bool]]) -> bool:
-        """Whether requests can be one batch: of one shape, each one example, and not more than the model was written for."""
+        """Return whether requests can be one batch: of one shape, each one example, and not more than the model was written for."""
         first = {name: t.shape for name, t in rows[0][0].items()}
         fixed = [i.shape[0] for i in self.inputs if i.shape and i.shape[0] is not None]
         alike = all({n: t.shape for n, t in row.items()} == first and not own for row, own in rows)

@@ -43,7 +43,7 @@ def list_classes_from_module(module: ModuleType, parent_class: type | None = Non
 
 
 def check_valid_pt2_backend(backend: str) -> bool:
-    """Whether `torch.compile` may be asked for this backend."""
+    """Return whether `torch.compile` may be asked for this backend."""
     if backend in _BACKENDS:
         return True
     logger.warning("%s is not a supported backend", backend)

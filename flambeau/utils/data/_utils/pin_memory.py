@@ -11,7 +11,7 @@ from .containers import each_part
 
 
 def accelerator_available() -> bool:
-    """Whether there is a device that pinned memory would serve."""
+    """Return whether there is a device that pinned memory would serve."""
     if importlib.util.find_spec("flambeau.cuda") is None:
         return False
     return bool(naming.above("cuda").is_available())

@@ -160,7 +160,7 @@ class _Sanitize(Transform):
         raise NotImplementedError
 
     def follows(self, inpt: Any, count: int) -> bool:
-        """Whether this input has one entry per shape."""
+        """Return whether this input has one entry per shape."""
         return False
 
     def forward(self, *inputs: Any) -> Any:

@@ -57,17 +57,17 @@ def unflatten(leaves: Sequence[Any], description: Any) -> Any:
 
 
 def check_type(obj: Any, types_or_checks: tuple) -> bool:
-    """Whether this is an instance of one of the types, or passes one of the tests."""
+    """Return whether this is an instance of one of the types, or passes one of the tests."""
     return any(isinstance(obj, check) if isinstance(check, type) else check(obj) for check in types_or_checks)
 
 
 def has_any(flat_inputs: list[Any], *types_or_checks: Any) -> bool:
-    """Whether one of the inputs is of one of the kinds."""
+    """Return whether one of the inputs is of one of the kinds."""
     return any(check_type(inpt, types_or_checks) for inpt in flat_inputs)
 
 
 def has_all(flat_inputs: list[Any], *types_or_checks: Any) -> bool:
-    """Whether every kind is among the inputs."""
+    """Return whether every kind is among the inputs."""
     return all(has_any(flat_inputs, check) for check in types_or_checks)
 
 

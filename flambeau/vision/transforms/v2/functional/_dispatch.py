@@ -172,5 +172,5 @@ def register_kernel(functional: Callable | str, tv_tensor_cls: type) -> Callable
 
 
 def is_pure_tensor(inpt: Any) -> bool:
-    """Whether this is a tensor of no special kind."""
+    """Return whether this is a tensor of no special kind."""
     return isinstance(inpt, Tensor) and not isinstance(inpt, TVTensor)
