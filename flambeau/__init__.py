@@ -52,6 +52,9 @@ from .core.layout import (
     sparse_csr,
     strided,
 )
+from .core.layout import (
+    mkldnn as _mkldnn,
+)
 from .core.numeric_limits import finfo, iinfo
 from .core.overrides import DisableTorchFunctionSubclass
 from .core.overrides import disabled_torch_function as _disabled_torch_function_impl

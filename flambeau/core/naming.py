@@ -106,6 +106,8 @@ LATE = frozenset(
         "mps",
         "mtia",
         "nn.scaling",
+        "ops.kinds",
+        "ops.kinds.mkldnn",
         "ops.quantizing.operators",
         "overrides",
         "profiler.itt",

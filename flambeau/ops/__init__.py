@@ -3,7 +3,7 @@
 import sys as _sys
 
 from ..core import naming as _naming
-from . import linalg  # noqa: F401
+from . import kinds, linalg  # noqa: F401
 from .creation import construct, convert, filled, ranges  # noqa: F401
 from .index import gather, index_vector, indexing, masked, sort, subscript, unique  # noqa: F401
 from .machinery.binding import bind_methods, namespace

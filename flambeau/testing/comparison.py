@@ -296,6 +296,8 @@ _SPARSE: dict[Layout, tuple[str, tuple[str, ...]]] = {
 def _compare_values(first: Tensor, second: Tensor, rtol: float, atol: float, equal_nan: bool) -> None:
     if first.layout is strided:
         return _compare_strided(first, second, rtol, atol, equal_nan)
+    if first.layout not in _SPARSE:
+        raise ValueError(f"Unsupported tensor layout {first.layout}")
     name, parts = _SPARSE[first.layout]
     if first.layout is sparse_coo:
         first, second = first.coalesce(), second.coalesce()

@@ -97,7 +97,7 @@ class Op:
     "folded" into one batch, ..., "each" element by itself; see func.rules), or the rule. Kinds other than primitives and views need
     none. `sharding` says how arguments and results may lie together on a mesh of ranks, where that does not follow from the kind, the
     formula or the batching rule (see distributed.tensor._rules). `sparse` is the form for sparse tensors, `quantized` that for
-    quantized ones, `names` the rule for named dimensions (see ops.names).
+    quantized ones, `forms` those for tensors that hold another one, by kind ("mkldnn", see ops.kinds), `names` the rule for named dimensions (see ops.names).
 
     `aten` is PyTorch's operator, with its arguments in its order, where these are not the operator's own name and arguments (see
     `aten_form`); `aten_calls(recorder, *args, **kwargs)` makes the calls of PyTorch's operators where several are needed, or which
@@ -150,6 +150,7 @@ class Op:
     sharding: str | Callable | None = None
     sparse: Callable | None = None
     quantized: Callable | None = None
+    forms: dict[str, Callable] = field(default_factory=dict)
     names: Callable | None = None
     flops: Callable | None = None
     onnx: Any = None

@@ -11,6 +11,7 @@ from ...core.tensor import Tensor, empty, numel_of
 from ...expr.functions import rsqrt
 from ...expr.node import Expr, arg, cast
 from ...kernels.library import batch_norm as kernels
+from ..kinds import mkldnn_takes
 from ..machinery.aten_form import aten_only, aten_parts
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
@@ -321,6 +322,14 @@ def batch_norm(
         wanted = "positive during training" if training else "non-negative"
         raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+
+
+def _check_affine(bound: dict[str, Any]) -> None:
+    if bound["weight"] is None or bound["bias"] is None:
+        raise RuntimeError("mkldnn_batch_norm: currently mkldnn only support affine model")
+
+
+mkldnn_takes("nn.functional.batch_norm", check=_check_affine)
 
 
 @composite(method=False, name="batch_norm")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ...expr import functions as f
+from ..kinds import mkldnn_takes
 from ..machinery.declare import pointwise
 from ..machinery.dtype_rules import promote_float
 from ..machinery.formula import Pointwise
@@ -235,3 +236,6 @@ def logit(input, eps=None, compute=None):
     if eps is not None:
         input = f.rounded(f.where(input < eps, eps, f.where(input > 1 - eps, 1 - eps, input)), compute)
     return f.log(f.rounded(input / f.rounded(1 - input, compute), compute))
+
+
+mkldnn_takes("sigmoid", "tanh")

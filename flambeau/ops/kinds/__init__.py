@@ -1,0 +1,121 @@
+"""Operators on tensors that hold their elements in another one (`core.held`): how a call finds out what to do with them.
+
+Operators run on the values (`on_values`) where their records allow it: the derivative is then the operator's own, between two
+conversions that autograd knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core import naming
+from ...core.graph import grad_mode, unrecorded
+from ...core.held import HeldOperand, HeldTensor
+from ...core.pytree import tree_flatten, tree_map
+from ...core.tensor import Tensor
+from ..machinery.declare import composite
+from ..machinery.inplace import check_history_writable
+from ..machinery.quirks import Quirks
+from ..machinery.record import OPS, Op, lookup
+from ..machinery.sparse_dispatch import sparse_primitive
+
+HOMES = {"mkldnn": "ops.kinds.mkldnn"}  # what each kind does with a call
+
+
+def _anything(bound: dict[str, Any]) -> None:
+    """Take every call."""
+
+
+def mkldnn_takes(*keys: str, check: Callable[[dict[str, Any]], None] = _anything) -> None:
+    """Declare in the records of operators that they take tensors in oneDNN's layout; `check` gets a call in canonical form and raises
+    for those that PyTorch refuses."""
+    for key in keys:
+        lookup(key).forms["mkldnn"] = check
+
+
+def held_call(problem: HeldOperand, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Call an operator on tensors of the kind that it met, or refuse: an operator made of this one may know better."""
+    return naming.above(HOMES[problem.tensor.kind]).call(face, args, kwargs, problem)
+
+
+@composite(function=False)
+def to_mkldnn(self: Tensor, dtype: Any = None) -> Tensor:
+    """A copy of a dense tensor in oneDNN's layout."""
+    return naming.above("ops.kinds.mkldnn").to_mkldnn(self, dtype)
+
+
+def base_record(op: Op) -> Op:
+    """The record that an in-place form belongs to; other operators' own."""
+    return OPS.get(op.name[:-1], op) if not op.key and op.name.endswith("_") else op
+
+
+# -- the way to the value and back ------------------------------------------------------------------------------------------------------
+
+
+_value_of = sparse_primitive(
+    lambda input, mold: input._value._bare_alias(),
+    {"input": lambda g, mold: g if isinstance(g, HeldTensor) else hold(g, mold)},
+    Quirks(label="ToDenseBackward0"),
+    name="value_of_held",
+)
+
+hold = sparse_primitive(
+    lambda value, mold: mold(value._bare_alias()),
+    {"value": lambda g: value_of(g) if isinstance(g, HeldTensor) else g},
+    Quirks(label="HoldBackward0"),
+    name="hold_value",
+)
+
+
+def value_of(t: HeldTensor) -> Tensor:
+    """The plain tensor that holds the elements, with the history of `t`."""
+    return _value_of(t, t._mold())
+
+
+def held_as(value: Tensor, mold: Callable[[Tensor], HeldTensor]) -> Any:
+    """`value` in a tensor that `mold` makes. Its history shows the operator that made the value."""
+    label = None if value.grad_fn is None else value.grad_fn.name()
+    return relabelled(hold(value, mold), label)
+
+
+def relabelled(t: Any, label: str | None) -> Any:
+    """The tensor `t`, whose history shows `label` as its last operator."""
+    if label is not None and t.grad_fn is not None:
+        t.grad_fn.label = label
+    return t
+
+
+def holders(args: tuple, kwargs: dict[str, Any]) -> list[HeldTensor]:
+    """The tensors among the arguments that hold others."""
+    return [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, HeldTensor)]
+
+
+def on_values(face: Any, args: tuple, kwargs: dict[str, Any], result: Callable[[Tensor], Any]) -> Any:
+    """Run an operator on the values; `result` makes what is returned of each tensor that comes out. An operator that writes into one of
+    the tensors writes into its value."""
+    written = args[0] if face.op.name.endswith("_") and args else kwargs.get("out")
+    if isinstance(written, HeldTensor):
+        return _written(written, face, args, kwargs)
+    inner = tree_map(lambda x: value_of(x) if isinstance(x, HeldTensor) else x, (args, kwargs))
+    found = face(*inner[0], **inner[1])
+    return tree_map(lambda x: result(x) if isinstance(x, Tensor) else x, found)
+
+
+def _written(target: Any, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Write an operator's result into the value of a tensor, which takes over the result's history."""
+    check_history_writable(target)
+    copied = grad_mode.enabled and any(
+        x.requires_grad for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)
+    )
+    place = value_of(target).clone() if copied else target._value
+
+    def inner(x: Any) -> Any:
+        return place if x is target else value_of(x) if isinstance(x, HeldTensor) else x
+
+    inner_args, inner_kwargs = tree_map(inner, (args, kwargs))
+    face(*inner_args, **inner_kwargs)
+    if copied:
+        unrecorded(target._value.copy_, place.detach())
+        made = held_as(place, target._mold())
+        target._set_history(made.grad_fn, 0)
+    return target
