@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from . import dtype as dt
 from .dtype import dtype
 from .graph import INFERENCE, grad_mode, inference_threads
-from .layout import layout, sparse_coo, sparse_csr
+from .layout import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csr
 from .overrides import disabled_torch_function
 from .size import Size, make_size
 from .tensor import Tensor, empty
@@ -178,13 +178,21 @@ class SparseCoo(SparseTensor):
 
 class SparseCsr(SparseTensor):
     """Compressed rows (or, in CSC layout, columns): the entries of line i are those from compressed[i] to
-    compressed[i + 1], `_plain_part` says where in the line each lies. The index was checked when it was made."""
+    compressed[i + 1], `_plain_part` says where in the line each lies. The index was checked when it was made. In the layouts BSR and
+    BSC lines are lines of blocks, and an entry is a block: values are (number of blocks, rows, columns)."""
 
     __slots__ = ("_compressed_part", "_plain_part", "layout")
 
     _compressed_part: Tensor
     _plain_part: Tensor
     is_sparse_csr = property(lambda self: self.layout is sparse_csr)
+    _by_rows = property(lambda self: self.layout in (sparse_csr, sparse_bsr))
+
+    @property
+    def _blocksize(self) -> tuple[int, int] | None:
+        """The size of the blocks; None if single elements are listed."""
+        rows_columns = self._values_part.shape[1:3] if self.layout in (sparse_bsr, sparse_bsc) else None
+        return rows_columns and (rows_columns[0], rows_columns[1])
 
     def _parts(self) -> Any:
         return self._compressed_part, self._plain_part, self._values_part
@@ -194,7 +202,7 @@ class SparseCsr(SparseTensor):
         self._values_part, self.layout = other._values_part, other.layout
 
     def stride(self, dim: Any = None) -> Any:
-        raise RuntimeError("Sparse CSR tensors do not have strides")
+        raise RuntimeError(f"Sparse {repr(self.layout)[-3:].upper()} tensors do not have strides")
 
 
 def new_coo(

@@ -250,7 +250,8 @@ def meta_tensor(kind: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor
 
 def sparse_tensor(kind: Any, data: Any) -> Any:
     """A tensor of layout `kind` from its parts and size."""
-    compressed = kind is layouts.sparse_csr or kind is layouts.sparse_csc
+    blocks = kind is layouts.sparse_bsr or kind is layouts.sparse_bsc
+    compressed = blocks or kind is layouts.sparse_csr or kind is layouts.sparse_csc
     count = 3 if compressed else 2
     known = compressed or kind is layouts.sparse_coo
     if not known or type(data) is not tuple or len(data) not in (count + 1, count + 2):
@@ -262,7 +263,7 @@ def sparse_tensor(kind: Any, data: Any) -> Any:
         raise RuntimeError("corrupt checkpoint: the parts of a sparse tensor should be tensors")
     # Headers of its own: the file may still change those of the tensors it names, after the check.
     parts: Any = tuple(p._bare_alias() for p in data[:count])
-    _check_sparse_parts(parts, compressed, shape)
+    _check_sparse_parts(parts, compressed, shape, 3 if blocks else 1)
     if compressed:
         compressed_part, plain, values = parts
         _with_numbers(lambda: check_compressed(compressed_part, plain, values, shape, kind))
@@ -273,7 +274,7 @@ def sparse_tensor(kind: Any, data: Any) -> Any:
     return t
 
 
-def _check_sparse_parts(parts: tuple[Tensor, ...], compressed: bool, shape: Size) -> None:
+def _check_sparse_parts(parts: tuple[Tensor, ...], compressed: bool, shape: Size, rank: int) -> None:
     """Dtypes and ranks, and no more indices than memory holds: an index repeated by a stride of zero takes for ever to look at."""
     *indices, values = parts
     for index in indices:
@@ -284,7 +285,7 @@ def _check_sparse_parts(parts: tuple[Tensor, ...], compressed: bool, shape: Size
         held = index._storage.size_bytes // index.dtype.itemsize if index.numel() else 1 << 20
         if index.device != values.device or index.shape[-1] > held:
             raise RuntimeError("corrupt checkpoint: the indices of a sparse tensor are not in the file")
-    if compressed and (len(shape) != 2 or len(values.shape) != 1):
+    if compressed and (len(shape) != 2 or len(values.shape) != rank):
         raise RuntimeError(
             f"corrupt checkpoint: a compressed sparse tensor has two dimensions, got {shown(shape)} with values {shown(values.shape)}"
         )

@@ -8,8 +8,7 @@ from typing import Any
 
 from ...core.device import cpu
 from ...core.dtype import int64
-from ...core.layout import layout as Layout
-from ...core.layout import sparse_csc, sparse_csr, wrap_dim
+from ...core.layout import wrap_dim
 from ...core.promotion import get_default_dtype
 from ...core.size import make_size
 from ...core.storage import UntypedStorage
@@ -22,7 +21,6 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.quirks import Quirks
 from ..shape.joining import cat
-from ..sparse.csr import sparse_csc_tensor, sparse_csr_tensor
 from .norms import matrix_norm, vector_norm
 
 _START = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
@@ -181,24 +179,6 @@ def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *
     return finish(made, chosen.requires_grad)
 
 
-def sparse_compressed_tensor(
-    compressed_indices: Any,
-    plain_indices: Any,
-    values: Any,
-    size: Any = None,
-    *,
-    layout: Layout | None = None,
-    **options: Any,
-) -> Tensor:
-    """A compressed sparse tensor of the layout given: sparse_csr or sparse_csc."""
-    makers = {sparse_csr: sparse_csr_tensor, sparse_csc: sparse_csc_tensor}
-    if layout not in makers:
-        raise RuntimeError(
-            f"sparse_compressed_tensor_unsafe: expected layout to be torch.sparse_csr or torch.sparse_csc, but got {layout}"
-        )
-    return makers[layout](compressed_indices, plain_indices, values, size, **options)
-
-
 def detach_(input: Tensor) -> Tensor:
     """Take the tensor out of the graph, in place."""
     return input.detach_()
@@ -222,7 +202,6 @@ PLAIN_FUNCTIONS = {
     function.__name__: function
     for function in (
         from_file,
-        sparse_compressed_tensor,
         detach_,
         is_distributed,
         *map(_copied_part, ("crow_indices", "col_indices", "ccol_indices", "row_indices")),

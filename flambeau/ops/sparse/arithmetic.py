@@ -27,6 +27,7 @@ from .coo import (
     clone,
     coalesce,
     coo_from_parts,
+    in_layout_of,
     values_at,
     values_in_place_of,
     with_values,
@@ -62,7 +63,7 @@ def add(input: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     if isinstance(input, SparseCoo) and isinstance(other, SparseCoo):
         return _sum(input, other, alpha, d)
     total = _sum(_as_coo(input), _as_coo(other), alpha, d)
-    return total.to_sparse(layout=input.layout)
+    return in_layout_of(input, total)
 
 
 def _check_alike(a: SparseTensor, b: SparseTensor) -> None:
@@ -158,7 +159,7 @@ def mul(input: Any, other: Any) -> Tensor:
         return with_values(input, _times(input, other, lambda v, x: v * x))
     if isinstance(input, SparseCsr) or isinstance(other, SparseCsr):
         factor = other.to_sparse_coo() if isinstance(other, SparseTensor) else other
-        return mul(input.to_sparse_coo(), factor).to_sparse(layout=input.layout)
+        return in_layout_of(input, mul(input.to_sparse_coo(), factor))
     if isinstance(other, SparseCoo):
         return _times_sparse(input, other)
     if len(other.shape) > len(input.shape):

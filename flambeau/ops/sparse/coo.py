@@ -9,10 +9,10 @@ import numpy as np
 from ...backends.cpu.threads import get_num_threads
 from ...core import dtype as dt
 from ...core.device import cpu, default_device
-from ...core.layout import sparse_coo, sparse_csc, sparse_csr, strided
+from ...core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ...core.promotion import get_default_dtype
 from ...core.size import Size, make_size
-from ...core.sparse import Invariants, SparseCoo, SparseTensor, empty_coo, new_coo, new_csr
+from ...core.sparse import Invariants, SparseCoo, SparseCsr, SparseTensor, empty_coo, new_coo, new_csr
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import sparse as kernels
 from ..creation import convert as conversion
@@ -178,10 +178,15 @@ def check_invariants_of(t: SparseCoo) -> None:
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
-def layout_word(t: Tensor) -> str:
-    return {"strided": "Strided", "sparse_coo": "Sparse", "sparse_csr": "SparseCsr", "sparse_csc": "SparseCsc"}[
-        repr(t.layout).removeprefix("torch.")
-    ]
+_LAYOUT_WORDS = {
+    "strided": "Strided", "sparse_coo": "Sparse", "sparse_csr": "SparseCsr", "sparse_csc": "SparseCsc", "sparse_bsr": "SparseBsr",
+    "sparse_bsc": "SparseBsc", "_mkldnn": "Mkldnn",
+}  # fmt: skip
+
+
+def layout_word(t: Any) -> str:
+    """PyTorch's word for a layout, or for that of a tensor, in messages."""
+    return _LAYOUT_WORDS[repr(getattr(t, "layout", t)).removeprefix("torch.")]
 
 
 def need_coo(t: Tensor, name: str) -> SparseCoo:
@@ -213,19 +218,26 @@ def coalesce(self: Tensor) -> Tensor:
 
 
 def listed_places(t: Any) -> tuple[Tensor, np.ndarray]:
-    """The places of any sparse tensor as a COO index, and their keys."""
+    """The places of any sparse tensor as a COO index, and their keys; of blocks those of all elements, as their values lie."""
     if isinstance(t, SparseCoo):
         return t._index_part, entry_keys(t)
     counts = np.diff(on_host(t._compressed_part))
     lines, places = repeated(np.arange(counts.size), counts), on_host(t._plain_part)
-    rows = np.stack([lines, places] if t.layout is sparse_csr else [places, lines])
+    pair = (lines, places) if t._by_rows else (places, lines)
+    if t._blocksize is not None:
+        height, width = t._blocksize
+        inside = np.arange(height * width)
+        tall, wide = (repeated(p, np.full(lines.size, inside.size)) if inside.size else p[:0] for p in pair)
+        within = np.tile(inside, lines.size)
+        pair = (tall * height + within // width, wide * width + within % width) if inside.size else (tall, wide)
+    rows = np.stack(pair)
     return index_tensor(rows), keys_of(rows, t.shape)
 
 
 def _pattern_grad(g: Any, like: Any) -> Tensor:
     if isinstance(g, SparseTensor) and not isinstance(g, SparseCoo):
         g = g.to_sparse_coo()
-    return values_at(g, *listed_places(like))
+    return values_at(g, *listed_places(like)).reshape(like._values_part.shape)
 
 
 # The places of `like` with other values.
@@ -382,7 +394,8 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     if isinstance(mask, SparseCoo):
         return _sparse_mask(self, mask)
     source = self.to_sparse_coo() if isinstance(self, SparseTensor) else self
-    return values_in_place_of(values_at(source, *listed_places(mask)), mask.detach())
+    picked = values_at(source, *listed_places(mask))
+    return values_in_place_of(picked.reshape(mask._values_part.shape), mask.detach())
 
 
 # -- shapes and copies -------------------------------------------------------------------------------------------------
@@ -400,6 +413,11 @@ def rebuilt(t: Any, parts: Any) -> Any:
         return new_coo(index, values, t.shape, t._is_coalesced, t._in_bounds)
     compressed, plain, values = parts
     return new_csr(compressed, plain, values, t.shape, t.layout)
+
+
+def in_layout_of(like: SparseTensor, t: Tensor) -> Any:
+    """A sparse tensor in the layout of another one, with blocks of its size."""
+    return t.to_sparse(layout=like.layout, blocksize=getattr(like, "_blocksize", None))
 
 
 def with_values(t: Any, values: Tensor) -> Any:
@@ -484,11 +502,20 @@ def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
 
 
 def _empty_compressed(shape: Size, d: Any, kind: Any, where: Any) -> SparseTensor:
+    if kind in (sparse_bsr, sparse_bsc):
+        raise RuntimeError(
+            f"zeros_sparse_compressed expected sparse compressed (non-block) tensor layout but got {layout_word(kind)}"
+        )
     if kind not in (sparse_csr, sparse_csc) or len(shape) != 2:
         raise NotImplementedError(f"zeros of shape {list(shape)} with layout {kind!r} are not implemented")
     lines = shape[0] if kind is sparse_csr else shape[1]
     starts, places = (fill_raw(empty(make_size((n,)), dt.int64, where), 0) for n in (lines + 1, 0))
     return new_csr(starts, places, empty(make_size((0,)), d, where), shape, kind)
+
+
+def _without_blocks(t: SparseCsr, d: Any, where: Any) -> SparseTensor:
+    starts, places = (fill_raw(empty(make_size((n,)), dt.int64, where), 0) for n in (t._compressed_part.shape[0], 0))
+    return new_csr(starts, places, empty(make_size((0, *t._values_part.shape[1:])), d, where), t.shape, t.layout)
 
 
 @sparse_form(filled.zeros_like, filled.empty_like)
@@ -501,6 +528,8 @@ def zeros_like(input: Tensor, **options: Any) -> Tensor:
     if kind is strided:
         return finish(fill_raw(empty(input.shape, d, where), 0), chosen.requires_grad)
     if kind is not sparse_coo:
+        if kind is input.layout and input._blocksize is not None:
+            return finish(_without_blocks(input, d, where), chosen.requires_grad)
         return finish(_empty_compressed(input.shape, d, kind, where), chosen.requires_grad)
     count = input._index_part.shape[0] if isinstance(input, SparseCoo) else None
     return finish(empty_coo(input.shape, d, count, where), chosen.requires_grad)

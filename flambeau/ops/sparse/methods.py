@@ -7,7 +7,6 @@ from typing import Any
 
 from ...core import printing
 from ...core.device import default_device
-from ...core.layout import sparse_csr
 from ...core.promotion import get_default_dtype
 from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, empty_coo, new_coo, new_csr
 from ...core.tensor import Tensor
@@ -36,7 +35,7 @@ def sparse_dim(self: Any) -> int:
 
 
 def dense_dim(self: Any) -> int:
-    return len(self._values_part.shape) - 1
+    return len(self._values_part.shape) - (1 if getattr(self, "_blocksize", None) is None else 3)
 
 
 def new_zeros(self: Any, *size: Any, **options: Any) -> Tensor:
@@ -69,8 +68,9 @@ def set_data(self: Any, value: Tensor) -> None:
 def text(self: Any, *, tensor_contents: str | None = None) -> str:
     names = ("indices", "values")
     if isinstance(self, SparseCsr):
-        rows = self.layout is sparse_csr
-        names = ("crow_indices", "col_indices", "values") if rows else ("ccol_indices", "row_indices", "values")  # type: ignore[assignment]
+        names = (
+            ("crow_indices", "col_indices", "values") if self._by_rows else ("ccol_indices", "row_indices", "values")
+        )  # type: ignore[assignment]
     grad_fn = self.grad_fn
     meta = self.device.type == "meta"
     components = [

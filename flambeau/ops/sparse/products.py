@@ -18,7 +18,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
 from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
 from ..shape.joining import stack
-from .coo import coalesce, listed_places, values_in_place_of
+from .coo import coalesce, in_layout_of, listed_places, values_in_place_of
 from .index import by_row, entry_keys, index_tensor, keys_of, on_host, packed, within_bounds
 from .places import repeated
 
@@ -54,11 +54,11 @@ def _(out: Tensor, starts: np.ndarray, order: Any, columns: np.ndarray, values: 
 
 def times_dense(sparse: Any, other: Tensor) -> Tensor:
     """A sparse matrix times a dense one, checked."""
-    return rows_times_matrix(*_rows_and_columns(sparse), sparse._values_part, other)
+    return rows_times_matrix(*_rows_and_columns(sparse), sparse._values_part.reshape(-1), other)
 
 
 def _check_matrix(t: Any, name: str) -> None:
-    if len(t.shape) != 2 or len(t._values_part.shape) != 1:
+    if len(t.shape) != 2 or t.dense_dim():
         raise RuntimeError(f"{name}: 2-D matrices expected, got {len(t.shape)}-D sparse tensor")
 
 
@@ -88,6 +88,10 @@ def _product(a: Any, b: Any) -> Tensor:
 
 def sparse_times_sparse(a: Any, b: Any) -> Tensor:
     """Every entry (i, k) of `a` meets the entries of row k of `b`."""
+    if any(getattr(t, "_blocksize", None) is not None for t in (a, b)):
+        raise RuntimeError(
+            "zeros_sparse_compressed expected sparse compressed (non-block) tensor layout but got blocks"
+        )
     compressed = isinstance(a, SparseCsr)
     left, right = (coalesce(t if isinstance(t, SparseCoo) else t.to_sparse_coo()) for t in (a, b))
     rows, middle = on_host(within_bounds(left)._index_part)
@@ -238,7 +242,7 @@ masked_product = sparse_primitive(
 def _mat1_grad(g: Tensor, mat1: Any, mat2: Any, alpha: Any) -> Tensor:
     if isinstance(mat1, SparseTensor) and not isinstance(mat2, SparseTensor) and not isinstance(g, SparseTensor):
         sampled = masked_product(g, mat2, mat1.to_sparse_coo())
-        return _scaled(sampled.to_sparse(layout=mat1.layout), alpha)
+        return _scaled(in_layout_of(mat1, sampled), alpha)
     return _scaled(g.mm(mat2.mH), alpha)
 
 
@@ -287,7 +291,7 @@ def sparse_mm(mat1: Any, mat2: Any) -> Tensor:
 
 def sampled_addmm(input: Any, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) at the places of a compressed matrix."""
-    if not isinstance(input, SparseCsr):
+    if not isinstance(input, SparseCsr) or input._blocksize is not None:
         raise SparseRefusal(
             f"Could not run 'aten::sparse_sampled_addmm' with an input of layout {input.layout!r}: compressed rows are needed"
         )
@@ -313,7 +317,7 @@ def reduced_mm(mat1: Any, mat2: Tensor, reduce: str) -> Tensor:
     """A product of a compressed matrix in which the terms of each element are summed, averaged, or their extreme taken."""
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, mean, amax or amin, got {reduce}")
-    if not isinstance(mat1, SparseCsr):
+    if not isinstance(mat1, SparseCsr) or mat1._blocksize is not None:
         raise SparseRefusal(f"sparse.mm(): reduce= needs compressed rows, got layout {mat1.layout!r}")
     _check_operands(mat1, mat2)
     rows, columns = listed_places(mat1)[0]

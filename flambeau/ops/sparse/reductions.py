@@ -18,7 +18,7 @@ from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
 from ..methods import python_protocol
 from ..reduce import norms, sums
 from .arithmetic import apply_to_values
-from .coo import coalesce, coo_from_parts, need_coo
+from .coo import coalesce, coo_from_parts, layout_word, need_coo
 from .index import entry_keys, groups_of, index_tensor, keys_of, on_host
 
 
@@ -80,6 +80,10 @@ def _sum_compressed(t: SparseCsr, gone: list[int], d: Any) -> Tensor:
     total: Any = sum_dims(t.to_sparse_coo(), gone, d)
     for i in sorted(gone):
         total = total.unsqueeze(i)
+    if t._blocksize is not None:
+        raise RuntimeError(
+            f"Currently the only compressed sparse format supported for sum.dim_IntList is CSR, but got layout {layout_word(t)}"
+        )
     return total.to_sparse(layout=t.layout)
 
 

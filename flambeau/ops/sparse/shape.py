@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.layout import sparse_csc, sparse_csr, wrap_dim
+from ...core.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr, wrap_dim
 from ...core.size import make_size
 from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, new_coo, new_csr
 from ...core.tensor import Tensor
@@ -30,6 +30,9 @@ def _need_coo(t: Any, name: str) -> SparseCoo:
     return t
 
 
+_TURNED = {sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bsc, sparse_bsc: sparse_bsr}
+
+
 # -- dimensions in another order ---------------------------------------------------------------------------------------
 
 
@@ -37,8 +40,10 @@ def _permuted(t: Any, order: list[int]) -> Any:
     shape = make_size([t.shape[d] for d in order])
     if isinstance(t, SparseCsr):
         compressed, plain, values = t._parts()
-        turned = sparse_csc if t.layout is sparse_csr else sparse_csr
-        return new_csr(compressed, plain, values, shape, t.layout if order == sorted(order) else turned)
+        if order == sorted(order):
+            return new_csr(compressed, plain, values, shape, t.layout)
+        values = values if t._blocksize is None else values.transpose(1, 2)
+        return new_csr(compressed, plain, values, shape, _TURNED[t.layout])
     sparse = t._index_part.shape[0]
     if any((d < sparse) != (i < sparse) for i, d in enumerate(order)):
         raise RuntimeError(
