@@ -116,12 +116,18 @@ class MkldnnTensor(HeldTensor):
     def numpy(self, *, force: bool = False) -> Any:
         raise TypeError("can't convert Mkldnn layout tensor to numpy. Use Tensor.to_dense() first.")
 
-    __array__ = numpy
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.numpy()
 
     def untyped_storage(self) -> Any:
         raise NotImplementedError("Cannot access storage of OpaqueTensorImpl")
 
-    storage = _typed_storage = share_memory_ = is_shared = is_pinned = pin_memory = __copy__ = untyped_storage
+    storage = _typed_storage = share_memory_ = is_shared = __copy__ = untyped_storage
+
+    def pin_memory(self, device: Any = None) -> Any:
+        return self.untyped_storage()
+
+    is_pinned = pin_memory
 
     def __deepcopy__(self, memo: dict) -> Any:
         return self.untyped_storage()
