@@ -33,23 +33,25 @@ class _MkldnnLayer(nn.Module):
         object.__setattr__(self, "_template", template)  # no child: its tensors are the buffers above
 
     def forward(self, x: Tensor) -> Tensor:
-        d = self.weight.dtype
+        d, held = self.weight.dtype, self._tensors()
         self._template._buffers = {
-            name: t if name != "bias" or t.dtype is d else t.to_dense(d).to_mkldnn()
-            for name, t in self._buffers.items()
+            name: t if name != "bias" or t.dtype is d else t.to_dense(d).to_mkldnn() for name, t in held.items()
         }
         if x.is_mkldnn:
             return self._template.forward(x)
         return self._template.forward(x.to_mkldnn()).to_dense()
 
+    def _tensors(self) -> dict[str, Any]:
+        return self._buffers
+
     def __getstate__(self) -> dict[str, Any]:
         self._template._buffers = {}
-        dense = {name: held.to_dense() for name, held in self._buffers.items()}
+        dense = {name: held.to_dense() for name, held in self._tensors().items()}
         return {**self.__dict__, "_buffers": dense}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._buffers = {name: held.to_mkldnn() for name, held in self._buffers.items()}
+        self._buffers = {name: held.to_mkldnn() for name, held in self._tensors().items()}
 
 
 class MkldnnLinear(_MkldnnLayer):

@@ -59,7 +59,7 @@ _value_of = sparse_primitive(
     name="value_of_held",
 )
 
-hold = sparse_primitive(
+hold: Callable = sparse_primitive(
     lambda value, mold: mold(value._bare_alias()),
     {"value": lambda g: value_of(g) if isinstance(g, HeldTensor) else g},
     Quirks(label="HoldBackward0"),

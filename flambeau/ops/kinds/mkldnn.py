@@ -45,7 +45,7 @@ def to_mkldnn(self: Tensor, dtype: Any) -> Tensor:
     return _to_mkldnn(self, dtype or self.dtype)
 
 
-def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
+def to_dense(self: MkldnnTensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
     """A copy as a strided tensor."""
     value = value_of(self)
     return relabelled(value.clone() if dtype is None else value.to(dtype, copy=True), "ToDenseBackward0")

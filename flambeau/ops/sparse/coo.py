@@ -385,7 +385,7 @@ _sparse_mask = sparse_primitive(
 @composite(function=False)
 def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     """The entries of this tensor at the places that `mask` lists."""
-    _sparse_only(mask, "_nnz")
+    held = _sparse_only(mask, "_nnz")
     if self.shape != mask.shape:
         raise RuntimeError(
             f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} but mask has size"
@@ -395,7 +395,7 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
         return _sparse_mask(self, mask)
     source = self.to_sparse_coo() if isinstance(self, SparseTensor) else self
     picked = values_at(source, *listed_places(mask))
-    return values_in_place_of(picked.reshape(mask._values_part.shape), mask.detach())
+    return values_in_place_of(picked.reshape(held._values_part.shape), mask.detach())
 
 
 # -- shapes and copies -------------------------------------------------------------------------------------------------
@@ -519,7 +519,7 @@ def _without_blocks(t: SparseCsr, d: Any, where: Any) -> SparseTensor:
 
 
 @sparse_form(filled.zeros_like, filled.empty_like)
-def zeros_like(input: Tensor, **options: Any) -> Tensor:
+def zeros_like(input: Any, **options: Any) -> Tensor:
     kind = options.pop("layout", input.layout)
     if options.pop("memory_format", None) is not None:
         raise RuntimeError("memory format option is only supported by strided tensors")

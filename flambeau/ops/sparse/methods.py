@@ -66,11 +66,10 @@ def set_data(self: Any, value: Tensor) -> None:
 
 
 def text(self: Any, *, tensor_contents: str | None = None) -> str:
-    names = ("indices", "values")
+    names: tuple[str, ...] = ("indices", "values")
     if isinstance(self, SparseCsr):
-        names = (
-            ("crow_indices", "col_indices", "values") if self._by_rows else ("ccol_indices", "row_indices", "values")
-        )  # type: ignore[assignment]
+        rows, columns = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
+        names = rows if self._by_rows else columns
     grad_fn = self.grad_fn
     meta = self.device.type == "meta"
     components = [
