@@ -32,7 +32,7 @@ def summary(value: Any) -> str:
     """The first sentence of a docstring, for a list."""
     first = told(value).split("\n\n")[0].replace("\n", " ")
     sentence = re.match(r".*?[.:](?= [A-Z`(]|$)", first)
-    return sentence[0] if sentence else first
+    return re.sub(":$", ".", sentence[0] if sentence else first)
 
 
 @functools.cache

@@ -15,6 +15,11 @@ from markup import inline
 
 from flambeau.utils import namespace_stubs
 
+# The words of parameters.txt for types, as annotations.
+_PIECES = {
+    "number": "Number", "callable": "Callable", "Tensor of ints": "Tensor", "Tensor of bools": "Tensor", "ints": "Sequence[int]",
+    "tuple": "tuple[int, ...]", "object": "Any", "class": "type", "sequence of str": "Sequence[str]", "Tensors": "Sequence[Tensor]",
+}  # fmt: skip
 _STUB_WORDS = {"_Ints": "int | Sequence[int]", "_DeviceLike": "device | str | int", "_Number": "Number"}
 
 
@@ -95,6 +100,20 @@ def types(space: str, name: str, known: Known) -> tuple[dict[str, str], str]:
     return found, result
 
 
+def _annotation(usual: str, p: inspect.Parameter) -> str:
+    """The usual type of a parameter, a few words, in the form that signatures have."""
+    found = []
+    for piece in re.split(r", | or ", usual) if usual else []:
+        many = re.fullmatch(r"(tuple|list|sequence) of (\w+?)s", piece)
+        inner = (
+            f"{many[1]}[{many[2]}{', ...' if many[1] == 'tuple' else ''}]".replace("sequence[", "Sequence[")
+            if many
+            else piece
+        )
+        found.append(_PIECES.get(piece, inner))
+    return " | ".join([*found, "None"] if found and p.default is None else found)
+
+
 def _default(p: inspect.Parameter) -> str:
     told = re.sub(r" at 0x\w+", "", repr(p.default))
     return re.sub(r"<(?:function|class) '?([\w.<>]+)'?>", r"\1", told)
@@ -116,7 +135,7 @@ def call(whole: str, known: Known | None, kinds: dict[str, str], result: str) ->
         if p.kind is p.KEYWORD_ONLY and not starred:
             parts.append("*")
         starred = starred or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
-        parts.append(written(p, kinds[p.name]))
+        parts.append(written(p, kinds[p.name] or _annotation(meaning(whole, p.name)[0], p)))
     ending = f" -> {result}" if result else ""
     line = f"{whole}({', '.join(parts)}){ending}"
     return line if len(line) <= 90 else f"{whole}(\n" + "".join(f"    {part},\n" for part in parts) + f"){ending}"

@@ -119,7 +119,8 @@ def _overview(title: str, spaces: tuple[str, ...], files: dict[str, str]) -> Ite
         home = _home(space)
         if home is None:
             continue
-        yield f"## {space} {{ #{space} }}\n"
+        if space != title:
+            yield f"## {space} {{ #{space} }}\n"
         if isinstance(home, types.ModuleType):
             yield prose(entry.told(home)) + "\n"
         if f"{{ #{space} }}" in differences:
