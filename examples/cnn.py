@@ -8,7 +8,7 @@ from flambeau.demo import load_digits
 
 
 class Network(nn.Module):
-    def __init__(self, width=16):
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
         self.features = nn.Sequential(
             nn.Conv2d(1, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2),  # (B, W, 4, 4)
@@ -16,11 +16,11 @@ class Network(nn.Module):
         )  # fmt: skip
         self.head = nn.Linear(8 * width, 10)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(self.features(x).flatten(1))
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=64)

@@ -10,7 +10,9 @@ from flambeau.demo import load_digits
 class GatedResidual(nn.Module):
     """x + gate(x) * change(x): the block decides for itself how much to change."""
 
-    def __init__(self, width):
+    calls: torch.Tensor
+
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
         self.change = nn.Linear(width, width)
@@ -18,7 +20,7 @@ class GatedResidual(nn.Module):
         self.gate_bias = nn.Parameter(torch.full((width,), -1.0))  # starts mostly closed
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls += 1
         h = self.norm(x)
         gate = torch.sigmoid(h @ self.gate_weight + self.gate_bias)
@@ -28,16 +30,16 @@ class GatedResidual(nn.Module):
 class FocalLoss(nn.Module):
     """Cross entropy, scaled down where the network is already right (Lin et al., 2017)."""
 
-    def __init__(self, gamma=2.0):
+    def __init__(self, gamma: float = 2.0) -> None:
         super().__init__()
         self.gamma = gamma
 
-    def forward(self, logits, labels):
+    def forward(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         log_probability = logits.log_softmax(1).gather(1, labels.unsqueeze(1)).squeeze(1)
         return -((1 - log_probability.exp()) ** self.gamma * log_probability).mean()
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--gamma", type=float, default=2.0)

@@ -1,5 +1,7 @@
 """A small network learns from a large one: it is shown how the large one's doubts are spread over all digits."""
 
+from __future__ import annotations
+
 import argparse
 
 import flambeau as torch
@@ -8,11 +10,13 @@ from flambeau.demo import load_digits
 from flambeau.nn import functional as F
 
 
-def network(width):
+def network(width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
 
 
-def distillation_loss(student, teacher, labels, temperature, share):
+def distillation_loss(
+    student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor, temperature: float, share: float
+) -> torch.Tensor:
     """The student is to be right, and to spread its probabilities as the teacher does at this temperature."""
     soft = F.kl_div(
         F.log_softmax(student / temperature, 1),
@@ -23,7 +27,15 @@ def distillation_loss(student, teacher, labels, temperature, share):
     return share * temperature**2 * soft + (1 - share) * F.cross_entropy(student, labels)
 
 
-def train(model, images, labels, epochs, teacher=None, temperature=4.0, share=0.7):
+def train(
+    model: nn.Module,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    epochs: int,
+    teacher: nn.Module | None = None,
+    temperature: float = 4.0,
+    share: float = 0.7,
+) -> list[float]:
     """The mean loss of each epoch; with a teacher, it is the distillation loss."""
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     history = []
@@ -45,12 +57,12 @@ def train(model, images, labels, epochs, teacher=None, temperature=4.0, share=0.
     return history
 
 
-def accuracy(model, images, labels):
+def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
     with torch.no_grad():
-        return (model(images).argmax(1) == labels).float().mean().item()
+        return float((model(images).argmax(1) == labels).float().mean())
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a short run")
     epochs = 8 if parser.parse_args().quick else 30

@@ -1,6 +1,10 @@
 """Hooks read a trained network's inner features; the nearest class centre among them recognises digits."""
 
+from __future__ import annotations
+
 import argparse
+from collections.abc import Callable
+from typing import Any
 
 import flambeau as torch
 from flambeau import nn
@@ -10,31 +14,33 @@ from flambeau.demo import load_digits
 class Recorder:
     """Keeps the latest output of chosen layers, while the `with` block is open."""
 
-    def __init__(self, model, names):
-        self.features = {}
+    def __init__(self, model: nn.Module, names: list[str]) -> None:
+        self.features: dict[str, torch.Tensor] = {}
         layers = dict(model.named_modules())
         self.handles = [layers[name].register_forward_hook(self.keep(name)) for name in names]
 
-    def keep(self, name):
-        def hook(module, inputs, output):
+    def keep(self, name: str) -> Callable[[nn.Module, Any, torch.Tensor], None]:
+        def hook(module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
             self.features[name] = output.detach()
 
         return hook
 
-    def __enter__(self):
+    def __enter__(self) -> Recorder:
         return self
 
-    def __exit__(self, *problem):
+    def __exit__(self, *problem: object) -> None:
         for handle in self.handles:
             handle.remove()
 
 
-def nearest_centre_accuracy(train, train_labels, test, test_labels):
+def nearest_centre_accuracy(
+    train: torch.Tensor, train_labels: torch.Tensor, test: torch.Tensor, test_labels: torch.Tensor
+) -> float:
     centres = torch.stack([train[train_labels == digit].mean(0) for digit in range(10)])
-    return (torch.cdist(test, centres).argmin(1) == test_labels).float().mean().item()
+    return float((torch.cdist(test, centres).argmin(1) == test_labels).float().mean())
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--quick", action="store_true", help="a short run")

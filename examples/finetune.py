@@ -7,7 +7,14 @@ from flambeau import nn
 from flambeau.demo import load_digits
 
 
-def train(model, optimizer, images, labels, epochs, batch_size):
+def train(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    epochs: int,
+    batch_size: int,
+) -> list[float]:
     """The mean loss of each epoch."""
     history = []
     for _ in range(epochs):
@@ -22,7 +29,7 @@ def train(model, optimizer, images, labels, epochs, batch_size):
     return history
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--batch-size", type=int, default=32)

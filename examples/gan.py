@@ -8,17 +8,17 @@ import flambeau.nn.functional as F
 from flambeau import nn
 
 
-def real_points(count):
+def real_points(count: int) -> torch.Tensor:
     """Points near the unit circle."""
     angle = torch.rand(count) * 2 * math.pi
     return torch.stack([angle.cos(), angle.sin()], 1) + 0.05 * torch.randn(count, 2)
 
 
-def distance_from_circle(points):
-    return (points.norm(dim=1) - 1).abs().mean().item()
+def distance_from_circle(points: torch.Tensor) -> float:
+    return float((points.norm(dim=1) - 1).abs().mean())
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch-size", type=int, default=128)

@@ -7,7 +7,7 @@ from flambeau import nn
 from flambeau.demo import load_digits
 
 
-def train(smoothing, images, labels, epochs):
+def train(smoothing: float, images: torch.Tensor, labels: torch.Tensor, epochs: int) -> tuple[nn.Module, float, float]:
     """A network, and the mean loss of its first and last epoch."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
@@ -26,7 +26,7 @@ def train(smoothing, images, labels, epochs):
     return model, history[0], history[-1]
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=25)
     parser.add_argument("--smoothing", type=float, default=0.1)

@@ -1,5 +1,7 @@
 """An LSTM learns a short text letter by letter, then writes on its own."""
 
+from __future__ import annotations
+
 import argparse
 
 import flambeau as torch
@@ -10,21 +12,23 @@ the bird sat on the hill and sang to the river, and the river sang to the sea.
 the sky heard the song of the sea, and the rain came down on the hill again.
 """
 LETTERS = sorted(set(TEXT))
+State = tuple[torch.Tensor, torch.Tensor]  # of the LSTM: hidden and cell
 
 
 class LanguageModel(nn.Module):
-    def __init__(self, hidden=96):
+    def __init__(self, hidden: int = 96) -> None:
         super().__init__()
         self.embedding = nn.Embedding(len(LETTERS), 24)
         self.lstm = nn.LSTM(24, hidden, batch_first=True)
         self.head = nn.Linear(hidden, len(LETTERS))
 
-    def forward(self, letters, state=None):  # (B, T) -> (B, T, letters)
-        out, state = self.lstm(self.embedding(letters), state)
-        return self.head(out), state
+    def forward(self, letters: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
+        # (B, T) -> (B, T, letters)
+        out, new_state = self.lstm(self.embedding(letters), state)
+        return self.head(out), new_state
 
 
-def write(model, start, length, temperature=0.5):
+def write(model: LanguageModel, start: str, length: int, temperature: float = 0.5) -> str:
     """Draw one letter after another from what the model expects."""
     model.eval()
     text, state = start, None
@@ -37,7 +41,7 @@ def write(model, start, length, temperature=0.5):
     return text
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--length", type=int, default=40, help="letters per training example")

@@ -9,7 +9,7 @@ from flambeau import nn
 from flambeau.demo import load_digits
 
 
-def mix(images, labels, alpha):
+def mix(images: torch.Tensor, labels: torch.Tensor, alpha: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Every image blended with another one of the batch, and the labels in the same proportion."""
     share = random.betavariate(alpha, alpha)
     partner = torch.randperm(len(images))
@@ -17,7 +17,7 @@ def mix(images, labels, alpha):
     return torch.lerp(images[partner], images, share), torch.lerp(targets[partner], targets, share)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=25)
     parser.add_argument("--alpha", type=float, default=0.3)

@@ -7,12 +7,12 @@ from flambeau import nn
 from flambeau.demo import load_digits
 
 
-def accuracy(model, images, labels):
+def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
     with torch.no_grad():
-        return (model(images).argmax(1) == labels).float().mean().item()
+        return float((model(images).argmax(1) == labels).float().mean())
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=64)

@@ -8,7 +8,7 @@ from flambeau.demo import load_digits
 from flambeau.nn import functional as F
 
 
-def build():
+def build() -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
@@ -16,7 +16,7 @@ def build():
     )  # fmt: skip
 
 
-def train(model, images, labels, epochs, lr):
+def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, epochs: int, lr: float) -> list[float]:
     """The mean loss of each epoch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=5e-4)
     history = []
@@ -33,14 +33,14 @@ def train(model, images, labels, epochs, lr):
     return history
 
 
-def accuracy(model, images, labels):
+def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
     model.eval()
     with torch.no_grad():
-        return (model(images).argmax(1) == labels).float().mean().item()
+        return float((model(images).argmax(1) == labels).float().mean())
 
 
 @torch.no_grad()
-def remove_channels(model, conv, following, share, size=1):
+def remove_channels(model: nn.Sequential, conv: int, following: int, share: float, size: int = 1) -> None:
     """Removes the channels of model[conv] that matter least (by their batch norm's scale), in all layers that know them."""
     norm = model[conv + 1]
     kept = norm.weight.abs().topk(int(norm.num_features * (1 - share))).indices.sort().values
@@ -54,7 +54,7 @@ def remove_channels(model, conv, following, share, size=1):
     setattr(model[following], "in_features" if size > 1 else "in_channels", len(inputs))
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a short run")
     epochs = 4 if parser.parse_args().quick else 12

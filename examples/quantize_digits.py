@@ -17,19 +17,19 @@ from flambeau.utils.picture import Canvas
 warnings.filterwarnings("ignore", message="torch.ao.quantization is deprecated|Please use quant_min")
 
 
-def accuracy(model, test):
+def accuracy(model: torch.nn.Module, test: Digits) -> float:
     with torch.no_grad():
-        return (model(test.images).argmax(1) == test.labels).float().mean().item()
+        return float((model(test.images).argmax(1) == test.labels).float().mean())
 
 
-def size(model):
+def size(model: torch.nn.Module) -> int:
     """Bytes of the file that holds the model's state."""
     file = io.BytesIO()
     torch.save(model.state_dict(), file)
     return file.tell()
 
 
-def train_rounded(model, train, epochs):
+def train_rounded(model: torch.nn.Module, train: Digits, epochs: int) -> torch.nn.Module:
     """Training goes on with weights and activations rounded as they will be."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for _ in range(epochs):
@@ -41,7 +41,7 @@ def train_rounded(model, train, epochs):
     return model.eval()
 
 
-def draw(path, test, plain, quantized):
+def draw(path: str, test: Digits, plain: torch.nn.Module, quantized: torch.nn.Module) -> None:
     """Test digits with what the float network (left) and the int8 network (right) read; red where they differ."""
     canvas = Canvas(12 * 70, 6 * 38)
     with torch.no_grad():
@@ -53,7 +53,7 @@ def draw(path, test, plain, quantized):
     canvas.write(path)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a short run")
     parser.add_argument("--picture", help="a PNG of test digits and both networks' readings")

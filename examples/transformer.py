@@ -9,7 +9,7 @@ from flambeau import nn
 class Sorter(nn.Module):
     """Numbers attend to each other; each place then says which number belongs there."""
 
-    def __init__(self, numbers=16, length=8, width=48, layers=2):
+    def __init__(self, numbers: int = 16, length: int = 8, width: int = 48, layers: int = 2) -> None:
         super().__init__()
         self.embedding = nn.Embedding(numbers, width)
         self.place = nn.Parameter(torch.randn(length, width) * 0.1)
@@ -17,11 +17,11 @@ class Sorter(nn.Module):
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.head = nn.Linear(width, numbers)
 
-    def forward(self, numbers):  # (B, T) -> (B, T, numbers)
+    def forward(self, numbers: torch.Tensor) -> torch.Tensor:  # (B, T) -> (B, T, numbers)
         return self.head(self.encoder(self.embedding(numbers) + self.place))
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch-size", type=int, default=64)

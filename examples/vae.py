@@ -9,30 +9,30 @@ from flambeau.demo import load_digits
 
 
 class Autoencoder(nn.Module):
-    def __init__(self, hidden=96, code=8):
+    def __init__(self, hidden: int = 96, code: int = 8) -> None:
         super().__init__()
         self.encoder = nn.Sequential(nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, 2 * code))
         self.decoder = nn.Sequential(nn.Linear(code, hidden), nn.ReLU(), nn.Linear(hidden, 64))
         self.code = code
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         mean, log_variance = self.encoder(x).chunk(2, dim=1)
         z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()  # the noise stays outside the gradient
         return self.decoder(z), mean, log_variance
 
 
-def loss_of(logits, x, mean, log_variance):
+def loss_of(logits: torch.Tensor, x: torch.Tensor, mean: torch.Tensor, log_variance: torch.Tensor) -> torch.Tensor:
     """Bits lost in the picture, and the distance of the codes from a standard normal distribution."""
     picture = F.binary_cross_entropy_with_logits(logits, x, reduction="sum")
     distance = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
     return (picture + distance) / len(x)
 
 
-def draw(image):
+def draw(image: torch.Tensor) -> str:
     return "\n".join("".join(" .:-=+*#%@"[min(9, int(v * 10))] * 2 for v in row) for row in image.tolist())
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--batch-size", type=int, default=64)

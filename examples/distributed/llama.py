@@ -20,11 +20,11 @@ import flambeau
 
 
 def llama(torch: Any, words: int = 512, width: int = 64, layers: int = 4, heads: int = 4, hidden: int = 0) -> Any:
-    """The model, of the layers of a library with PyTorch's names."""
+    """The model, of the layers of a library with PyTorch's names; type checkers know no base class that is an argument."""
     nn, functional = torch.nn, torch.nn.functional
     hidden = hidden or (8 * width // 3 + 15) // 16 * 16
 
-    class RMSNorm(nn.Module):
+    class RMSNorm(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self, size: int) -> None:
             super().__init__()
             self.weight = nn.Parameter(torch.ones(size))
@@ -44,7 +44,7 @@ def llama(torch: Any, words: int = 512, width: int = 64, layers: int = 4, heads:
         even, odd = x[..., : size // 2], x[..., size // 2 :]
         return torch.cat([even * cosine - odd * sine, even * sine + odd * cosine], -1)
 
-    class Attention(nn.Module):
+    class Attention(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.wq, self.wk, self.wv, self.wo = (nn.Linear(width, width, bias=False) for _ in range(4))
@@ -56,7 +56,7 @@ def llama(torch: Any, words: int = 512, width: int = 64, layers: int = 4, heads:
             found = functional.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True)
             return self.wo(found.transpose(1, 2).reshape(batch, length, -1))
 
-    class FeedForward(nn.Module):
+    class FeedForward(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.w1, self.w3 = nn.Linear(width, hidden, bias=False), nn.Linear(width, hidden, bias=False)
@@ -65,7 +65,7 @@ def llama(torch: Any, words: int = 512, width: int = 64, layers: int = 4, heads:
         def forward(self, x: Any) -> Any:
             return self.w2(functional.silu(self.w1(x)) * self.w3(x))
 
-    class Block(nn.Module):
+    class Block(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.attention_norm, self.ffn_norm = RMSNorm(width), RMSNorm(width)
@@ -75,7 +75,7 @@ def llama(torch: Any, words: int = 512, width: int = 64, layers: int = 4, heads:
             x = x + self.attention(self.attention_norm(x))
             return x + self.feed_forward(self.ffn_norm(x))
 
-    class Llama(nn.Module):
+    class Llama(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.tok_embeddings = nn.Embedding(words, width)

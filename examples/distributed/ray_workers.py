@@ -8,7 +8,6 @@ from pathlib import Path
 import ray
 
 
-@ray.remote
 class Rank:
     def address(self) -> tuple[str, int]:
         with socket.socket() as probe:
@@ -30,7 +29,7 @@ class Rank:
 
 if __name__ == "__main__":
     ray.init(include_dashboard=False)
-    ranks = [Rank.remote() for _ in range(2)]
+    ranks = [ray.remote(Rank).remote() for _ in range(2)]
     address, port = ray.get(ranks[0].address.remote())
     path, secret = os.path.abspath("checkpoint.pt"), os.urandom(16).hex()
     print("done:", ray.get([rank.run.remote(r, 2, address, port, secret, path) for r, rank in enumerate(ranks)]))

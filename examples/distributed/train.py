@@ -9,6 +9,7 @@ python examples/distributed/ray_workers.py
 
 import os
 import sys
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -32,7 +33,7 @@ def main(path: str, epochs: int = 5) -> None:
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         first = saved["epoch"]
-    sampler = DistributedSampler(data)
+    sampler: DistributedSampler[Any] = DistributedSampler(data)
     for epoch in range(first, epochs):
         sampler.set_epoch(epoch)
         total = torch.zeros(1)

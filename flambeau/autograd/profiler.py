@@ -31,14 +31,7 @@ from .profiler_util import FunctionEvent as FunctionEvent
 from .profiler_util import Interval as Interval
 from .profiler_util import Kernel as Kernel
 
-__all__ = [
-    "EnforceUnique",
-    "KinetoStepTracker",
-    "emit_itt",
-    "emit_nvtx",
-    "profile",
-    "record_function",
-]
+__all__ = ["EnforceUnique", "KinetoStepTracker", "emit_itt", "emit_nvtx", "profile", "record_function"]
 
 _ExperimentalConfig = ExperimentalConfig
 _is_profiler_enabled = False

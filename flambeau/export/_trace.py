@@ -187,7 +187,7 @@ class Recorder(GraphRecorder):
         """Inside, it is known which module's forward runs."""
         paths = {module: path for path, module in self.module.named_modules()}
         times: dict[str, int] = {}
-        original = Module.__call__
+        original: Any = Module.__call__
 
         @functools.wraps(original)
         def call(module: Module, *args: Any, **kwargs: Any) -> Any:

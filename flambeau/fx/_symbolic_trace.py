@@ -514,7 +514,8 @@ class Tracer(TracerBase):
     def _patch(self, patcher: _Patcher, globals_of_function: dict[str, Any]) -> None:
         """Put our hands on calls of modules, on their attributes, and on wrapped functions."""
         proxies: dict[str, Proxy] = {}
-        original_getattr, original_call = Module.__getattr__, Module.__call__
+        original_getattr = Module.__getattr__
+        original_call: Any = Module.__call__
 
         @functools.wraps(original_getattr)
         def read_attribute(module: Module, attr: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from ..core.dtype import dtype
 from ..ops.machinery.inferred_schema import infer_schema
@@ -13,6 +13,12 @@ from .operator import define_operator, forget_operator
 from .registration import register_autocast, register_torch_dispatch, register_vmap
 
 
+# fmt: off
+@overload
+def custom_op(name: str, fn: None = None, /, *, mutates_args: str | Iterable[str], device_types: str | Sequence[str] | None = None, schema: str | None = None, tags: Iterable[Any] | None = None) -> Callable[[Callable], CustomOpDef]: ...
+@overload
+def custom_op(name: str, fn: Callable, /, *, mutates_args: str | Iterable[str], device_types: str | Sequence[str] | None = None, schema: str | None = None, tags: Iterable[Any] | None = None) -> CustomOpDef: ...
+# fmt: on
 def custom_op(
     name: str,
     fn: Callable | None = None,
@@ -40,11 +46,7 @@ class CustomOpDef:
     """What `custom_op` returns: call it, or register more about it."""
 
     def __init__(
-        self,
-        schema: Schema,
-        function: Callable,
-        device_types: str | Sequence[str] | None,
-        tags: Iterable[Any] = (),
+        self, schema: Schema, function: Callable, device_types: str | Sequence[str] | None, tags: Iterable[Any] = ()
     ) -> None:
         if schema.name in OPS:  # defined again, as in a notebook's cell that is run twice
             forget_operator(schema.name)

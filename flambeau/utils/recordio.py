@@ -412,11 +412,7 @@ class ImageRecordDataset(RecordFileDataset):
     """
 
     def __init__(
-        self,
-        filename: Any,
-        flag: int = 1,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        self, filename: Any, flag: int = 1, transform: Callable | None = None, target_transform: Callable | None = None
     ):
         super().__init__(filename)
         self.flag, self.transform, self.target_transform = flag, transform, target_transform

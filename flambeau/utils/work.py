@@ -6,14 +6,7 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..nn.modules.attention import MultiheadAttention
-from ..nn.modules.conv import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
+from ..nn.modules.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..nn.modules.linear import Bilinear, Linear
 from ..nn.modules.module import Module
 from ..nn.modules.rnn import RNNBase, RNNCellBase

@@ -44,13 +44,24 @@ def train(steps: int = 10) -> float:
     return (
         total
         + float(torch.where(parts > 0, parts, 0.0).sum())
-        + torch.linalg.norm(parts).item()
+        + float(torch.linalg.norm(parts))
         + len(values)
         + len(places)
     )
 
 
+def shapes(x: Tensor) -> tuple[torch.Size, torch.Size]:
+    out, (h, _) = nn.LSTM(4, 8)(x)
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).to("cpu").eval()
+    return nn.Linear(3, 4)(out).relu().shape, model[0].weight.shape if h.numel() else Net(3).train()(x).shape
+
+
 def mistakes(x: Tensor) -> None:
+    nn.Linear(3, 4)("words")  # wrong
+    nn.Linear(3, 4)(x).reluu()  # wrong
+    nn.Linear(3, 4)(x, x, x)  # wrong
+    nn.LSTM(3, 4)(x, x, x, x)  # wrong
+    Net(3)(5)  # wrong
     torch.notathing(3)  # wrong
     torch.randn(3, dtype="float32")  # wrong
     torch.zeros(2.5)  # wrong

@@ -13,15 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import ROOT, blocks
+from .pages import ROOT, write
 
-# What pyright says about programs that import PyTorch, too: variables of loops that may be empty, gradients that may be None, Functions
-# with as many gradients as they have results, modules that may be None, a Subset that is iterated by its indices.
-ALSO_IN_PYTORCH = {
-    "reportPossiblyUnbound", "reportPossiblyUnboundVariable", "reportOptionalMemberAccess", "reportIncompatibleMethodOverride", "reportOptionalCall",
-    "reportMissingImports", "reportMissingModuleSource",
-}  # fmt: skip
-SUBSET = re.compile(r'"Subset\[.*cannot be assigned to parameter "iterable"')
 # What is put into a namespace when it is first used, or is only imported there and public by accident.
 LAZY = {
     "torch.nested": ("as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged", "to_padded_tensor"),
@@ -52,21 +45,7 @@ def test_wrong_lines_are_found_and_no_others() -> None:
 
 
 def test_tutorials_and_examples_are_right(tmp_path: Path) -> None:
-
-    for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
-        lines = [""] * (page.read_text().count("\n") + 1)
-        for block in blocks(page):
-            if block.language == "python" and block.is_file:
-                (tmp_path / block.title).write_text(block.text)
-            elif block.language == "python" and not block.title.startswith("in "):
-                lines[block.line : block.line + block.text.count("\n")] = block.text.splitlines()
-        (tmp_path / f"{page.stem}_page.py").write_text("\n".join(lines))
-    for example in (ROOT / "examples").rglob("*.py"):
-        (tmp_path / example.name).write_text(example.read_text())
-    found = [e for e in told(tmp_path) if e[2] not in ALSO_IN_PYTORCH and not SUBSET.search(e[3])]
-    # Formulas use functions without importing them, and a wrapper of a tensor has attributes of its own.
-    found = [e for e in found if e[2] != "reportUndefinedVariable" and "for class" not in e[3]]
-    assert not found
+    assert told(*write(tmp_path)) == []
 
 
 def test_names_of_the_reference_are_known(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class _Inplace(_MaybeInplace):
 
 @settings
 class Threshold(_MaybeInplace):
-    """x where x > threshold, else value."""
+    """x where x > threshold, else value: a ReLU with a step of its own."""
 
     threshold: float
     value: float
@@ -51,7 +51,7 @@ class Threshold(_MaybeInplace):
 
 
 class ReLU(_Inplace):
-    """max(x, 0)."""
+    """max(x, 0): passes what is positive and stops the rest; `inplace` saves the memory of the result."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, self.inplace)
@@ -70,7 +70,7 @@ class RReLU(_MaybeInplace):
 
 
 class Hardtanh(_Inplace):
-    """x clipped to [min_val, max_val]."""
+    """x clipped to [min_val, max_val], a tanh made of straight lines."""
 
     __constants__ = ["min_val", "max_val", "inplace"]
     _settings: ClassVar[tuple[str, ...]] = ("min_val", "max_val")
@@ -99,7 +99,7 @@ class Hardtanh(_Inplace):
 
 
 class ReLU6(Hardtanh):
-    """x clipped to [0, 6]."""
+    """x clipped to [0, 6]: a ReLU for networks that are to run in few bits."""
 
     _settings = ()
 
@@ -108,7 +108,7 @@ class ReLU6(Hardtanh):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)): a number between 0 and 1, a probability of one of two classes."""
 
     def forward(self, input: Tensor) -> Tensor:
         return input.sigmoid()
@@ -129,28 +129,28 @@ class Hardsigmoid(_SilentlyInplace):
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent: a number between -1 and 1."""
 
     def forward(self, input: Tensor) -> Tensor:
         return input.tanh()
 
 
 class SiLU(_Inplace):
-    """x * sigmoid(x), also called swish."""
+    """x * sigmoid(x), also called swish: a smooth ReLU."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, self.inplace)
 
 
 class Mish(_Inplace):
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)): a smooth activation that lets small negative values pass."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, self.inplace)
 
 
 class Hardswish(_SilentlyInplace):
-    """x * hardsigmoid(x)."""
+    """x * hardsigmoid(x): a swish made of straight lines and a parabola, cheap on phones."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
@@ -177,7 +177,7 @@ class CELU(_WithAlpha):
 
 
 class SELU(_Inplace):
-    """The self-normalising scaled ELU."""
+    """The self-normalising scaled ELU: activations keep mean 0 and variance 1 through many layers."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
@@ -195,7 +195,7 @@ class GLU(Declared):
 
 @settings
 class GELU(Declared):
-    """x times the normal distribution function of x."""
+    """x times the normal distribution function of x: a smooth ReLU, usual in transformers; `approximate="tanh"` is the faster form."""
 
     approximate: str = "none"
 
@@ -219,7 +219,7 @@ class Hardshrink(_Shrink):
 
 
 class Softshrink(_Shrink):
-    """x moved towards 0 by lambd."""
+    """x moved towards 0 by lambd, and 0 where it is nearer than that: the step of sparse coding."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softshrink(input, self.lambd)
@@ -227,7 +227,7 @@ class Softshrink(_Shrink):
 
 @settings
 class LeakyReLU(_MaybeInplace):
-    """x where x > 0, else negative_slope * x."""
+    """x where x > 0, else negative_slope * x: a ReLU whose gradient does not vanish for negative inputs."""
 
     negative_slope: float = 1e-2
     inplace: bool = False
@@ -238,7 +238,7 @@ class LeakyReLU(_MaybeInplace):
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x))."""
+    """log(sigmoid(x)), computed without overflow for large negative inputs."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
@@ -246,7 +246,7 @@ class LogSigmoid(Module):
 
 @settings
 class Softplus(Declared):
-    """log(1 + exp(beta * x)) / beta, a smooth ReLU."""
+    """log(1 + exp(beta * x)) / beta, a smooth ReLU, always positive; above `threshold` it is x itself."""
 
     beta: float = 1.0
     threshold: float = 20.0
@@ -256,7 +256,7 @@ class Softplus(Declared):
 
 
 class PReLU(Module):
-    """A leaky ReLU whose slope is learnt."""
+    """A leaky ReLU whose slope for negative inputs is learnt, one for all channels or one for each."""
 
     __constants__ = ["num_parameters"]
 
@@ -278,14 +278,14 @@ class PReLU(Module):
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|): like tanh, with slower tails."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
-    """x - tanh(x)."""
+    """x - tanh(x): small values are pulled to 0, large ones lose 1."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
@@ -301,14 +301,14 @@ class _AlongDim(Declared):
 
 
 class Softmin(_AlongDim):
-    """softmax(-x)."""
+    """softmax(-x): the smallest values get the largest probabilities."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=5)
 
 
 class Softmax(_AlongDim):
-    """exp(x) divided by its sum along `dim`.
+    """exp(x) divided by its sum along `dim`: probabilities that sum to 1. For training, CrossEntropyLoss takes the scores themselves.
 
     >>> nn.Softmax(dim=1)(flambeau.zeros(1, 2))
     tensor([[0.5000, 0.5000]])
@@ -319,7 +319,7 @@ class Softmax(_AlongDim):
 
 
 class LogSoftmax(_AlongDim):
-    """log(softmax(x)), computed without overflow."""
+    """log(softmax(x)), computed without overflow: what NLLLoss takes."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=5)

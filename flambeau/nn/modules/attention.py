@@ -14,7 +14,7 @@ from .module import Module
 
 
 class MultiheadAttention(Module):
-    """Attention of several heads with learned projections."""
+    """Attention of several heads with learned projections of queries, keys and values; `batch_first` puts the batch before the sequence."""
 
     __constants__ = ["batch_first"]
     bias_k: Parameter | None

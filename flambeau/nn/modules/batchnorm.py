@@ -119,14 +119,14 @@ def _expect_dims(input: Tensor, allowed: list[int]) -> None:
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (N, C) or (N, C, L)."""
+    """Batch normalisation of (N, C) or (N, C, L): by the batch's mean and variance in training, by running averages in evaluation."""
 
     def _check_input_dim(self, input: Tensor) -> None:
         _expect_dims(input, [2, 3])
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (N, C, H, W).
+    """Batch normalisation of (N, C, H, W): by the batch's mean and variance in training, by running averages in evaluation.
 
     >>> nn.BatchNorm2d(3)(flambeau.randn(2, 3, 8, 8)).mean().abs() < 1e-6
     tensor(True)
@@ -137,7 +137,7 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (N, C, D, H, W)."""
+    """Batch normalisation of (N, C, D, H, W): by the batch's mean and variance in training, by running averages in evaluation."""
 
     def _check_input_dim(self, input: Tensor) -> None:
         _expect_dims(input, [5])

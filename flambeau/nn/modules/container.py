@@ -40,7 +40,7 @@ def _position(count: int, index: Any) -> int:
 
 
 class Sequential(Module):
-    """Modules called one after another.
+    """Modules called one after another, each with the result of the one before; indexed, sliced and appended to like a list.
 
     >>> nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     """
@@ -147,7 +147,7 @@ class Sequential(Module):
 
 
 class ModuleList(Module):
-    """A list of modules that are registered."""
+    """A list of modules that are registered: their parameters are found, moved and saved, which a plain list's are not."""
 
     def __init__(self, modules: Iterable | None = None):
         super().__init__()
@@ -229,7 +229,7 @@ class ModuleList(Module):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules that are registered."""
+    """A dictionary of modules that are registered: their parameters are found, moved and saved, which a plain dict's are not."""
 
     def __init__(self, modules: Any = None):
         super().__init__()
@@ -307,7 +307,7 @@ def _describe(key: Any, value: Any, type_name: Any) -> str:
 
 
 class ParameterList(Module):
-    """A list whose tensors become registered parameters."""
+    """A list whose tensors become registered parameters: they are trained, moved and saved with the module."""
 
     def __init__(self, values: Iterable | None = None):
         super().__init__()
@@ -361,7 +361,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dictionary whose tensors become registered parameters."""
+    """A dictionary whose tensors become registered parameters: they are trained, moved and saved with the module."""
 
     def __init__(self, parameters: Any = None):
         super().__init__()

@@ -174,13 +174,13 @@ class _Conv(_ConvNd):
 
 
 class Conv1d(_Conv):
-    """Slides a kernel over sequences of shape (N, C, L)."""
+    """Slides a learned kernel over sequences of shape (N, C, L): each output is a weighted sum of a window of all input channels."""
 
     _spatial, _function = 1, "conv1d"
 
 
 class Conv2d(_Conv):
-    """Slides a kernel over images of shape (N, C, H, W).
+    """Slides a learned kernel over images of shape (N, C, H, W): each output is a weighted sum of a window of all input channels.
 
     >>> nn.Conv2d(3, 8, 3, padding=1)(flambeau.randn(1, 3, 16, 16)).shape
     torch.Size([1, 8, 16, 16])
@@ -190,7 +190,7 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """Slides a kernel over volumes of shape (N, C, D, H, W)."""
+    """Slides a learned kernel over volumes of shape (N, C, D, H, W): each output is a weighted sum of a window of all input channels."""
 
     _spatial, _function = 3, "conv3d"
 
@@ -271,19 +271,19 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """Transposed convolution over (N, C, L)."""
+    """Transposed convolution over (N, C, L): the gradient of a Conv1d as a layer of its own, which makes sequences longer."""
 
     _spatial, _function = 1, "conv_transpose1d"
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """Transposed convolution over (N, C, H, W)."""
+    """Transposed convolution over (N, C, H, W): the gradient of a Conv2d as a layer of its own, which makes images larger."""
 
     _spatial, _function = 2, "conv_transpose2d"
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """Transposed convolution over (N, C, D, H, W)."""
+    """Transposed convolution over (N, C, D, H, W): the gradient of a Conv3d as a layer of its own, which makes volumes larger."""
 
     _spatial, _function = 3, "conv_transpose3d"
 

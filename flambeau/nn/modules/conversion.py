@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core import dtype as dt
 from ...core.exchange import swap_tensors
@@ -13,6 +13,8 @@ from ...core.tensor import Tensor
 from ...ops.creation.convert import parse_to
 from ...ops.creation.filled import empty_like
 from ..parameter import Parameter
+
+_Self = TypeVar("_Self", bound="Conversion")
 
 
 class ConversionFlags:
@@ -88,7 +90,7 @@ class Conversion:
     def _convert_floats(self, d: Any) -> Any:
         return self._apply(lambda t: t.to(d) if t.dtype.is_floating_point else t)
 
-    def to(self, *args: Any, **kwargs: Any) -> Any:
+    def to(self: _Self, *args: Any, **kwargs: Any) -> _Self:
         """Move and convert: to(dtype), to(device), to(tensor); only floating point tensors change dtype."""
         d, where, non_blocking, copy, fmt = parse_to(args, dict(kwargs))
         if copy:
@@ -110,27 +112,27 @@ class Conversion:
 
         return self._apply(convert)
 
-    def type(self, dst_type: Any) -> Any:
+    def type(self: _Self, dst_type: Any) -> _Self:
         return self._apply(lambda t: t.type(dst_type))
 
-    def float(self) -> Any:
+    def float(self: _Self) -> _Self:
         return self._convert_floats(dt.float32)
 
-    def double(self) -> Any:
+    def double(self: _Self) -> _Self:
         return self._convert_floats(dt.float64)
 
-    def half(self) -> Any:
+    def half(self: _Self) -> _Self:
         return self._convert_floats(dt.float16)
 
-    def bfloat16(self) -> Any:
+    def bfloat16(self: _Self) -> _Self:
         return self._convert_floats(dt.bfloat16)
 
-    def cpu(self) -> Any:
+    def cpu(self: _Self) -> _Self:
         return self._apply(lambda t: t.cpu())
 
-    def cuda(self, device: Any = None) -> Any:
+    def cuda(self: _Self, device: Any = None) -> _Self:
         return self._apply(lambda t: t.cuda(device))
 
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
+    def to_empty(self: _Self, *, device: Any, recurse: bool = True) -> _Self:
         """Move without copying: the values are undefined afterwards."""
         return self._apply(lambda t: empty_like(t, device=device), recurse)

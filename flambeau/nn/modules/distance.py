@@ -11,7 +11,7 @@ __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 
 class PairwiseDistance(Module):
-    """The p-norm of x1 - x2 over the last dimension."""
+    """The p-norm of x1 - x2 over the last dimension: one distance for each pair of rows."""
 
     __constants__ = ["norm", "eps", "keepdim"]
 
@@ -27,7 +27,7 @@ class PairwiseDistance(Module):
 
 @settings
 class CosineSimilarity(Declared):
-    """The cosine of the angle between x1 and x2 along a dimension."""
+    """The cosine of the angle between x1 and x2 along a dimension: 1 for equal directions, 0 for right angles."""
 
     dim: int = 1
     eps: float = 1e-8

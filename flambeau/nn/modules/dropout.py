@@ -26,25 +26,25 @@ class _DropoutNd(Declared):
 
 
 class Dropout(_DropoutNd):
-    """Zeroes elements with probability p and scales the others by 1 / (1 - p)."""
+    """Zeroes elements with probability p and scales the others by 1 / (1 - p), in training only: in evaluation the input passes unchanged."""
 
     _function = "dropout"
 
 
 class Dropout1d(_DropoutNd):
-    """Zeroes whole channels of (N, C, L)."""
+    """Zeroes whole channels of (N, C, L) with probability p, in training only: neighbours in a channel are too alike to be dropped alone."""
 
     _function = "dropout1d"
 
 
 class Dropout2d(_DropoutNd):
-    """Zeroes whole channels of (N, C, H, W)."""
+    """Zeroes whole channels of (N, C, H, W) with probability p, in training only: neighbouring pixels are too alike to be dropped alone."""
 
     _function = "dropout2d"
 
 
 class Dropout3d(_DropoutNd):
-    """Zeroes whole channels of (N, C, D, H, W)."""
+    """Zeroes whole channels of (N, C, D, H, W) with probability p, in training only."""
 
     _function = "dropout3d"
 
@@ -55,12 +55,12 @@ class _AlphaDropout(_DropoutNd):
 
 
 class AlphaDropout(_AlphaDropout):
-    """Dropout that keeps mean and variance of SELU networks."""
+    """Dropout that keeps the mean and the variance of SELU networks: dropped elements become SELU's negative limit, not zero."""
 
     _function = "alpha_dropout"
 
 
 class FeatureAlphaDropout(_AlphaDropout):
-    """AlphaDropout of whole channels."""
+    """AlphaDropout of whole channels: for convolutional networks with SELU, where neighbours in a channel are alike."""
 
     _function = "feature_alpha_dropout"

@@ -12,7 +12,7 @@ __all__ = ["Flatten", "Unflatten"]
 
 @settings
 class Flatten(Declared):
-    """Joins the dimensions from start_dim to end_dim.
+    """Joins the dimensions from start_dim to end_dim into one; by default all but the first, as before a first linear layer.
 
     >>> nn.Flatten()(flambeau.ones(2, 3, 4)).shape
     torch.Size([2, 12])
@@ -27,7 +27,7 @@ class Flatten(Declared):
 
 @settings
 class Unflatten(Declared):
-    """Splits one dimension into several."""
+    """Splits one dimension into several, whose sizes multiply to its own: the inverse of Flatten."""
 
     dim: int
     unflattened_size: Any

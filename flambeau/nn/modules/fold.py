@@ -13,7 +13,7 @@ __all__ = ["Fold", "Unfold"]
 
 @settings
 class Fold(Declared):
-    """Adds columns of sliding blocks up into images."""
+    """Adds columns of sliding blocks up into images, the transpose of Unfold: where blocks overlap, their values are summed."""
 
     output_size: Any
     kernel_size: Any
@@ -27,7 +27,7 @@ class Fold(Declared):
 
 @settings
 class Unfold(Declared):
-    """Copies sliding blocks of images into columns."""
+    """Copies sliding blocks of images into columns, (N, C, H, W) to (N, C k k, L): a convolution is a product with these."""
 
     kernel_size: Any
     dilation: Any = 1

@@ -102,19 +102,19 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation of (N, C, L) or (C, L)."""
+    """Instance normalisation of (N, C, L) or (C, L): each channel of each sample by its own mean and variance."""
 
     _dims = 3
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (N, C, H, W) or (C, H, W)."""
+    """Instance normalisation of (N, C, H, W) or (C, H, W): each channel of each sample by its own mean and variance."""
 
     _dims = 4
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W)."""
+    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W): each channel of each sample by its own mean and variance."""
 
     _dims = 5
 

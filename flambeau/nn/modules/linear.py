@@ -27,7 +27,7 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """x W^T + b over the last dimension.
+    """A fully connected layer: x W^T + b over the last dimension, with W of shape (out_features, in_features) and b learned.
 
     >>> nn.Linear(20, 30)(flambeau.randn(128, 20)).shape
     torch.Size([128, 30])

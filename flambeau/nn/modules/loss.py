@@ -49,14 +49,14 @@ class _WeightedLoss(_Loss):
 
 # -- regression -------------------------------------------------------------------------------------------------------
 class L1Loss(_Loss):
-    """|input - target|."""
+    """|input - target|, averaged or summed as `reduction` says: less moved by outliers than the squared error."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(_Loss):
-    """(input - target)^2.
+    """(input - target)^2, averaged or summed as `reduction` says: the loss of regression.
 
     >>> nn.MSELoss()(flambeau.ones(2), flambeau.zeros(2))
     tensor(1.)
@@ -67,7 +67,7 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """Quadratic below beta, linear above."""
+    """Quadratic below beta, linear above: like the squared error near zero, and less moved by outliers."""
 
     def __init__(
         self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", beta: float = 1.0
@@ -80,7 +80,7 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """SmoothL1Loss times its threshold."""
+    """SmoothL1Loss times its threshold: quadratic for errors below `delta`, linear above, so that outliers weigh less."""
 
     __constants__ = ["reduction", "delta"]
 
@@ -95,7 +95,7 @@ class HuberLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """Negative log likelihood of counts under Poisson distributions."""
+    """Negative log likelihood of counts under Poisson distributions, whose rates are given (or their logarithms, `log_input`)."""
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
 
@@ -135,7 +135,7 @@ class GaussianNLLLoss(_Loss):
 
 # -- classification ---------------------------------------------------------------------------------------------------
 class NLLLoss(_WeightedLoss):
-    """Minus the log probability of the target class."""
+    """Minus the log probability of the target class: takes what LogSoftmax gives; `weight` weighs classes, `ignore_index` leaves some out."""
 
     __constants__ = ["ignore_index", "reduction"]
 
@@ -174,7 +174,7 @@ class NLLLoss2d(NLLLoss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """Log softmax and negative log likelihood in one.
+    """Log softmax and negative log likelihood in one: takes scores, not probabilities, and targets that are classes or probabilities.
 
     >>> nn.CrossEntropyLoss()(flambeau.zeros(1, 2), flambeau.tensor([0]))
     tensor(0.6931)
@@ -279,7 +279,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
 
 
 class KLDivLoss(_Loss):
-    """Kullback-Leibler divergence of the target from log probabilities."""
+    """Kullback-Leibler divergence of the target from log probabilities; `reduction="batchmean"` is the divergence itself."""
 
     def __init__(
         self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False
@@ -292,14 +292,14 @@ class KLDivLoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """Binary cross entropy of probabilities."""
+    """Binary cross entropy of probabilities, which a sigmoid has made; BCEWithLogitsLoss does both and is more accurate."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
-    """Sigmoid and binary cross entropy in one."""
+    """Sigmoid and binary cross entropy in one, which is safe for large scores; `pos_weight` weighs the positive examples of each class."""
 
     def __init__(
         self,
@@ -320,7 +320,7 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """Negative log likelihood of a label sequence, summed over all its alignments with the inputs."""
+    """Negative log likelihood of a label sequence, summed over all its alignments with the inputs: for speech and handwriting."""
 
     __constants__ = ["blank", "reduction"]
 
@@ -344,21 +344,21 @@ class SoftMarginLoss(_Loss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Hinge loss with several right classes per sample."""
+    """Hinge loss with several right classes per sample, listed first in the target and ended by -1."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Binary cross entropy with logits, averaged over the classes."""
+    """Binary cross entropy with logits, averaged over the classes: for samples that have several classes at once."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """Hinge loss of the target class against all others."""
+    """Hinge loss of the target class against all others: zero once it wins by the margin everywhere."""
 
     __constants__ = ["p", "margin", "reduction"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ...core import naming
 from ...core.overrides import refuse_real_tensors
@@ -33,6 +33,16 @@ _HOOK_TABLES = (
     "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_state_dict_hooks", "_state_dict_pre_hooks",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
+
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made", covariant=True)
+
+
+class _Forward(Protocol[_Given, _Made]):
+    """A module that is called, as type checkers know it: it takes and returns what its forward does."""
+
+    def forward(self, *args: _Given.args, **kwargs: _Given.kwargs) -> _Made: ...
+
 
 # Hooks that run for every module. Programs that clean up after themselves assign to these names, as in PyTorch.
 _global_backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
@@ -110,7 +120,7 @@ def _forward_unimplemented(self: Any, *args: Any) -> Any:
 
 
 class Module(Traversal, State, Conversion, Training, Text):
-    """Base class of all networks and layers.
+    """Base class of all networks and layers: make layers in `__init__`, use them in `forward`, and call the module itself.
 
     >>> class Net(nn.Module):
     ...     def __init__(self):
@@ -301,22 +311,17 @@ class Module(Traversal, State, Conversion, Training, Text):
         self.add_module(name, module)
 
     # -- calling ------------------------------------------------------------------------------------------------------
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: _Forward[_Given, _Made], *args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
+        module: Any = self
         if not (
-            self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-            or _global_forward_hooks
-            or _global_forward_pre_hooks
-            or _global_backward_hooks
-            or _global_backward_pre_hooks
-            or self._compiled_call_impl
-        ):
-            return self.forward(*args, **kwargs)
-        if self._compiled_call_impl is not None:
-            return self._compiled_call_impl(*args, **kwargs)
-        return self._call_with_hooks(args, kwargs)
+            module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+            or _global_forward_hooks or _global_forward_pre_hooks or _global_backward_hooks or _global_backward_pre_hooks
+            or module._compiled_call_impl
+        ):  # fmt: skip
+            return module.forward(*args, **kwargs)
+        if module._compiled_call_impl is not None:
+            return module._compiled_call_impl(*args, **kwargs)
+        return module._call_with_hooks(args, kwargs)
 
     _compiled_call_impl: Any = None  # what `compile` makes
 

@@ -24,7 +24,7 @@ class _ResponseNorm(Declared):
 
 @settings
 class LocalResponseNorm(_ResponseNorm):
-    """Divides by a power of the mean square over neighbouring channels."""
+    """Divides by a power of the mean square over neighbouring channels, as AlexNet did."""
 
     size: int
     alpha: float = 1e-4
@@ -70,7 +70,7 @@ class CrossMapLRN2d(_ResponseNorm):
 
 
 class LayerNorm(Module):
-    """Normalises each sample over its last dimensions.
+    """Normalises each sample over its last dimensions, independent of the batch, then scales and shifts by learned numbers.
 
     >>> nn.LayerNorm(10)(flambeau.randn(2, 5, 10)).shape
     torch.Size([2, 5, 10])
@@ -113,7 +113,7 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalises each sample over groups of channels."""
+    """Normalises each sample over groups of channels, independent of the batch; one group is a layer norm, a group a channel an instance norm."""
 
     __constants__ = ["num_groups", "num_channels", "eps", "affine"]
 
@@ -156,7 +156,7 @@ class GroupNorm(Module):
 
 
 class RMSNorm(Module):
-    """Divides each sample by its root mean square over the last dimensions."""
+    """Divides each sample by its root mean square over the last dimensions, then scales by learned numbers: a LayerNorm without the mean."""
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 

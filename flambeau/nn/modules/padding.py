@@ -71,79 +71,79 @@ class _ConstantPadNd(_PadNd):
 
 
 class CircularPad1d(_CircularPadNd):
-    """Continues each sequence by its other end."""
+    """Continues each sequence by its other end, as if it were a ring."""
 
     _spatial = 1
 
 
 class CircularPad2d(_CircularPadNd):
-    """Continues each image by its other side."""
+    """Continues each image by its other side, as if it were a torus."""
 
     _spatial = 2
 
 
 class CircularPad3d(_CircularPadNd):
-    """Continues each volume by its other side."""
+    """Continues each volume by its other side, as if space were periodic."""
 
     _spatial = 3
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """Continues each sequence by a constant."""
+    """Continues each sequence by a constant, `padding` times on each side or (left, right)."""
 
     _spatial = 1
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """Surrounds each image by a constant."""
+    """Surrounds each image by a constant, `padding` pixels on each side or (left, right, top, bottom)."""
 
     _spatial = 2
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """Surrounds each volume by a constant."""
+    """Surrounds each volume by a constant, `padding` voxels on each side, or six numbers."""
 
     _spatial = 3
 
 
 class ReflectionPad1d(_ReflectionPadNd):
-    """Continues each sequence by its mirror image."""
+    """Continues each sequence by its mirror image, without repeating the value at the border."""
 
     _spatial = 1
 
 
 class ReflectionPad2d(_ReflectionPadNd):
-    """Surrounds each image by its mirror image."""
+    """Surrounds each image by its mirror image, without repeating the pixels at the border."""
 
     _spatial = 2
 
 
 class ReflectionPad3d(_ReflectionPadNd):
-    """Surrounds each volume by its mirror image."""
+    """Surrounds each volume by its mirror image, without repeating the voxels at the border."""
 
     _spatial = 3
 
 
 class ReplicationPad1d(_ReplicationPadNd):
-    """Continues each sequence by its outermost values."""
+    """Continues each sequence by its outermost values, `padding` times on each side or (left, right)."""
 
     _spatial = 1
 
 
 class ReplicationPad2d(_ReplicationPadNd):
-    """Surrounds each image by its outermost values."""
+    """Surrounds each image by its outermost values, `padding` pixels on each side or (left, right, top, bottom)."""
 
     _spatial = 2
 
 
 class ReplicationPad3d(_ReplicationPadNd):
-    """Surrounds each volume by its outermost values."""
+    """Surrounds each volume by its outermost values, `padding` voxels on each side, or six numbers."""
 
     _spatial = 3
 
 
 class ZeroPad1d(ConstantPad1d):
-    """Continues each sequence by zeros."""
+    """Continues each sequence by zeros, `padding` of them on each side or (left, right)."""
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
@@ -152,7 +152,7 @@ class ZeroPad1d(ConstantPad1d):
 
 
 class ZeroPad2d(ConstantPad2d):
-    """Surrounds each image by zeros."""
+    """Surrounds each image by zeros, `padding` of them on each side or (left, right, top, bottom)."""
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
@@ -161,7 +161,7 @@ class ZeroPad2d(ConstantPad2d):
 
 
 class ZeroPad3d(ConstantPad3d):
-    """Surrounds each volume by zeros."""
+    """Surrounds each volume by zeros, `padding` of them on each side or (left, right, top, bottom, front, back)."""
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)

@@ -11,7 +11,7 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 @settings
 class PixelShuffle(Declared):
-    """(N, C r^2, H, W) becomes (N, C, H r, W r)."""
+    """(N, C r^2, H, W) becomes (N, C, H r, W r): channels become pixels, the last step of super-resolution networks."""
 
     upscale_factor: int
 
@@ -21,7 +21,7 @@ class PixelShuffle(Declared):
 
 @settings
 class PixelUnshuffle(Declared):
-    """(N, C, H r, W r) becomes (N, C r^2, H, W)."""
+    """(N, C, H r, W r) becomes (N, C r^2, H, W): pixels become channels, the inverse of PixelShuffle."""
 
     downscale_factor: int
 

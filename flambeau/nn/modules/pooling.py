@@ -50,13 +50,13 @@ class _MaxPoolNd(Declared):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The largest value in a window that slides over (N, C, L)."""
+    """The largest value in a window that slides over (N, C, L); `return_indices` adds where it is, which MaxUnpool1d reads."""
 
     _function = "max_pool1d"
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The largest value in a window that slides over (N, C, H, W).
+    """The largest value in a window that slides over (N, C, H, W); `return_indices` adds where it is, which MaxUnpool2d reads.
 
     >>> nn.MaxPool2d(2)(flambeau.randn(1, 3, 8, 8)).shape
     torch.Size([1, 3, 4, 4])
@@ -66,7 +66,7 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The largest value in a window that slides over (N, C, D, H, W)."""
+    """The largest value in a window that slides over (N, C, D, H, W); `return_indices` adds where it is, which MaxUnpool3d reads."""
 
     _function = "max_pool3d"
 
@@ -121,7 +121,7 @@ class _AvgPoolNd(Declared):
 
 @settings
 class AvgPool1d(_AvgPoolNd):
-    """The mean of a window that slides over (N, C, L)."""
+    """Average over a window that slides over (N, C, L); `stride` defaults to the window's length, so that windows do not overlap."""
 
     kernel_size: Any
     stride: Any = None
@@ -162,13 +162,13 @@ class _AvgPoolWithDivisor(_AvgPoolNd):
 
 
 class AvgPool2d(_AvgPoolWithDivisor):
-    """The mean of a window that slides over (N, C, H, W)."""
+    """Average over a window that slides over (N, C, H, W); `stride` defaults to the window's size, so that windows do not overlap."""
 
     _function = "avg_pool2d"
 
 
 class AvgPool3d(_AvgPoolWithDivisor):
-    """The mean of a window that slides over (N, C, D, H, W)."""
+    """Average over a window that slides over (N, C, D, H, W); `stride` defaults to the window's size."""
 
     _function = "avg_pool3d"
 
@@ -279,19 +279,19 @@ class _AdaptiveMaxPoolNd(Declared):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Max pooling to a given output length."""
+    """Max pooling to a given output length: the windows follow from the input's length; `return_indices` adds where the maxima are."""
 
     _function = "adaptive_max_pool1d"
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Max pooling to a given output size."""
+    """Max pooling to a given output size: the windows follow from the input's size; `return_indices` adds where the maxima are."""
 
     _function = "adaptive_max_pool2d"
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Max pooling to a given output size, in three dimensions."""
+    """Max pooling to a given output size in three dimensions; `return_indices` adds where the maxima are."""
 
     _function = "adaptive_max_pool3d"
 
@@ -306,18 +306,18 @@ class _AdaptiveAvgPoolNd(Declared):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Mean pooling to a given output length."""
+    """Average pooling to a given output length: the windows follow from the input's length, so any length is accepted."""
 
     _function = "adaptive_avg_pool1d"
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Mean pooling to a given output size."""
+    """Average pooling to a given output size: the windows follow from the input's size, so images of any size are accepted."""
 
     _function = "adaptive_avg_pool2d"
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Mean pooling to a given output size, in three dimensions."""
+    """Average pooling to a given output size in three dimensions: the windows follow from the input's size."""
 
     _function = "adaptive_avg_pool3d"

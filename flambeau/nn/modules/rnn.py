@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import flambeau
 
@@ -18,6 +18,7 @@ from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
 from .module import Module
 
+_Sequences = TypeVar("_Sequences", Tensor, PackedSequence)  # what goes in comes out
 _MODES = {"LSTM": ("lstm", 4), "GRU": ("gru", 3), "RNN_TANH": ("rnn_tanh", 1), "RNN_RELU": ("rnn_relu", 1)}
 
 
@@ -42,6 +43,9 @@ class RNNBase(Module):
     ]  # fmt: skip
     __computed__ = ("_flat_weights",)
     _called = "RNNBase"
+    if TYPE_CHECKING:
+
+        def __call__(self, input: _Sequences, hx: Any = None) -> tuple[_Sequences, Any]: ...
 
     def __init__(
         self,
@@ -250,7 +254,7 @@ class _OneState(RNNBase):
 
 
 class RNN(_OneState):
-    """A plain recurrent network with tanh or relu."""
+    """A plain recurrent network with tanh or relu over whole sequences; returns all outputs and the last state."""
 
     _called = "RNN"
 
@@ -281,7 +285,7 @@ class RNN(_OneState):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory.
+    """Long short-term memory over whole sequences, in several layers and both directions if asked; returns all outputs and (h, c).
 
     >>> out, (h, c) = nn.LSTM(8, 16, num_layers=2)(torch.randn(5, 3, 8))
     """
@@ -318,7 +322,7 @@ class LSTM(RNNBase):
 
 
 class GRU(_OneState):
-    """Gated recurrent units."""
+    """Gated recurrent units over whole sequences, in several layers and both directions if asked; returns all outputs and the last state."""
 
     _called = "GRU"
 
@@ -389,7 +393,7 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """A single step of a plain recurrent network."""
+    """A single step of a plain recurrent network: takes an input and the state before it, and returns the new state."""
 
     __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
 
@@ -417,7 +421,7 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """A single step of an LSTM."""
+    """A single step of an LSTM: takes an input and the state (h, c) before it, and returns the new one."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -440,7 +444,7 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """A single step of a GRU."""
+    """A single step of a GRU: takes an input and the state before it, and returns the new state."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None

@@ -57,7 +57,7 @@ def _check_pretrained(embeddings: Tensor) -> tuple[int, int]:
 
 
 class Embedding(_Table):
-    """A table of vectors, looked up by index.
+    """A table of learned vectors, looked up by index: the gradient reaches the rows that were used, all but `padding_idx`.
 
     >>> nn.Embedding(10, 3)(flambeau.tensor([[1, 2], [4, 9]])).shape
     torch.Size([2, 2, 3])
@@ -93,13 +93,7 @@ class Embedding(_Table):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
-            input,
-            self.weight,
-            self.padding_idx,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.sparse,
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
         )
 
     def extra_repr(self) -> str:

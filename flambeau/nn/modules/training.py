@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.compile_options import check_compile_options
+
+_Self = TypeVar("_Self", bound="Training")
 
 
 class Training:
@@ -16,7 +18,7 @@ class Training:
     parameters: Callable[[], Any]
     _apply: Callable[..., Any]
 
-    def train(self, mode: bool = True) -> Any:
+    def train(self: _Self, mode: bool = True) -> _Self:
         """Switch this module and all below it to training (or evaluation) behaviour."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
@@ -25,10 +27,10 @@ class Training:
             child.train(mode)
         return self
 
-    def eval(self) -> Any:
+    def eval(self: _Self) -> _Self:
         return self.train(False)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
+    def requires_grad_(self: _Self, requires_grad: bool = True) -> _Self:
         """Switch recording on or off for all parameters."""
         for p in self.parameters():
             p.requires_grad_(requires_grad)

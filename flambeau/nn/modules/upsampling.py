@@ -13,7 +13,7 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """Resizes the last dimensions to `size` or by `scale_factor`."""
+    """Resizes the last dimensions to `size` or by `scale_factor`: nearest, linear, bilinear, bicubic or trilinear, as `mode` says."""
 
     __constants__ = ["size", "scale_factor", "mode", "align_corners", "name", "recompute_scale_factor"]
 
@@ -55,14 +55,14 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Resizes images by repeating pixels."""
+    """Resizes images by repeating pixels, to `size` or by `scale_factor`; Upsample has more modes."""
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Resizes images bilinearly with aligned corners."""
+    """Resizes images bilinearly with aligned corners, to `size` or by `scale_factor`; Upsample has more modes."""
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

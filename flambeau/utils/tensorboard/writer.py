@@ -254,12 +254,7 @@ class SummaryWriter:
         self._write(more_summaries.sound(tag, snd_tensor, sample_rate), global_step, walltime)
 
     def add_video(
-        self,
-        tag: str,
-        vid_tensor: Any,
-        global_step: int | None = None,
-        fps: float = 4,
-        walltime: float | None = None,
+        self, tag: str, vid_tensor: Any, global_step: int | None = None, fps: float = 4, walltime: float | None = None
     ) -> None:
         """Films (batch, time, channels, height, width), side by side."""
         self._write(more_summaries.film(tag, vid_tensor, fps), global_step, walltime)

@@ -44,19 +44,10 @@ class CIFAR10(ArchivedDataset):
         ["data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"],
     ]
     test_list: ClassVar[Any] = [["test_batch", "40351d587109b95175f43aff81a1287e"]]
-    meta: ClassVar[Any] = {
-        "filename": "batches.meta",
-        "key": "label_names",
-        "md5": "5ff9c542aee3614f3951f8cda6e48888",
-    }
+    meta: ClassVar[Any] = {"filename": "batches.meta", "key": "label_names", "md5": "5ff9c542aee3614f3951f8cda6e48888"}
 
     def __init__(
-        self,
-        root: Any,
-        train: bool = True,
-        transform: Any = None,
-        target_transform: Any = None,
-        download: bool = False,
+        self, root: Any, train: bool = True, transform: Any = None, target_transform: Any = None, download: bool = False
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.train = train
@@ -95,8 +86,4 @@ class CIFAR100(CIFAR10):
     tgz_md5 = "eb9058c3a382ffc7106e4002c42a8d85"
     train_list: ClassVar[Any] = [["train", "16019d7e3df5f24257cddd939b257f8d"]]
     test_list: ClassVar[Any] = [["test", "f0ef6b0ae62326f3e7ffdfab6717acfc"]]
-    meta: ClassVar[Any] = {
-        "filename": "meta",
-        "key": "fine_label_names",
-        "md5": "7973b15100ade9c7d40fb424638fde48",
-    }
+    meta: ClassVar[Any] = {"filename": "meta", "key": "fine_label_names", "md5": "7973b15100ade9c7d40fb424638fde48"}

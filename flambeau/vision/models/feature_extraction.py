@@ -167,7 +167,7 @@ class DualGraphModule(fx.GraphModule):
         return DualGraphModule.__init__
 
     def __deepcopy__(self, memo: dict) -> DualGraphModule:
-        copied = type(self).__new__(type(self))
+        copied: Any = type(self).__new__(type(self))
         memo[id(self)] = copied
         body = _CodeOnlyModule(copy.deepcopy(vars(self), memo))
         self._deepcopy_init()(copied, body, vars(body)["train_graph"], vars(body)["eval_graph"])
