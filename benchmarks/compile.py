@@ -6,7 +6,7 @@
     python benchmarks/compile.py --busy                # on a machine with other work: one thread, and its CPU time
     python benchmarks/compile.py --device cuda         # on a GPU: several calls in a row, until their work is done
 
-Figures are times per call relative to PyTorch eager: smaller is better. Short calls are timed several in a row, as they are made in
+Figures are ratios, PyTorch's eager time over the contender's: above 1, the contender is faster. Short calls are timed several in a row, as they are made in
 training and in serving: whoever goes first would else find the caches full of the others' parameters. Between contenders there is a
 pause, until the threads of the last one sleep. The first call of a compiled function, with what it compiles, is given beside them.
 """
@@ -241,10 +241,10 @@ def main() -> None:
             continue
         times, first = measure(name, given.seconds, given.torch_compile, clock, given.device)
         base = times["PyTorch"]
-        ratios = "  ".join(f"{which} {t / base:.2f}" for which, t in times.items() if which != "PyTorch")
+        ratios = "  ".join(f"{which} {base / t:.2f}" for which, t in times.items() if which != "PyTorch")
         print(f"{name:<50} {base * 1e6:10.1f} us  {ratios}  (first three calls {first:.2f} s)", flush=True)
         lines.append(
-            f"| {name} | {base * 1e3:.2f} ms | {times['Flambeau'] / base:.2f} | {times['compiled'] / base:.3f} | {first:.2f} s |"
+            f"| {name} | {base * 1e3:.2f} ms | {base / times['Flambeau']:.2f} | {base / times['compiled']:.1f} | {first:.2f} s |"
         )
     if given.write:
         which = "cpu" if given.device == "cpu" else "gpu"

@@ -87,6 +87,11 @@ class History:
     losses: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
 
+    @property
+    def best(self) -> int:
+        """The epoch, counted from 1, after which the most test digits were read correctly; the first of equals."""
+        return 1 + max(range(len(self.accuracies)), key=self.accuracies.__getitem__)
+
 
 class Training:
     """Everything a checkpoint holds: network, optimizer, schedule, history and the random generator."""
@@ -183,7 +188,11 @@ def _draw_on_canvas(history: History, guesses: list[tuple[Any, int, int]], colum
     half = canvas.width // 2
     canvas.plot((48, 20, half - 20, 200), history.losses, BLUE, "training loss per epoch", low=0.0)
     accuracies = [100 * a for a in history.accuracies]
-    canvas.plot((half + 48, 20, canvas.width - 20, 200), accuracies, ORANGE, "test accuracy % per epoch", high=100.0)
+    title = f"test accuracy % per epoch: best {accuracies[history.best - 1]:.1f} in epoch {history.best}"
+    canvas.plot((half + 48, 20, canvas.width - 20, 200), accuracies, ORANGE, title, high=100.0)
+    canvas.text(2, 222, "predicted digits:")
+    canvas.text(146, 222, "green is right", GREEN)
+    canvas.text(266, 222, "red is wrong", RED)
     for k, (image, label, guess) in enumerate(guesses):
         x, y = k % columns * cell_width + 2, 240 + k // columns * cell_height
         canvas.image(x, y, 255 - (image[0].numpy() * 255).astype(np.uint8), scale=4)
@@ -197,13 +206,17 @@ def _draw_with_matplotlib(history: History, guesses: list[tuple[Any, int, int]],
     epochs = range(1, len(history.losses) + 1)
     accuracies = [100 * a for a in history.accuracies]
     for axes, values, colour, title in zip(
-        curves.subplots(1, 2), (history.losses, accuracies), (BLUE, ORANGE), ("training loss", "test accuracy, %")
+        curves.subplots(1, 2),
+        (history.losses, accuracies),
+        (BLUE, ORANGE),
+        ("training loss", f"test accuracy, % (best: {accuracies[history.best - 1]:.1f} in epoch {history.best})"),
     ):
         axes.plot(epochs, values, ".-", color=[c / 255 for c in colour])
         axes.set_title(title, fontsize=11)
         axes.set_xlabel("epoch", fontsize=9)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
+    digits.suptitle("predictions for digits it has not seen: green is right, red is wrong", fontsize=11)
     grid = digits.subplots(rows, columns, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
@@ -245,9 +258,16 @@ def main(epochs: int = 15, output: str = "digits.png", checkpoint: str = "digits
     if resume:
         _load(training, checkpoint)
         print(f"resumed from {checkpoint} after epoch {training.epoch}")
+    if training.epoch == 0:
+        print("kernels are compiled when they are first used: the first run pauses once, later ones find them on disk")
     training.run(checkpoint=checkpoint)
     draw(training, output)
-    losses, accuracy = training.history.losses, training.test_accuracy()
-    print(f"loss {losses[0]:.3f} -> {losses[-1]:.4f}, test accuracy {accuracy:.1%} on {TEST_COUNT} unseen digits")
-    print(f"curves and predictions drawn in {output}; the checkpoint is {checkpoint} (torch.load reads it too)")
+    history, accuracy = training.history, training.test_accuracy()
+    print(
+        f"loss {history.losses[0]:.3f} -> {history.losses[-1]:.4f}, test accuracy {accuracy:.1%} on {TEST_COUNT} unseen digits"
+        f" (best: {history.accuracies[history.best - 1]:.1%} in epoch {history.best})"
+    )
+    print(
+        f"curves and predictions (green is right, red is wrong) drawn in {output}; checkpoint (torch.load reads it): {checkpoint}"
+    )
     return accuracy

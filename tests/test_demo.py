@@ -9,7 +9,7 @@ import pytest
 
 import flambeau
 from flambeau.cli import main as command
-from flambeau.demo import Training, draw, main
+from flambeau.demo import History, Training, draw, main
 from flambeau.utils.picture import Canvas
 
 
@@ -19,9 +19,15 @@ def test_the_network_learns_and_draws(tmp_path: Path, capsys: pytest.CaptureFixt
     assert status == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     said = capsys.readouterr().out
-    assert "test accuracy" in said
+    assert "test accuracy" in said and "best: " in said and "green is right, red is wrong" in said
+    assert said.count("compiled when they are first used") == 1
     assert main(4, str(picture), str(checkpoint), resume=True) > 0.85
-    assert "resumed" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "resumed" in said and "compiled when" not in said  # the pause is over
+
+
+def test_the_best_epoch_is_the_first_of_equals() -> None:
+    assert History(losses=[3.0, 2.0, 1.0], accuracies=[0.5, 0.9, 0.9]).best == 2
 
 
 def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path) -> None:

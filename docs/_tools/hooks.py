@@ -1,4 +1,5 @@
-"""What the site's build adds to the pages of docs/: notebooks as pages, and the API reference, made from the library itself."""
+"""What the site's build adds to the pages of docs/: the version, notebooks and the project's own files as pages, and the API reference,
+made from the library itself."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 import notebooks  # noqa: E402
 import reference  # noqa: E402
 
+from flambeau.torch_version import OWN_VERSION  # noqa: E402
+
 # Pages of single names are thousands: the theme renders one, and the others are copies of it with other contents.
 _MODEL = "reference/model.md"
 _NAME, _CONTENT = "NAME-OF-THE-ENTRY", "CONTENT-OF-THE-ENTRY"
@@ -28,7 +31,12 @@ _NOTEBOOKS = {
 }  # fmt: skip
 
 
+# Files of the repository's root that are pages, too.
+_OF_THE_ROOT = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+
+
 def on_config(config: Any) -> Any:
+    config.site_name += f" {OWN_VERSION}"
     sections = {title: content for part in config.nav for title, content in part.items()}
     sections["Reference"] += [{title: reference.address(title)} for title in reference.PAGES]
     sections["Tutorials"].append({"Notebooks": [{title: f"notebooks/{name}.md"} for title, name in _NOTEBOOKS.items()]})
@@ -43,6 +51,9 @@ def on_files(files: Files, config: Any) -> Files:
     for name in _NOTEBOOKS.values():
         content = notebooks.page(notebooks.FOLDER / f"{name}.ipynb")
         files.append(File.generated(config, f"notebooks/{name}.md", content=content))
+    for address, name in _OF_THE_ROOT.items():
+        content = (Path(__file__).parents[2] / name).read_text("utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, address, content=content))
     hidden = "search:\n  exclude: true\nhide: [toc]"
     files.append(File.generated(config, _MODEL, content=f"---\n{hidden}\n---\n\n# {_NAME}\n\n{_CONTENT}\n"))
     return files

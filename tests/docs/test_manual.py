@@ -37,7 +37,10 @@ def test_names_are_those_of_the_pytorch_that_is_followed() -> None:
 def test_every_page_is_in_the_navigation() -> None:
     listed = re.findall(r"[\w/.-]+\.md", (ROOT / "mkdocs.yml").read_text())
     assert len(listed) == len(set(listed))
-    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in pages() if page.is_relative_to(DOCS))
+    made = {"changelog.md", "contributing.md"}  # of the files of these names in the repository's root
+    assert sorted(set(listed) - made) == sorted(
+        str(page.relative_to(DOCS)) for page in pages() if page.is_relative_to(DOCS)
+    )
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -54,3 +57,25 @@ def test_nothing_is_fetched_from_elsewhere() -> None:
     assert "font: false" in settings
     assert "iframe-worker.js" in settings
     assert not re.search(r"https?://", settings)
+
+
+def test_every_example_is_on_the_page_of_examples() -> None:
+    page = (DOCS / "examples.md").read_text()
+    programs = [path.name for path in (ROOT / "examples").rglob("*.py")]
+    assert len(programs) > 10
+    assert [name for name in programs if f"`{name}`" not in page and f"/{name}`" not in page] == []
+
+
+def test_commands_install_from_the_checkout() -> None:
+    """The name flambeau cannot be installed from elsewhere; only where it is installed already does pip know its extras."""
+    for page in [*pages(), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]:
+        if page.name != "installation.md":
+            assert "flambeau[" not in page.read_text(), page
+
+
+def test_readme_is_a_front_page() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert text.count("\n") <= 100
+    assert "docs/pictures/gallery-digits.png" in text
+    areas, speeds = (part.split("\n\n")[0].count("\n") - 1 for part in re.split(r"(?m)^(?=\| (?:area )?\|)", text)[1:])
+    assert (areas, speeds) == (10, 8)
