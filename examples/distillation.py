@@ -1,40 +1,28 @@
 """A small network learns from a large one: it is shown how the large one's doubts are spread over all digits."""
 
-from __future__ import annotations
-
 import argparse
 
 import flambeau as torch
-from flambeau import nn
+from flambeau import Tensor, nn
 from flambeau.demo import load_digits
 from flambeau.nn import functional as F
+
+TEMPERATURE, SHARE = 4.0, 0.7  # how soft the teacher's answers are, and how much they count
 
 
 def network(width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
 
 
-def distillation_loss(
-    student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor, temperature: float, share: float
-) -> torch.Tensor:
+def distillation_loss(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
     """The student is to be right, and to spread its probabilities as the teacher does at this temperature."""
-    soft = F.kl_div(
-        F.log_softmax(student / temperature, 1),
-        F.log_softmax(teacher / temperature, 1),
-        reduction="batchmean",
-        log_target=True,
-    )
-    return share * temperature**2 * soft + (1 - share) * F.cross_entropy(student, labels)
+    ours, theirs = (F.log_softmax(scores / TEMPERATURE, 1) for scores in (student, teacher))
+    soft = F.kl_div(ours, theirs, reduction="batchmean", log_target=True)
+    return SHARE * TEMPERATURE**2 * soft + (1 - SHARE) * F.cross_entropy(student, labels)
 
 
 def train(
-    model: nn.Module,
-    images: torch.Tensor,
-    labels: torch.Tensor,
-    epochs: int,
-    teacher: nn.Module | None = None,
-    temperature: float = 4.0,
-    share: float = 0.7,
+    model: nn.Module, images: Tensor, labels: Tensor, epochs: int, teacher: nn.Module | None = None
 ) -> list[float]:
     """The mean loss of each epoch; with a teacher, it is the distillation loss."""
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
@@ -48,7 +36,7 @@ def train(
             else:
                 with torch.no_grad():
                     wanted = teacher(images[chosen])
-                loss = distillation_loss(logits, wanted, labels[chosen], temperature, share)
+                loss = distillation_loss(logits, wanted, labels[chosen])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -57,7 +45,7 @@ def train(
     return history
 
 
-def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     with torch.no_grad():
         return float((model(images).argmax(1) == labels).float().mean())
 
