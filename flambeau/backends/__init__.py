@@ -1,4 +1,4 @@
-"""Where kernels run: `cpu`, and devices that are added with `register`; and the switches of `torch.backends`."""
+"""Devices on which kernels run: `cpu`, and devices that are added with `register`; and the switches of `torch.backends`."""
 
 from typing import Any
 

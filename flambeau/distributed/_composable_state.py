@@ -1,4 +1,4 @@
-"""What is known about a module that a composable function (`fully_shard`, `replicate`, `checkpoint`) has been applied to."""
+"""State of a module that a composable function (`fully_shard`, `replicate`, `checkpoint`) has been applied to."""
 
 from __future__ import annotations
 

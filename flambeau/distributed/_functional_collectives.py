@@ -111,7 +111,7 @@ def _run(name: str, result: Tensor, start: Callable[[bool], Any], now: bool) -> 
 
 
 def _source(tensor: Tensor) -> Tensor:
-    """What a collective reads: without history, one element after the other."""
+    """Return what a collective reads: the tensor without history, contiguous."""
     return tensor.detach().contiguous()
 
 

@@ -25,7 +25,7 @@ class _TensorInfo(NamedTuple):
 
 
 def _mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
-    """The same nest of dictionaries and lists with function(tensor) in place of each tensor."""
+    """Return a nest of dictionaries and lists with function(tensor) in place of each tensor."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, Mapping):
@@ -69,7 +69,7 @@ def _gather_state_dict(
 def _offload_state_dict_to_cpu(
     state_dict: dict[str, Any], *, ranks_only: tuple[int, ...] = (), type_check: bool = True
 ) -> dict[str, Any]:
-    """The same in host memory, spread as it is."""
+    """Copy a state dict to host memory, spread as it is."""
     if ranks_only and groups.get_rank() not in ranks_only:
         return {}
     return _mapped(dict(state_dict), lambda tensor: tensor.detach().cpu())
@@ -203,7 +203,7 @@ def _distribute_state_dict(
 
 
 def _distribute_tensors(local_state_dict: dict[str, Any], keys: list[str], device: Device, pg: Any = None) -> None:
-    """Where a state dict has (a spread tensor, the whole one), this rank's part of the whole one into the first."""
+    """Copy this rank's part of each whole tensor, where a state dict has (a spread tensor, the whole one), into the first."""
     for key in keys:
         pair = local_state_dict.get(key)
         if isinstance(pair, (tuple, list)) and len(pair) == 2:

@@ -63,7 +63,7 @@ class Backend(str):
 
 
 class BackendConfig:
-    """Which backend serves which kind of device: from "gloo" or "cpu:gloo,cuda:nccl"."""
+    """Table of the backends that serve kinds of devices: from "gloo" or "cpu:gloo,cuda:nccl"."""
 
     def __init__(self, backend: str) -> None:
         self.device_backend_map: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Which gradients travel together: how parameters are put into buckets, and what a bucket is."""
+"""Buckets of gradients that travel together: how parameters are put into buckets, and what a bucket is."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Bucket:
 
 
 class GradBucket:
-    """What a communication hook gets: a bucket whose gradients are all there."""
+    """Argument of a communication hook: a bucket whose gradients are all there."""
 
     def __init__(self, index: int, bucket: Bucket, tensor: Tensor, is_last: bool):
         self._index, self._bucket, self._tensor, self._is_last = index, bucket, tensor, is_last

@@ -36,7 +36,7 @@ _BROADCAST_BYTES = 250 * _MB_TO_BYTES
 
 @dataclasses.dataclass(frozen=True)
 class _BucketCapacityConfig:
-    """How large buckets of gradients are: one size for all, with a smaller first one by default, or a size for each."""
+    """Sizes of the buckets of gradients: one size for all, with a smaller first one by default, or a size for each."""
 
     bucket_bytes_cap: int
     per_bucket_bytes_caps: tuple[int, ...]
@@ -107,7 +107,7 @@ def _find_tensors(value: Any) -> list[Tensor]:
 
 
 def _moved(value: Any, where: Any) -> Any:
-    """The same with all its tensors on a device."""
+    """Return a value with all its tensors on a device."""
     if isinstance(value, Tensor):
         return value.to(where)
     if isinstance(value, tuple) and hasattr(value, "_fields"):

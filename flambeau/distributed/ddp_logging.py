@@ -1,4 +1,4 @@
-"""What DistributedDataParallel knows about itself: settings, sizes of buckets, and how long its phases take."""
+"""Facts about a DistributedDataParallel: settings, sizes of buckets, and how long its phases take."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Logger:
         return ", ".join(str(bucket.nbytes) for bucket in self.reducer.buckets)
 
     def set_runtime_stats_and_log(self) -> None:
-        """What is known after the first iterations is part of the data already."""
+        """Do nothing: what is known after the first iterations is part of the data already."""
 
     def set_error_and_log(self, message: str) -> None:
         self.data.update(has_error=1, error=message, iteration=self.iteration)

@@ -143,7 +143,7 @@ class DeviceMesh:
         return groups.get_rank(self.get_group(mesh_dim))
 
     def get_coordinate(self) -> list[int] | None:
-        """Where this process is; None if it is not in the mesh."""
+        """Return the coordinates of this process; None if it is not in the mesh."""
         return self._coordinate
 
     @property

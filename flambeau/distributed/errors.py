@@ -1,4 +1,4 @@
-"""What can go wrong between processes."""
+"""Errors of communication between processes."""
 
 from __future__ import annotations
 

@@ -251,5 +251,5 @@ def _span(memories: Sequence[Memory], low: int) -> int:
 
 
 def _layout(memories: Sequence[Memory], low: int) -> tuple[list[int], list[int]]:
-    """How many bytes each has, and where it begins."""
+    """Return how many bytes each memory has, and where it begins."""
     return [m.nbytes for m in memories], [m.address - low if m.nbytes else 0 for m in memories]

@@ -28,7 +28,7 @@ class _State:
 
 
 def _answer(line: str, store: Store, rank: int, size: int, barriers: list[int]) -> str:
-    """What a PMI server says to one command."""
+    """Return a PMI server's answer to one command."""
     said = dict(part.split("=", 1) for part in line.split() if "=" in part)
     command = said.get("cmd", "")
     if command == "initack":

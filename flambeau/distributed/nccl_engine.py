@@ -121,7 +121,7 @@ class NcclEngine:
         )
 
     def _call(self, name: str, *arguments: Any) -> None:
-        """One of NCCL's operations, on the current stream."""
+        """Call one of NCCL's operations, on the current stream."""
         if not self.comm:
             raise DistBackendError(f"{name}: this communicator was closed")
         failed = _int()
@@ -139,7 +139,7 @@ class NcclEngine:
             self._check(self.nccl.ncclGroupEnd(), "ncclGroupEnd")
 
     def _reduction(self, memory: Memory, dtype: Any, op: RedOpType) -> tuple[int, int, int]:
-        """How many numbers, of what datatype, and how they are combined."""
+        """Return how many numbers there are, of what datatype, and how they are combined."""
         number = dtype.to_real().nccl  # complex numbers are pairs
         if number is None and dtype.name != "bool":
             raise TypeError(f"Input tensor data type is not supported for NCCL process group: {dtype}")

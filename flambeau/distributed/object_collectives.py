@@ -118,7 +118,7 @@ def scatter_object_list(
     group: Any = None,
     group_src: int | None = None,
 ) -> None:
-    """One object of rank `src`'s list to each rank, into the first place of its output list."""
+    """Send one object of rank `src`'s list to each rank, into the first place of its output list."""
     if (pg := collectives._joined(group, "scatter_object_list")) is None:
         return
     if not isinstance(scatter_object_output_list, list) or len(scatter_object_output_list) < 1:

@@ -116,7 +116,7 @@ class OrderedGroup:
         return False
 
     def engine(self) -> Any:
-        """What moves the bytes; made when first needed, by all ranks together."""
+        """Return the engine that moves the bytes; made when first needed, by all ranks together."""
         if self._engine is None:
             with self._order:
                 if self._engine is None:
@@ -127,11 +127,11 @@ class OrderedGroup:
 
     @property
     def _device_types(self) -> list[Device]:
-        """Where tensors may be that this group sends: in host memory always."""
+        """Devices of the tensors that this group can send: host memory always."""
         return [cpu] if self._make_gpu_engine is None else [cpu, Device("cuda")]
 
     def engine_of(self, tensor: Tensor) -> Any:
-        """What moves the bytes of a tensor, by where it is."""
+        """Return the engine that moves the bytes of a tensor, by where it is."""
         where = tensor.device
         if where is cpu:
             return self.engine()

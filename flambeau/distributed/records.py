@@ -29,7 +29,7 @@ _torch = namespace("torch")
 
 
 class _Listeners(threading.local):
-    """Who is told of every collective that this thread starts: `CommDebugMode`."""
+    """Listeners that are told of every collective that this thread starts: `CommDebugMode`."""
 
     def __init__(self) -> None:
         self.found: list[Callable[[str], None]] = []
@@ -45,7 +45,7 @@ def told(name: str) -> None:
 
 
 class _UnderWay(threading.local):
-    """What this thread has started while it was watched, or by a program, and not waited for: by where the first tensor is."""
+    """Collectives that this thread has started while it was watched, or by a program, and not waited for: by where the first tensor is."""
 
     def __init__(self) -> None:
         self.works: dict[int, Work] = {}
@@ -323,7 +323,7 @@ def _(out: Tensor, input: Tensor, reduction: Any, group: Any) -> None:
 
 @_collective(grads={"input": lambda g, takes, sends, group: all_to_all(g, sends, takes, group)})
 def all_to_all(input: Tensor, takes: Sequence[int] | None, sends: Sequence[int] | None, group: Any) -> NewTensor:
-    """What everybody sent to this rank: `takes[r]` rows from rank r, for `sends[r]` rows to it; without them, equal parts."""
+    """Return what everybody sent to this rank: `takes[r]` rows from rank r, for `sends[r]` rows to it; without them, equal parts."""
     return _with_rows(input, input.shape[0] if takes is None else sum(takes))
 
 

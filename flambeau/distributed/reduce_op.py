@@ -1,4 +1,4 @@
-"""How values of several ranks become one: `ReduceOp`, and the arithmetic on memory."""
+"""Reductions of values of several ranks to one: `ReduceOp`, and the arithmetic on memory."""
 
 from __future__ import annotations
 

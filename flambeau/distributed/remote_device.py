@@ -8,7 +8,7 @@ from ..core.device import device as Device
 
 
 class _remote_device:
-    """Which worker (by name or rank, or this one) and which of its devices."""
+    """A worker (by name or rank, or this one) and one of its devices."""
 
     def __init__(self, remote_device: str | Device) -> None:
         self._worker_name: str | None = None

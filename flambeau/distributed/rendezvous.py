@@ -1,4 +1,4 @@
-"""How processes that were started somewhere find each other: from an address to a store, a rank and a world size.
+"""Rendezvous of processes that were started somewhere: from an address to a store, a rank and a world size.
 
 `env://` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and where there is no RANK, what Slurm, Open MPI or MPICH's mpiexec
 tell the processes they start; `tcp://host:port` and `file:///path` name the place themselves."""

@@ -1,4 +1,4 @@
-"""The same model on all ranks: parameters compared, tensors of one rank copied to the others."""
+"""Checks and copies that keep a model the same on all ranks: parameters compared, tensors of one rank copied to the others."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def _words(text: str) -> list[str] | None:
 
 
 def config_from_args(args: argparse.Namespace) -> tuple[LaunchConfig, Callable | str, list[str]]:
-    """What the command line means."""
+    """Return the configuration that the command line means."""
     least, most = parse_min_max_nnodes(str(args.nnodes))
     if not 0 < least <= most:
         raise AssertionError("min_nodes must be less than or equal to max_nodes")
@@ -182,7 +182,7 @@ def _entry(args: argparse.Namespace) -> tuple[Callable | str, list[str]]:
 
 
 def run_script_path(training_script: str, *training_script_args: str) -> None:
-    """What a worker of --run-path does."""
+    """Run a script as a worker of --run-path does."""
     posing.install_as_torch()
     sys.argv = [training_script, *training_script_args]
     runpy.run_path(training_script, run_name="__main__")

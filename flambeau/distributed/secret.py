@@ -1,4 +1,4 @@
-"""What the processes of a job know and strangers do not: the key with which they prove themselves to a store.
+"""Secret of the processes of a job: the key with which they prove themselves to a store.
 
 It is FLAMBEAU_DISTRIBUTED_SECRET where that is set (`torchrun` sets it for its workers), else a key in a file that only the
 user can read, made when it is first needed. So processes of one user on one machine, or with a common home directory, find

@@ -100,7 +100,7 @@ class SharedEngine:
 
     @staticmethod
     def describe() -> str:
-        """What the others need to know about this process."""
+        """Return what the others need to know about this process."""
         return f"{machine()} {os.getpid()}"
 
     def peers(self) -> Peers:

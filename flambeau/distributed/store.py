@@ -44,7 +44,7 @@ class Store:
 
     @property
     def timeout(self) -> timedelta:
-        """How long to wait for a key unless told otherwise."""
+        """Time to wait for a key unless told otherwise."""
         return self._timeout
 
     def set_timeout(self, timeout: timedelta) -> None:
@@ -107,7 +107,7 @@ class Store:
         raise NotImplementedError("queue support is not implemented.")
 
     def clone(self) -> Store:
-        """The same store for another thread."""
+        """Return this store, for another thread."""
         return self
 
     def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:

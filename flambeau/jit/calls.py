@@ -99,7 +99,7 @@ class Calls:
         return None
 
     def _peek(self: Any, node: ast.expr) -> Sugared | None:
-        """What a dotted name outside the program stands for, without touching the graph."""
+        """Return what a dotted name outside the program stands for, without touching the graph."""
         if isinstance(node, ast.Name):
             assert self.frame is not None
             holder = self.frame.holder(node.id)

@@ -105,7 +105,7 @@ def native_class(thing: Any) -> ClassType:
 
 
 def native_named(name: str) -> ClassType:
-    """The same by its full name in graphs and files."""
+    """Return a native class by its full name in graphs and files."""
     space, _, last = name.removeprefix(PREFIX).partition(".")
     return native_class(getattr(getattr(native_classes, space), last))
 

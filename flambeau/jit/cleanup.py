@@ -47,7 +47,7 @@ def run(graph: Graph) -> None:
 
 
 def normalize(block: Block) -> None:
-    """One operator for what can be written with several: truths that are one another are equal, `rsub` is `sub`."""
+    """Write with one operator what can be written with several: truths that are one another are equal, `rsub` is `sub`."""
     for node in block.nodes_:
         for inner in node.blocks_:
             normalize(inner)
@@ -69,7 +69,7 @@ def normalize(block: Block) -> None:
 
 
 def lower_tuples(block: Block) -> None:
-    """Where a tuple is made and taken apart in the same program, use its elements."""
+    """Use the elements of a tuple that is made and taken apart in the same program."""
     for node in list(block.nodes_):
         for inner in node.blocks_:
             lower_tuples(inner)
@@ -268,7 +268,7 @@ def _skip_loop(node: Node) -> None:
 
 
 def pool_constants(graph: Graph) -> None:
-    """One node for equal constants, at the beginning of the graph."""
+    """Replace equal constants by one node, at the beginning of the graph."""
     known: dict[Any, Node] = {}
     kept: list[Node] = []
 

@@ -1,4 +1,4 @@
-"""What compiled code has instead of Python's: context managers, under the names that archives know, and `unique`."""
+"""Counterparts of Python's objects in compiled code: context managers, under the names that archives know, and `unique`."""
 
 from __future__ import annotations
 

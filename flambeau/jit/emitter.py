@@ -142,7 +142,7 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
         self.graph.insert(node)
 
     def get(self, name: str, place: Range | None, required: bool = True) -> Sugared | None:
-        """What a name stands for: a variable, or what the resolver says."""
+        """Return what a name stands for: a variable, or what the resolver says."""
         found = self.find(name)
         if found is not None:
             return found

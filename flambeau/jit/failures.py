@@ -31,7 +31,7 @@ class Failure(Exception):
 
 
 class Raised(Exception):
-    """What prim::RaiseException raises."""
+    """Exception that prim::RaiseException raises."""
 
     def __init__(self, message: str, class_name: str):
         super().__init__(message)

@@ -44,7 +44,7 @@ class _Step:
 
     @property
     def dtype(self) -> dtype:
-        """What the results of comparisons are asked for: they are bools, others are not."""
+        """Dtype that results of comparisons are asked for: they are bools, others are not."""
         made = self.value.node.kind_
         return BY_NAME["bool" if made in _COMPARISONS else "float32"]
 

@@ -29,7 +29,7 @@ class Frame:
 
 
 class Definition:
-    """What is known about the function being compiled."""
+    """Facts about the function being compiled."""
 
     def __init__(self, declared: Type | None):
         self.declared, self.merged = declared, None  # type: Type | None, Type | None

@@ -217,7 +217,7 @@ def _optimize(graph: Graph) -> None:
 def run_frozen_optimizations(
     mod: Any, optimize_numerics: bool = True, preserved_methods: Sequence[str] | None = None
 ) -> None:
-    """What `freeze` does behind freezing, for a module that was frozen without it."""
+    """Optimize a frozen module as `freeze` does after freezing."""
     for name in ["forward", *(preserved_methods or ())]:
         method = mod.script_type.find_method(name)
         if method is not None and optimize_numerics:

@@ -13,7 +13,7 @@ from .types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, DictType, ListType, T
 
 
 class Value:
-    """What one node makes and others read."""
+    """Value that one node makes and others read."""
 
     __slots__ = ("_name", "node", "number", "type", "uses")
 
@@ -101,7 +101,7 @@ class Use(NamedTuple):
 
 
 class _Uses(dict[tuple["Node", int], None]):
-    """Where a value is read: (node, index), in order. PyTorch asks for them by a call."""
+    """Uses of a value: (node, index), in order. PyTorch asks for them by a call."""
 
     __slots__ = ()
 
@@ -296,7 +296,7 @@ class Node:
             self.owner = None
 
     def captured(self) -> list[Value]:
-        """What the blocks inside read from outside."""
+        """Return the values that the blocks inside read from outside."""
         inside: set[Value] = set()
         read: dict[Value, None] = {}
 
@@ -335,7 +335,7 @@ setattr(Node, "is", Node.get)  # PyTorch's name, which Python does not let one w
 
 
 def _place(node: Node) -> list[int]:
-    """Where a node stands: its index in its block, with those of the nodes around it before."""
+    """Return the position of a node: its index in its block, with those of the nodes around it before."""
     block = node.owner
     assert block is not None
     own = [block.index(node)]

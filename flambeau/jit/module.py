@@ -410,7 +410,7 @@ def _check_module(name: str, wanted: Any, value: Any) -> None:
 
 
 class TopLevelTracedModule(RecursiveScriptModule):
-    """What `trace` returns for a module."""
+    """Module that `trace` returns for a module."""
 
 
 class TracedModule(ScriptModule):

@@ -84,7 +84,7 @@ class ModuleValue(Sugared):
         return found
 
     def _from_class(self, place: Range | None, m: Any, name: str) -> Sugared | None:
-        """What the Python class says: methods, properties, static methods, the library's own constants."""
+        """Return what the Python class has under a name: methods, properties, static methods, the library's own constants."""
         kind = self.script_type
         if name in kind.properties:
             return MethodValue(self.value, [kind.properties[name][0].base_name]).call(place, m, [], [])

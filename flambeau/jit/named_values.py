@@ -1,4 +1,4 @@
-"""What names outside a program stand for while it is compiled: classes, modules, Python objects, ranges, exceptions."""
+"""Meanings of names outside a program while it is compiled: classes, modules, Python objects, ranges, exceptions."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ class Writer:
         self.remember(value)
 
     def _quantizer(self, value: Tensor) -> None:
-        """What a quantized tensor's codes stand for."""
+        """Write what a quantized tensor's codes stand for."""
         self.out.write(b"(")
         self.name("torch", str(value.qscheme()).rpartition(".")[2])
         if value.qscheme() is torch.per_tensor_affine:

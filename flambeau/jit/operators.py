@@ -1,4 +1,4 @@
-"""What runs for each operator of a graph.
+"""Functions that run for each operator of a graph.
 
 A tensor operator is found by its name: `aten::linalg_norm` is `linalg.norm`, `aten::add_` is `Tensor.add_`, `aten::relu` is
 `relu`; the exceptions are those of `torch.ops.aten` (`library.aten`), and the few below that only graphs have. Its arguments are handed
@@ -120,7 +120,7 @@ def _calling(function: Callable, schema: Schema) -> Callable:
 
 @functools.cache
 def find(key: str) -> Callable | None:
-    """What runs for an operator, from `aten::add.Tensor`."""
+    """Return the function that runs for an operator, from `aten::add.Tensor`."""
     name = key.partition(".")[0]
     schema = next((s for s in schemas_of(name) if s.key == key), None)
     return None if schema is None else implementation(schema)
@@ -151,7 +151,7 @@ def _user_operator(space: str, name: str, schema: Schema) -> Callable | None:
 
 
 def _vision_operator(name: str) -> Callable | None:
-    """One of torchvision's: sizes are two numbers there, and a pair in the Python functions."""
+    """Return one of torchvision's operators: sizes are two numbers there, and a pair in the Python functions."""
     function = getattr(torch.vision.ops, name, None)
     if function is None:
         return None

@@ -446,7 +446,7 @@ def _is_default(argument: Argument, value: Value) -> bool:
 
 
 def _needed(schema: Schema, values: Sequence[Value]) -> int:
-    """How many arguments must be written: those at the end that have their default need not be."""
+    """Return how many arguments must be written: those at the end that have their default need not be."""
     count = len(values)
     while count > 0 and count <= len(schema.arguments) and _is_default(schema.arguments[count - 1], values[count - 1]):
         count -= 1

@@ -1,4 +1,4 @@
-"""What names mean inside a Python function that is compiled: its closure, its globals, Python's own names."""
+"""Resolution of names inside a Python function that is compiled: its closure, its globals, Python's own names."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Resolver:
         return None
 
     def annotation(self, name: str) -> Any:
-        """What Python evaluated the annotation of an argument (or "return") to, if it did."""
+        """Return what Python evaluated the annotation of an argument (or "return") to, if it did."""
         return None
 
     def compiled_builtin(self, symbol: str) -> Any:
@@ -195,7 +195,7 @@ class Resolver:
 
     # -- Python objects ----------------------------------------------------------------------------------------------------
     def sugared(self, m: Any, place: Range | None, thing: Any, constant: bool = False) -> Sugared:
-        """What a Python object means in a program."""
+        """Return what a Python object means in a program."""
         simple = self._constant(m, place, thing, constant)
         if simple is not None:
             return simple
@@ -376,7 +376,7 @@ _SPACE = "__torch__.torch.nn.functional"
 
 @functools.cache
 def record_form(op: Any) -> Sugared:
-    """What a call of an operator of this library is in compiled code: the function that its declaration describes, one of PyTorch's
+    """Return what a call of an operator of this library is in compiled code: the function that its declaration describes, one of PyTorch's
     operators, the calls of PyTorch's operators that it is made of, or its own body."""
     functional = "nn.functional" in op.namespaces
     name = f"{_SPACE}.{op.name}"

@@ -1,4 +1,4 @@
-"""Where in a program something stands, and the errors that show it."""
+"""Places in a program, and the errors that show them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Source:
         self.is_ascii = text.isascii()
 
     def range_of(self, node: Any) -> Range:
-        """Where a piece of syntax stands; of a call, up to its last argument, as PyTorch marks it."""
+        """Return where a piece of syntax stands; of a call, up to its last argument, as PyTorch marks it."""
         last = node
         if isinstance(node, ast.Call):
             parts: list[Any] = [node.func, *node.args, *node.keywords]

@@ -32,7 +32,7 @@ def convert(graph: Graph) -> None:
 
 
 def _merge_ifs(block: Block) -> None:
-    """Where an if only asks which way the if before it went, the two become one."""
+    """Merge an if with the if before it, where it only asks which way that one went."""
     for node in list(block.nodes_):
         for inner in node.blocks_:
             _merge_ifs(inner)
@@ -415,7 +415,7 @@ class _Exits:
         return [node.add_output(kind) for kind in kinds]
 
     def move_rest(self, block: Block, node: Node, outcomes: list[_Outcome], kinds: list[Type]) -> _Outcome:
-        """One branch leaves, the other does not: what follows belongs to the other."""
+        """Move what follows into the branch that stays, where the other leaves."""
         stays = [o.status for o in outcomes].index(STAYS)
         home = node.blocks_[stays]
         start = block.nodes_.index(node) + 1
@@ -462,7 +462,7 @@ class _Exits:
                 block.ret.replace_input(index, out)
 
     def guard(self, block: Block, node: Node, outcome: _Outcome) -> _Outcome:
-        """What follows runs only if control has not left."""
+        """Let what follows run only if control has not left."""
         start = block.nodes_.index(node) + 1
         if start == len(block.nodes_):
             return outcome

@@ -1,4 +1,4 @@
-"""What a module computes as one flat graph, its parameters among the inputs; the form that programs which draw networks and count their
+"""Traces of modules as one flat graph, its parameters among the inputs; the form that programs which draw networks and count their
 work ask for (`torch.jit._get_trace_graph`)."""
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _as_convolution(node: ir.Node) -> None:
 
 
 class TracingState:
-    """What `torch._C._get_tracing_state()` returns while something is traced: names for the nodes that are recorded."""
+    """State that `torch._C._get_tracing_state()` returns while something is traced: names for the nodes that are recorded."""
 
     def __init__(self, recorder: Any):
         self.recorder = recorder

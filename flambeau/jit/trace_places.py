@@ -1,4 +1,4 @@
-"""Where the user's code is while it is traced: for source ranges, names of variables and warnings."""
+"""Places in the user's code while it is traced: for source ranges, names of variables and warnings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def user_range() -> Range:
 
 
 def variable_name(tensor: Tensor) -> str:
-    """What the user's code calls a tensor: the names that PyTorch's traced graphs show too."""
+    """Return the name that the user's code has for a tensor: the names that PyTorch's traced graphs show too."""
     frame, _ = _user_frame()
     return next((name for name, held in frame.f_locals.items() if held is tensor and not name.startswith("_")), "")
 

@@ -229,7 +229,7 @@ class Tracer(TracedSizes, AtenRecorder):
         return value
 
     def set_value(self, thing: Any, value: Value) -> None:
-        """What the program computed is known as this value from now on."""
+        """Know what the program computed as this value from now on."""
         if isinstance(thing, Tensor):
             self.known[id(thing)] = (thing, value)
             value.type = tensor_type(thing)
@@ -328,7 +328,7 @@ class Tracer(TracedSizes, AtenRecorder):
         return result
 
     def _check_seen(self, op: Any, args: tuple, kwargs: dict, result: Any) -> None:
-        """What an operator makes of recorded tensors must be recorded: it would be a constant of the graph otherwise."""
+        """Check that what an operator makes of recorded tensors is recorded: it would be a constant of the graph otherwise."""
         from_known = any(id(t) in self.known for t in tensors_in((args, kwargs)))
         if from_known and any(id(t) not in self.known for t in tensors_in(result)):
             raise NotImplementedError(

@@ -56,7 +56,7 @@ def _tell_lost(size: TracedInt, result: Any, *other: Any) -> None:
 
 
 def _lost(alone: Callable) -> Any:
-    """What gives no whole number is not recorded; the recorder may want to say so."""
+    """Make an operation that gives no whole number: it is not recorded, and the recorder may want to say so."""
 
     def run(self: TracedInt, *other: Any) -> Any:
         result = alone(self, *other)
@@ -71,7 +71,7 @@ for _name in ("truediv", "rtruediv", "pow", "rpow", "float"):
 
 
 class TracedSizes:
-    """What a recorder needs to give tensors such sizes. It says in `listening` whether arithmetic is to be recorded now, and in
+    """Interface of a recorder that gives tensors such sizes. It says in `listening` whether arithmetic is to be recorded now, and in
     `combine` how."""
 
     def __init__(self) -> None:

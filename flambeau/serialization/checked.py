@@ -1,4 +1,4 @@
-"""What a file may make and change when only weights are loaded: every name it can call, with a constructor that takes data alone.
+"""Rules for what a file may make and change when only weights are loaded: every name it can call, with a constructor that takes data alone.
 
 Classes are never called with arguments of the file's choosing: they take more than data (`bytearray(10**12)`, `set(a tensor that
 repeats one number for ever)`, `Parameter(an object that pretends to be a tensor)`)."""
@@ -155,7 +155,7 @@ def _device(keys: Keys, *args: Any) -> device:
 
 
 def _empty_of(make: Callable[[], Tensor], name: str) -> Callable[..., Tensor]:
-    """How PyTorch 0.x begins a tensor, whose header comes later (BUILD)."""
+    """Return a function that begins a tensor as PyTorch 0.x does, whose header comes later (BUILD)."""
 
     def construct(keys: Keys, *args: Any) -> Tensor:
         return make() if not args else _refuse(f"{name} of a file takes no arguments, got {shown(args)}")
@@ -214,7 +214,7 @@ def attributes(kind: type, given: Any) -> None:
 
 
 def _hidden(kind: type, name: str) -> Any:
-    """What this package (or Python) has under a name that a user's class may take."""
+    """Return what this package (or Python) has under a name that a user's class may take."""
     users = [c for c in kind.__mro__ if not _is_known(c)]
     return next((vars(c)[name] for c in kind.__mro__ if c not in users and name in vars(c)), None)
 

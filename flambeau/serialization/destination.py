@@ -1,4 +1,4 @@
-"""Where `save` writes to: a regular file changes at once or not at all; a device or a pipe is written to as it is."""
+"""Destinations of `save`: a regular file changes at once or not at all; a device or a pipe is written to as it is."""
 
 from __future__ import annotations
 

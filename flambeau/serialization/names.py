@@ -1,4 +1,4 @@
-"""What checkpoints call things: the names PyTorch writes, and what they are here."""
+"""Names in checkpoints: those that PyTorch writes, and what they are here."""
 
 from __future__ import annotations
 

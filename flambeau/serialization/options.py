@@ -1,4 +1,4 @@
-"""How files are read and written, where the caller does not say: PyTorch's settings, as functions and as `torch.utils.serialization.config`."""
+"""Defaults for reading and writing files: PyTorch's settings, as functions and as `torch.utils.serialization.config`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LoadEndianness(Enum):
 
 
 class _LoadOptions:
-    """What `load` does unless told otherwise."""
+    """Defaults of `load`."""
 
     def __init__(self) -> None:
         self.mmap: bool = False
@@ -29,7 +29,7 @@ class _LoadOptions:
 
 
 class _SaveOptions:
-    """What `save` does unless told otherwise."""
+    """Defaults of `save`."""
 
     def __init__(self) -> None:
         self.compute_crc32: bool = True

@@ -1,4 +1,4 @@
-"""Where storages live: the tag a file keeps of it, and the way back."""
+"""Locations of storages: the tag a file keeps of it, and the way back."""
 
 from __future__ import annotations
 

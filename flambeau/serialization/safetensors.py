@@ -79,7 +79,7 @@ def _over(memory: np.ndarray, shape: Iterable[int], kind: dtype) -> Tensor:
 
 
 class _Slice:
-    """One tensor of an open file, of which any part can be read by indexing."""
+    """Tensor of an open file, of which any part can be read by indexing."""
 
     def __init__(self, file: safe_open, name: str):
         self._file, self._name = file, name
@@ -220,7 +220,7 @@ def _check(tensors: Any) -> None:
 
 
 def _specifications(tensors: Mapping[str, Tensor], kept: list) -> dict[str, Any]:
-    """What the package is told of each tensor; `kept` holds the memory until it is written."""
+    """Return the specification of each tensor for the package; `kept` holds the memory until it is written."""
     specification = _needed().TensorSpec
     found = {}
     for name, tensor in tensors.items():

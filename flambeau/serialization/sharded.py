@@ -30,7 +30,7 @@ _UNITS = {"": 1, "B": 1} | {
 
 @dataclass(frozen=True)
 class _Kind:
-    """One of the two kinds of shard files."""
+    """Kind of shard files."""
 
     stem: str
     extension: str

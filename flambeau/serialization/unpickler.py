@@ -76,7 +76,7 @@ LoadStorage = Callable[..., Any]  # (key, bytes, location, dtype) -> UntypedStor
 
 
 class _TorchNames:
-    """What every unpickler of checkpoints adds to its base: names, and storages for persistent ids."""
+    """Part that every unpickler of checkpoints adds to its base: names, and storages for persistent ids."""
 
     load_storage: LoadStorage
 
@@ -232,7 +232,7 @@ class RestrictedUnpickler(Unpickler):
         return super().persistent_load(identity)
 
     def _constructor(self, function: Any, args: Any) -> Any:
-        """What to call for something the file wants called; None where it is the user's."""
+        """Return what to call for something the file wants called; None where it is the user's."""
         if type(args) is not tuple:
             raise pickle.UnpicklingError(f"Trying to call reduce with {shown(args)}, which is no tuple of arguments")
         if _is_users(function):

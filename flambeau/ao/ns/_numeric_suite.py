@@ -56,7 +56,7 @@ def compare_weights(float_dict: dict[str, Any], quantized_dict: dict[str, Any]) 
 
 
 def get_logger_dict(mod: nn.Module, prefix: str = "") -> dict[str, dict]:
-    """What all loggers of a model have kept, under the names of the modules that hold them."""
+    """Return what all loggers of a model have kept, under the names of the modules that hold them."""
     found: dict[str, dict] = {}
 
     def visit(module: nn.Module, path: str) -> None:
@@ -171,14 +171,14 @@ def prepare_model_with_stubs(
 def compare_model_stub(
     float_model: nn.Module, q_model: nn.Module, module_swap_list: Any, *data: Any, logger_cls: Callable = ShadowLogger
 ) -> dict[str, dict]:
-    """What modules of these types give in both models when each is fed with what the quantized one gets."""
+    """Return what modules of these types give in both models when each is fed with what the quantized one gets."""
     prepare_model_with_stubs(float_model, q_model, module_swap_list, logger_cls)
     q_model(*data)
     return get_logger_dict(q_model)
 
 
 def get_matching_activations(float_module: nn.Module, q_module: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """What the loggers of both models have kept, side by side."""
+    """Return what the loggers of both models have kept, side by side."""
     floats, quantized = get_logger_dict(float_module), get_logger_dict(q_module)
     found: dict[str, dict] = {}
     for key, stats in quantized.items():
@@ -205,7 +205,7 @@ def prepare_model_outputs(
 def compare_model_outputs(
     float_model: nn.Module, q_model: nn.Module, *data: Any, logger_cls: Any = OutputLogger, allow_list: Any = None
 ) -> dict[str, dict[str, Tensor]]:
-    """What the modules of both models give for the same input of the models."""
+    """Return what the modules of both models give for the same input of the models."""
     prepare_model_outputs(float_model, q_model, logger_cls, allow_list)
     float_model(*data)
     q_model(*data)

@@ -64,7 +64,7 @@ def channel_range(input: Tensor, axis: int = 0) -> Tensor:
 
 
 def get_name_by_module(model: nn.Module, module: nn.Module) -> str:
-    """What a model calls one of its modules."""
+    """Return the name that a model has for one of its modules."""
     for name, found in model.named_modules():
         if found is module:
             return name

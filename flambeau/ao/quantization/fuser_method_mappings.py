@@ -1,4 +1,4 @@
-"""How neighbouring layers become one: convolution, batch norm and relu, and their like."""
+"""Fusion of neighbouring layers: convolution, batch norm and relu, and their like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which elements share a scale: names that torchao's observers and PyTorch's have in common."""
+"""Granularities of scales: names that torchao's observers and PyTorch's have in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .partial import _with_args
 
 
 class MappingType(Enum):
-    """How levels lie around zero."""
+    """Placement of levels around zero."""
 
     SYMMETRIC = auto()
     SYMMETRIC_NO_CLIPPING_ERR = auto()
@@ -23,7 +23,7 @@ class MappingType(Enum):
 
 
 class ZeroPointDomain(Enum):
-    """What kind of number a zero point is."""
+    """Kind of number that a zero point is."""
 
     INT = auto()
     FLOAT = auto()
@@ -35,7 +35,7 @@ TorchAODType = Enum("TorchAODType", [f"INT{bits}" for bits in range(1, 8)])  # t
 
 @dataclass(frozen=True)
 class Granularity:
-    """Which elements of a tensor share a scale."""
+    """Choice of the elements of a tensor that share a scale."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         return density * (cubes / 3)
 
     def _compute_quantization_error(self, next_start_bin: int, next_end_bin: int) -> float:
-        """What is lost where the levels cover the bins from start to end."""
+        """Return what is lost where the levels cover the bins from start to end."""
         width = (float(self.max_val) - float(self.min_val)) / self.bins
         level_width = width * (next_end_bin - next_start_bin + 1) / self.dst_nbins
         if level_width == 0.0:

@@ -22,11 +22,11 @@ class _PartialWrapper:
         return repr(self.p) + repr(self.callable_args)
 
     def with_args(self, **kwargs: Any) -> _PartialWrapper:
-        """The same with more arguments given."""
+        """Return this constructor with more arguments given."""
         return _with_args(self, **kwargs)
 
     def with_callable_args(self, **kwargs: Callable) -> _PartialWrapper:
-        """The same with arguments that are found when an object is made."""
+        """Return this constructor with arguments that are found when an object is made."""
         result = _PartialWrapper(self.p)
         result.callable_args = {**self.callable_args, **kwargs}
         return result

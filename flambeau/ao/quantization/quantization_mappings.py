@@ -1,4 +1,4 @@
-"""Which class takes the place of which when a model is prepared or converted."""
+"""Tables of the classes that replace others when a model is prepared or converted."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _needs_observation(module: nn.Module) -> bool:
 
 
 class _Observing:
-    """One walk over a model that puts observers in."""
+    """Walk over a model that puts observers in."""
 
     def __init__(self, observed_types: set, non_leaf_types: Any, device: Any, custom: dict):
         self.observed_types, self.non_leaf_types = observed_types, non_leaf_types or ()

@@ -1,4 +1,4 @@
-"""Where a model's values become quantized, and where they become floating-point numbers again."""
+"""Markers of where a model's values become quantized, and floating-point numbers again."""
 
 from __future__ import annotations
 

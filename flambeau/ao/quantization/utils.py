@@ -1,4 +1,4 @@
-"""What the parts of quantization ask about dtypes, schemes, configurations and modules."""
+"""Questions that the parts of quantization ask about dtypes, schemes, configurations and modules."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def _normalized_inputs(forward: Callable, args: tuple, kwargs: dict) -> tuple:
 
 
 def get_fqn_to_example_inputs(model: nn.Module, example_inputs: tuple) -> dict[str, tuple]:
-    """What each module of a model is called with, by its name, when the model is called with `example_inputs`."""
+    """Return what each module of a model is called with, by its name, when the model is called with `example_inputs`."""
     found: dict[str, tuple] = {}
     names = {module: name for name, module in reversed(list(model.named_modules()))}
 

@@ -47,7 +47,7 @@ def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
 
 
 def packed(b: Any, rows: int, times: int) -> Any:
-    """What `matmul` is to be given for the matrix b where it is on the right of `times` products with `rows` rows each: laid out once
+    """Return what `matmul` is to be given for the matrix b where it is on the right of `times` products with `rows` rows each: laid out once
     for all of them, or b itself."""
     return onednn.packed(b, rows, times) if _use_onednn or onednn_enabled() else b
 

@@ -28,7 +28,7 @@ from . import image, native_call, object_loader, team, threads
 
 
 class Facts(NamedTuple):
-    """What can be known of a kernel without its source: its name, its parameters' names, and the positions of those it writes to."""
+    """Facts about a kernel that are known without its source: its name, its parameters' names, and the positions of those it writes to."""
 
     name: str
     parameters: tuple[str, ...]
@@ -80,7 +80,7 @@ def compile(source: ir.Kernel | Callable[[], ir.Kernel], key: str, brief: bool =
 
 
 def address_of(function: Any) -> int:
-    """Where the machine code of a compiled function starts."""
+    """Return the address at which the machine code of a compiled function starts."""
     if native_call.supported():
         return function.__self__
     return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -147,7 +147,7 @@ def _factor_columns(work: np.ndarray, pivots: np.ndarray, low: int, high: int) -
 
 
 def _size(x: np.ndarray) -> np.ndarray:
-    """What LAPACK compares to choose a pivot: |x|, for complex numbers |real| + |imag|."""
+    """Return what LAPACK compares to choose a pivot: |x|, for complex numbers |real| + |imag|."""
     return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
 
 
@@ -225,7 +225,7 @@ def cholesky(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cholesky_until(a: np.ndarray) -> tuple[np.ndarray, int]:
-    """One matrix column by column, up to the first pivot that is not positive."""
+    """Factor one matrix column by column, up to the first pivot that is not positive."""
     factor = np.tril(a)
     for j in range(len(a)):
         row = factor[j, :j].conj()

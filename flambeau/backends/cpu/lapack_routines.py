@@ -122,7 +122,7 @@ def _loop(count: int, letters: int) -> Callable | None:
 
 
 class _Call:
-    """One routine called for a number of matrices with given letters and numbers: all but the addresses of its arrays."""
+    """Call of a routine for a number of matrices with given letters and numbers: all but the addresses of its arrays."""
 
     def __init__(self, name: str, d: np.dtype, count: int, pattern: tuple) -> None:
         boxes = [None if x is None else _boxed(x) for x in (*pattern, None)]
@@ -138,7 +138,7 @@ class _Call:
         self.small = True
 
     def learn(self, arrays: tuple[np.ndarray, ...], count: int) -> None:
-        """What the shapes say, which are the same in every call."""
+        """Take from the arrays what their shapes say, which are the same in every call."""
         self.steps = [0] * len(self.places)
         for i, x in zip(self.arrays, arrays):
             each = len(x) == count

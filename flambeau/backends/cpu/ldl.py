@@ -13,7 +13,7 @@ _ALPHA = (1 + math.sqrt(17)) / 8  # balances the growth of elements in one- and 
 
 
 def factor(a: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """One matrix, lower triangle: L and D in one matrix, pivots, and the place of a zero pivot."""
+    """Factor one matrix, given by its lower triangle: L and D in one matrix, pivots, and the place of a zero pivot."""
     work = np.tril(a)
     n = len(work)
     pivots = np.zeros(n, np.int32)

@@ -1,4 +1,4 @@
-"""What the heavy ops ask of their operands before native code sees them: shapes, dtypes, geometry, NumPy views.
+"""Checks of the heavy ops' operands before native code sees them: shapes, dtypes, geometry, NumPy views.
 
 An operand is anything with `shape` and `_strides` (tuples, strides in elements), `dtype` and `data_ptr()`.
 """
@@ -17,7 +17,7 @@ Padding = int | Sequence[int] | Sequence[tuple[int, int]]
 
 
 class Shaped:
-    """What a plan asks of a tensor: how it lies."""
+    """Layout of a tensor, which is all that a plan asks of it."""
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: dtypes.dtype = dtypes.float32):
         self.shape, self._strides, self.dtype = shape, strides, dtype
@@ -199,7 +199,7 @@ def check_conv(op: str, x: Any, w: Any, y: Any, bias: Any, window: Geometry) -> 
 
 
 def _shape_problem(xs: tuple[int, ...], ws: tuple[int, ...], ys: tuple[int, ...], window: Geometry) -> str | None:
-    """What is wrong with the shapes of a convolution's input, weight and output."""
+    """Return what is wrong with the shapes of a convolution's input, weight and output, or None."""
     if not (3 <= len(xs) <= 5 and len(xs) == len(ws) == len(ys)):
         return "expected tensors with a batch, a channel and 1 to 3 spatial dimensions"
     if ws[1] * window.groups != xs[1]:

@@ -61,7 +61,7 @@ def supported() -> bool:
 
 
 def state_address() -> int:
-    """Where the threads' state is kept: memory that exists until the process ends."""
+    """Return the address of the threads' state: memory that exists until the process ends."""
     global _state
     if _state is None:
         libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""How many threads native kernels use, and the libgomp that runs them.
+"""Number of threads that native kernels use, and the libgomp that runs them.
 
 Kernels read the count from a fixed address, so changing it needs no recompilation. libgomp is shared with oneDNN.
 """
@@ -179,11 +179,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def count_address() -> int:
-    """Where native code finds the number of threads (an int64)."""
+    """Return the address at which native code finds the number of threads (an int64)."""
     return ctypes.addressof(_native)
 
 
 def setter_address() -> int:
-    """Where native code finds libgomp's `omp_set_num_threads(int)`, or 0 where there is no libgomp."""
+    """Return the address of libgomp's `omp_set_num_threads(int)` for native code, or 0 where there is no libgomp."""
     found = library()
     return 0 if found is None else ctypes.cast(found.omp_set_num_threads, ctypes.c_void_p).value or 0

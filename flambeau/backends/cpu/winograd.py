@@ -81,7 +81,7 @@ def function(name: str) -> int:
 
 
 class Work(NamedTuple):
-    """What a native function is told of a convolution, and the bytes of memory it needs."""
+    """Table that describes a convolution to a native function, and the bytes of memory it needs."""
 
     table: bytes
     scratch: int
@@ -146,12 +146,12 @@ def tells(address: int) -> bool:
 
 
 def odd(place: int) -> int:
-    """Where the functions tell of infinities and nan, in a table at this address."""
+    """Return the address at which the functions report infinities and nan, in a table at this address."""
     return place + 8 * winograd_code.FIELDS.index("odd")
 
 
 def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:
-    """Where the first pixel of each tile of a group of pictures is."""
+    """Return where the first pixel of each tile of a group of images is."""
     return [i * space + 2 * y * row + 2 * x * channels for i in range(group) for y in range(high) for x in range(wide)]
 
 

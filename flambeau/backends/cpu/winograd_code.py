@@ -240,7 +240,7 @@ def _entry(name: str, pointers: Sequence[str], parts: Sequence[str]) -> str:
 
 
 class _Part(_Function):
-    """What a thread does: some of the shares of the work. Which share does what does not depend on the threads there are."""
+    """Function that a thread runs: some of the shares of the work. Which share does what does not depend on the threads there are."""
 
     def __init__(self, name: str, pointers: Sequence[str], lanes: int):
         super().__init__(f"define internal void @{name}(ptr %record, i64 %rank, i64 %size) #0", lanes)
@@ -563,7 +563,7 @@ def weight_gradient(lanes: int, vectors: int) -> str:
 
 
 def _gradient_places(f: _Part, share: Value) -> list[str]:
-    """Where a share has its pictures, what they are spread into, the same of dy, its pictures, and its sums by channels."""
+    """Return where a share has its images, what they are spread into, the same of dy, its pictures, and its sums by channels."""
     place = f.at("%scratch", f.mul(f.mul(f.mul("%inputs", "%outputs"), 16), "%terms"), f.mul(share, "%numbers"))
     found = [place]
     for size in (f.mul("%group", "%input_space"), f.mul("%input_step", 16), f.mul("%output_step", 16),

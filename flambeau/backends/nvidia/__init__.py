@@ -52,7 +52,7 @@ def scratch(nbytes: int, where: device) -> int:
 
 
 def processors(where: device) -> int:
-    """How many multiprocessors a device has."""
+    """Return the number of a device's multiprocessors."""
     return driver.attribute("multi_processor_count", where.index or 0)
 
 

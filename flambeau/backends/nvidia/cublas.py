@@ -93,7 +93,7 @@ def solve_triangular_batch(
     b: int, ldb: int, a: int, lda: int, m: int, n: int, side: int, uplo: int, trans: int, unit: bool, count: int, d: Any,
     where: Any,
 ) -> None:  # fmt: skip
-    """The same for `count` systems, whose addresses lie at a and b on the device."""
+    """Solve `count` triangular systems, whose addresses are stored at a and b on the device."""
     _call(
         f"cublas{d.blas}trsmBatched_64", where, c_int(side), c_int(uplo), c_int(trans), c_int(unit), c_int64(m), c_int64(n),
         byref(_one(d)), c_void_p(a), c_int64(lda), c_void_p(b), c_int64(ldb), c_int64(count),

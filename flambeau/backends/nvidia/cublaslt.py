@@ -56,7 +56,7 @@ class _Heuristic(ctypes.Structure):
 
 
 class _Local(threading.local):
-    """What belongs to one thread: plans, and the workspaces of streams."""
+    """State of one thread: plans, and the workspaces of streams."""
 
     def __init__(self) -> None:
         self.plans: dict[tuple, Any] = {}
@@ -108,7 +108,7 @@ def forget_workspace(where: Any, stream: int) -> None:
 
 
 def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int] | None:
-    """How the last two dimensions lie in memory: (whether rows are contiguous, distance of one row or column from the next). None if
+    """Return how the last two dimensions lie in memory: (whether rows are contiguous, distance of one row or column from the next). None if
     the library cannot take them as they are."""
     (rows, columns), (down, right) = shape[-2:], strides[-2:]
     if (right == 1 or columns == 1) and (down >= columns or rows == 1):
@@ -147,7 +147,7 @@ def _through_ctypes(table: int, out: int, first: int, second: int) -> None:
 
 
 class _Plan:
-    """One product, ready to be called with addresses."""
+    """Product, ready to be called with addresses."""
 
     __slots__ = ("words", "table", "descriptor", "flipped", "stream", "bias", "where", "kept", "call", "candidates", "quickest",
                  "spans")  # fmt: skip
@@ -203,7 +203,7 @@ class _Plan:
         _check(status, "cublasLtMatmulDescSetAttribute")
 
     def _choose(self, layouts: list, alignment: int, d: Any, most: int) -> list[_Heuristic]:
-        """What the library recommends, the best by its heuristic first."""
+        """Return the algorithms that the library recommends, the best by its heuristic first."""
         library = _library()
         wishes = c_void_p()
         _check(library.cublasLtMatmulPreferenceCreate(byref(wishes)), "cublasLtMatmulPreferenceCreate")
@@ -320,7 +320,7 @@ def _address(t: Any) -> int:
 
 
 def plan_key(out: Any, a: Any, b: Any, bias: Any, epilogue: str, alpha: complex, beta: complex) -> tuple:
-    """What a plan is kept under: everything but addresses, of which the alignment counts."""
+    """Return the key that a plan is kept under: everything but addresses, of which the alignment counts."""
     together = (_address(a) | _address(b) | _address(out)) & 255
     return (
         a.shape, b.shape, a._strides, b._strides, out._strides, a.dtype, b.dtype, out.dtype, out.device,

@@ -82,7 +82,7 @@ def backward(
 
 
 class _Attention:
-    """What both directions describe: the operands, and scores in float32 that exist only inside of the kernel."""
+    """Common description of both directions: the operands, and scores in float32 that exist only inside of the kernel."""
 
     def __init__(self, q: Any, k: Any) -> None:
         self.graph = Graph(q.device)

@@ -195,7 +195,7 @@ class Network:
 
 
 def _order(kind: str, inputs: int, hidden: int, layers: int, directions: int, biased: bool, size: int) -> list[int]:
-    """Where each gate's matrix begins, then where each one's bias does, then the end, in bytes."""
+    """Return where each gate's matrix begins, then where each one's bias does, then the end, in bytes."""
     gates, at, starts = _GATES[kind], 0, []
     for layer in range(layers):
         width = inputs if layer == 0 else hidden * directions

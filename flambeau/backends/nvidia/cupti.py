@@ -1,4 +1,4 @@
-"""What a GPU did when: kernels and copies, as NVIDIA's CUPTI records them."""
+"""Activities of GPUs with their times: kernels and copies, as NVIDIA's CUPTI records them."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ _loaded = functools.cache(_Library)
 
 
 class Recording:
-    """What GPUs do between `start` and `stop`."""
+    """Recording of what GPUs do between `start` and `stop`."""
 
     def __init__(self) -> None:
         self.cupti = _loaded()  # an error of its own where the library is missing

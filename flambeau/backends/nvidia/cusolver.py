@@ -82,7 +82,7 @@ def cholesky(a: int, n: int, uplo: int, info: int, d: Any, where: Any) -> None:
 
 
 def cholesky_batch(a: int, n: int, uplo: int, infos: int, count: int, d: Any, where: Any) -> None:
-    """The same for `count` matrices, whose addresses lie at a on the device."""
+    """Factor `count` matrices, whose addresses are stored at a on the device."""
     _call(
         f"cusolverDn{d.blas}potrfBatched",
         where,

@@ -116,7 +116,7 @@ class CudaError(AcceleratorError):
 
 
 class NoDevice(RuntimeError):
-    """Why there is no GPU to use here, in a sentence."""
+    """Raised with the reason why there is no GPU to use here, in a sentence."""
 
 
 def _sentence(status: int, what: str) -> str:
@@ -204,7 +204,7 @@ def number(name: str, *arguments: Any, kind: Any = ctypes.c_uint64) -> int:
 
 @functools.cache
 def device_count() -> int:
-    """How many GPUs the driver shows."""
+    """Return the number of GPUs that the driver shows."""
     return number("cuDeviceGetCount", kind=_i32)
 
 

@@ -160,13 +160,13 @@ class CUDAGraph:
         return self.executable
 
     def node_count(self) -> int:
-        """How many kernels and copies were recorded (with keep_graph=True)."""
+        """Return the number of kernels and copies recorded (with keep_graph=True)."""
         count = ctypes.c_size_t()
         driver.call("cuGraphGetNodes", self.graph, None, ctypes.byref(count))
         return count.value
 
     def pool_bytes(self) -> int:
-        """How much memory its pool has."""
+        """Return the number of bytes in the graph's pool."""
         pool = None if self.handle is None else _pools.get((self.index, self.handle))
         return 0 if pool is None else pool.bytes()
 

@@ -61,7 +61,7 @@ def _files(folder: str, name: str) -> list[str]:
 
 @functools.cache
 def library(name: str) -> ctypes.CDLL:
-    """One of NVIDIA's libraries, loaded."""
+    """Load one of NVIDIA's libraries, once."""
     for needed in _NEEDS.get(name, ()):
         try:
             library(needed)

@@ -35,7 +35,7 @@ def rounded(nbytes: int) -> int:
 
 
 def segment_size(size: int) -> int:
-    """How much is asked of the driver for a block of this size."""
+    """Return how many bytes are asked of the driver for a block of this size."""
     if size <= SMALL:
         return SMALL_SEGMENT
     return MEDIUM_SEGMENT if size < MEDIUM else (size + LARGE_ROUND - 1) // LARGE_ROUND * LARGE_ROUND
@@ -157,7 +157,7 @@ class Pool:
             self.small_bytes += wanted
 
     def bytes(self) -> int:
-        """How much memory it has."""
+        """Return the number of bytes in the pool's segments."""
         return sum(self.segments.values())
 
     def give_back(self, memory: DeviceMemory) -> bool:

@@ -1,4 +1,4 @@
-"""What changes a model for distributed training without wrapping it: names of modules and parameters stay as they are."""
+"""Functions that change a model for distributed training without wrapping it: names of modules and parameters stay as they are."""
 
 from .checkpoint_activation import checkpoint
 from .contract import _get_registry, contract

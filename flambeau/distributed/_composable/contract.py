@@ -1,4 +1,4 @@
-"""What functions promise that change a model for distributed training without wrapping it: names stay as they are.
+"""Contract of functions that change a model for distributed training without wrapping it: names stay as they are.
 
 >>> @contract()
 ... def frozen(module):
@@ -94,5 +94,5 @@ def _compare(old: list[str], new: list[str], what: str) -> None:
 
 
 def _get_registry(module: Module) -> dict[str, RegistryItem] | None:
-    """What has been applied to a module, by name."""
+    """Return what has been applied to a module, by name."""
     return getattr(module, REGISTRY_KEY, None)

@@ -13,7 +13,7 @@ from .contract import _get_registry, contract
 
 
 class _ReplicateState(_State):
-    """What averages the gradients of a module; made when it first runs."""
+    """State that averages the gradients of a module; made when it first runs."""
 
     def __init__(self) -> None:
         self._ddp: Any = None
@@ -60,7 +60,7 @@ class _ReplicateState(_State):
 
 
 class DDP:
-    """What a module can do after `replicate`, besides what it could before."""
+    """Methods that a module gets by `replicate`."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         original = cls.__mro__[2]
@@ -71,7 +71,7 @@ class DDP:
         replicate.state(self)._no_sync = not requires_gradient_sync
 
     def register_comm_hook(self, *args: Any, **kwargs: Any) -> None:
-        """As DistributedDataParallel's."""
+        """Register a communication hook, as DistributedDataParallel's method does."""
         replicate.state(self)._comm_hooks.append((args, kwargs))
 
 

@@ -19,7 +19,7 @@ class _ReplicateState(FSDPState):
 
 
 class ReplicateModule(FSDPModule):
-    """What a module can do after `replicate`."""
+    """Methods that a module gets by `replicate`."""
 
 
 def _is_composable_with_replicate(module: Module) -> bool:

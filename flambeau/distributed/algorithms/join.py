@@ -19,7 +19,7 @@ __all__ = ["Join", "JoinHook", "Joinable"]
 
 
 class JoinHook:
-    """What a rank without inputs does: `main_hook` once for every iteration of the others, `post_hook` when all are through."""
+    """Hook for a rank without inputs: `main_hook` once for every iteration of the others, `post_hook` when all are through."""
 
     def main_hook(self) -> None:
         """Takes part in the collectives of one iteration."""
@@ -49,7 +49,7 @@ class Joinable(ABC):
 
 
 class _JoinConfig(NamedTuple):
-    """How the class behaves in the context that is open."""
+    """Settings of the context that is open."""
 
     enable: bool
     throw_on_early_termination: bool

@@ -61,7 +61,7 @@ class RecvRpcBackward(Node):
 
 
 class DistAutogradContext:
-    """One forward and backward pass that several workers share."""
+    """Forward and backward pass that several workers share."""
 
     def __init__(self, number: int) -> None:
         self.number = number

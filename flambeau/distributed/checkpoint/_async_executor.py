@@ -81,7 +81,7 @@ class _Helper:
 
     @staticmethod
     def _meeting_point() -> tuple[int, int, str, int]:
-        """Where the helpers of all ranks meet: a port that is free on rank 0's machine, and that machine's name."""
+        """Return where the helpers of all ranks meet: a port that is free on rank 0's machine, and that machine's name."""
         rank, size = groups.get_rank(), groups.get_world_size()
         place: list[Any] = [None]
         if rank == 0:

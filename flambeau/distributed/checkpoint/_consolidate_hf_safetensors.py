@@ -74,7 +74,7 @@ def _survey(folder: str) -> dict[str, _Whole]:
 
 
 def _write(path: Path, tensors: dict[str, _Whole]) -> None:
-    """One file with whole tensors; written aside and renamed."""
+    """Write a file with whole tensors, aside, and rename it."""
     header: dict[str, Any] = {DEFAULT_EXTRA_METADATA_KEY: {FORMAT_KEY: FORMAT_VALUE}}
     position = 0
     for name, whole in tensors.items():
@@ -158,7 +158,7 @@ def consolidate_safetensors_files_on_every_rank(
     num_threads: int = 1,
     process_group: Any = None,
 ) -> None:
-    """The same; every rank writes some of the files."""
+    """Consolidate safetensors files; every rank writes some of them."""
     rank, size = groups.get_rank(process_group), groups.get_world_size(process_group)
     numbers = _by_number(fqn_to_index_mapping)
     found = _survey(input_dir)

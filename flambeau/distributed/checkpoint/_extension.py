@@ -25,7 +25,7 @@ class Extension(abc.ABC):
 
     @abc.abstractmethod
     def get_descriptor(self) -> str:
-        """What is noted: the name, and after a slash a version."""
+        """Return the text that is noted in the checkpoint: the name, and after a slash a version."""
 
 
 class StreamTransformExtension(Extension):

@@ -1,4 +1,4 @@
-"""What safetensors files of checkpoints are called, and what they say about themselves."""
+"""Names of the safetensors files of checkpoints, and their metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the files of a checkpoint are: on this machine, or on another that a subclass reaches."""
+"""File systems that hold checkpoints: on this machine, or on another that a subclass reaches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class FileSystemBase(ABC):
-    """What is done to files; another one may keep them elsewhere."""
+    """Operations on files; a subclass may keep them elsewhere."""
 
     @abstractmethod
     def create_stream(self, path: str | os.PathLike, mode: str) -> Any: ...

@@ -1,4 +1,4 @@
-"""Which names a model's state has without what wraps its modules, and what is asked of a state dict."""
+"""Names of a model's state without what wraps its modules, and options of a state dict."""
 
 from __future__ import annotations
 

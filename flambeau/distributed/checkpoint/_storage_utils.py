@@ -1,4 +1,4 @@
-"""Which reader or writer belongs to a place."""
+"""Choice of the reader or writer for a place."""
 
 from __future__ import annotations
 

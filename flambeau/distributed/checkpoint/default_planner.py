@@ -151,11 +151,11 @@ class DefaultSavePlanner(SavePlanner):
         return self.transform_object(write_item, self.lookup_object(write_item.index))
 
     def lookup_object(self, index: MetadataIndex) -> Any:
-        """What the state dict holds; for planners that save something else."""
+        """Return the object of the state dict to save; planners that save something else override it."""
         return find_state_dict_object(self.state_dict, index)
 
     def transform_object(self, write_item: WriteItem, object: Any) -> Any:
-        """What is written of it; for planners that write something else."""
+        """Return what is written of an object; planners that write something else override it."""
         if write_item.type != WriteItemType.BYTE_IO:
             return object
         file = io.BytesIO()
@@ -272,7 +272,7 @@ class _EmptyStateDictLoadPlanner(DefaultLoadPlanner):
 
 
 def create_default_local_load_plan(state_dict: dict[str, Any], metadata: Metadata, strict: bool = True) -> LoadPlan:
-    """What must be read to fill a flat state dict."""
+    """Plan what must be read to fill a flat state dict."""
     items: list[ReadItem] = []
     for fqn, obj in state_dict.items():
         saved = metadata.state_dict_metadata.get(fqn)
@@ -292,7 +292,7 @@ def create_default_local_load_plan(state_dict: dict[str, Any], metadata: Metadat
 
 
 def create_default_global_load_plan(all_plans: list[LoadPlan]) -> list[LoadPlan]:
-    """The same plans: readers need not agree."""
+    """Return the plans unchanged: readers need not agree."""
     return all_plans
 
 
@@ -363,7 +363,7 @@ def _overlapping(
 
 
 def _validate_global_plan(global_plan: list[SavePlan], metadata: Metadata) -> list[str]:
-    """What is wrong with the parts: out of bounds, overlapping, or not the whole tensor."""
+    """Return what is wrong with the parts: out of bounds, overlapping, or not the whole tensor."""
     errors = []
     for key, entry in metadata.state_dict_metadata.items():
         if isinstance(entry, BytesStorageMetadata) or len(entry.size) == 0:

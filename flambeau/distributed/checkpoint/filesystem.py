@@ -47,7 +47,7 @@ _DATA_FILE = re.compile(r"__\d+_.*" + re.escape(DEFAULT_SUFFIX))
 
 @dataclass
 class _StorageInfo:
-    """Where something lies: in which file, and where in it."""
+    """Place of a stored object: in which file, and where in it."""
 
     relative_path: str
     offset: int
@@ -60,13 +60,13 @@ class _StorageInfo:
 
 @dataclass
 class _StoragePrefix:
-    """How the names of a rank's files begin."""
+    """Prefix of the names of a rank's files."""
 
     prefix: str
 
 
 class SerializationFormat(Enum):
-    """How tensors are written: each by `torch.save`, or all of a file as safetensors."""
+    """Format of tensors: each by `torch.save`, or all of a file as safetensors."""
 
     TORCH_SAVE = "torch_save"
     SAFETENSORS = "safetensors"
@@ -198,7 +198,7 @@ class _FileSystemWriter(StorageWriter):
         return plan
 
     def _fresh(self) -> str:
-        """What tells the names of this save's files from those of a checkpoint that is there already."""
+        """Return a prefix that tells the names of this save's files from those of a checkpoint that is there already."""
         return f"{self.save_id[:8]}_" if self._metadata_exists() else ""
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
@@ -305,7 +305,7 @@ class _FileSystemWriter(StorageWriter):
 
     @property
     def checkpoint_id(self) -> str | os.PathLike:
-        """Where the checkpoint goes."""
+        """Path that the checkpoint is written to."""
         return self.path
 
     @classmethod
@@ -463,7 +463,7 @@ class FileSystemReader(StorageReader):
 
     @property
     def checkpoint_id(self) -> str | os.PathLike:
-        """Where the checkpoint lies."""
+        """Path that the checkpoint is read from."""
         return self.path
 
     @classmethod

@@ -125,7 +125,7 @@ def torch_save_to_dcp(torch_save_path: str | os.PathLike, dcp_checkpoint_dir: st
 
 
 class FormatMode(Enum):
-    """Which way."""
+    """Direction of the conversion."""
 
     TORCH_TO_DCP = "torch_to_dcp"
     DCP_TO_TORCH = "dcp_to_torch"

@@ -1,4 +1,4 @@
-"""What a checkpoint says about itself: which tensors and objects it holds, in which parts, and where these lie.
+"""Metadata of a checkpoint: which tensors and objects it holds, in which parts, and where these lie.
 
 Objects of these classes are what the file `.metadata` is a pickle of, under PyTorch's names."""
 
@@ -36,7 +36,7 @@ class _MEM_FORMAT_ENCODING(Enum):
 
 @dataclass
 class TensorProperties(_OfShards):
-    """What is needed besides its size to make a tensor."""
+    """Properties that are needed besides its size to make a tensor."""
 
     _codes: ClassVar[type[Enum]] = _MEM_FORMAT_ENCODING
 
@@ -61,7 +61,7 @@ STATE_DICT_TYPE = dict[str, StatefulT | Any]
 
 @dataclass
 class StorageMeta:
-    """Which checkpoint this is, and which call saved or loads it."""
+    """Identity of a checkpoint, and of the call that saved or loads it."""
 
     checkpoint_id: str | os.PathLike | None = None
     save_id: str | None = None
@@ -82,7 +82,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class MetadataIndex:
-    """One object of a checkpoint, or one part of a tensor. `index` is a hint where in the list of parts to look for it."""
+    """Key of an object of a checkpoint, or of a part of a tensor. `index` is a hint where in the list of parts to look for it."""
 
     fqn: str
     offset: Size | None = None

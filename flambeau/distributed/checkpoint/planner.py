@@ -36,7 +36,7 @@ class LoadItemType(Enum):
 
 @dataclass(frozen=True)
 class BytesIOWriteData:
-    """How many bytes something other than a tensor takes."""
+    """Number of bytes that something other than a tensor takes."""
 
     nbytes: int
 
@@ -52,7 +52,7 @@ class TensorWriteData:
 
 @dataclass(frozen=True)
 class WriteItem:
-    """One thing to be written."""
+    """Item to be written."""
 
     index: MetadataIndex
     type: WriteItemType
@@ -68,7 +68,7 @@ class WriteItem:
 
 @dataclass(frozen=True)
 class ReadItem:
-    """One thing to be read: a block of `lengths` at `storage_offsets` of what was saved, to `dest_offsets` of what is loaded."""
+    """Item to be read: a block of `lengths` at `storage_offsets` of what was saved, to `dest_offsets` of what is loaded."""
 
     type: LoadItemType
     dest_index: MetadataIndex
@@ -80,7 +80,7 @@ class ReadItem:
 
 @dataclass(frozen=True)
 class SavePlan:
-    """What one rank writes. A plan that is not `usable` means: the same as last time."""
+    """Items that one rank writes. A plan that is not `usable` means: the same as last time."""
 
     items: list[WriteItem]
     storage_data: Any = None
@@ -90,7 +90,7 @@ class SavePlan:
 
 @dataclass
 class LoadPlan:
-    """What one rank reads."""
+    """Items that one rank reads."""
 
     items: list[ReadItem]
     storage_data: Any = None
@@ -116,11 +116,11 @@ class SavePlanner(abc.ABC):
 
     @abc.abstractmethod
     def create_local_plan(self) -> SavePlan:
-        """What this rank could write."""
+        """Return a plan of what this rank could write."""
 
     @abc.abstractmethod
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """What each rank will write, and what the checkpoint says about itself."""
+        """Return what each rank will write, and the metadata of the checkpoint."""
 
     @abc.abstractmethod
     def finish_plan(self, new_plan: SavePlan) -> SavePlan:
@@ -143,11 +143,11 @@ class LoadPlanner:
 
     @abc.abstractmethod
     def create_local_plan(self) -> LoadPlan:
-        """What this rank needs."""
+        """Return a plan of what this rank needs."""
 
     @abc.abstractmethod
     def create_global_plan(self, global_plan: list[LoadPlan]) -> list[LoadPlan]:
-        """What each rank will read."""
+        """Return what each rank will read."""
 
     @abc.abstractmethod
     def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
@@ -158,7 +158,7 @@ class LoadPlanner:
         """Take the bytes that were read."""
 
     def resolve_bytes(self, read_item: ReadItem) -> io.BytesIO:
-        """Where to read bytes to."""
+        """Return the buffer to read bytes to."""
         raise NotImplementedError("LoadPlanner.resolve_bytes is not implemented")
 
     @abc.abstractmethod

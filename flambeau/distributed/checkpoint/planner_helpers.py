@@ -163,7 +163,7 @@ def _create_default_metadata_only_plan(state_dict: dict[str, Any]) -> SavePlan:
 def create_read_items_for_chunk_list(
     fqn: str, checkpoint_md: TensorStorageMetadata, local_chunks: list[ChunkStorageMetadata]
 ) -> list[ReadItem]:
-    """What must be read of the saved parts of a tensor to fill the parts `local_chunks`."""
+    """Return what must be read of the saved parts of a tensor to fill the parts `local_chunks`."""
     items = []
     along = _widest(checkpoint_md.size)
     saved_parts = sorted(

@@ -48,7 +48,7 @@ class QuantizedHuggingFaceStorageReader(HuggingFaceStorageReader):
         return metadata
 
     def _load_quantization_metadata(self) -> None:
-        """Which weights have factors, from the index file."""
+        """Read from the index file which weights have factors."""
         self._build_weight_scale_mapping(json.loads((Path(self.path) / _metadata_fn).read_text()).get("weight_map", {}))
 
     def _build_weight_scale_mapping(self, weight_map: dict[str, str]) -> None:
@@ -106,7 +106,7 @@ class QuantizedHuggingFaceStorageReader(HuggingFaceStorageReader):
 
 
 def _unpack_entry(fqn: str, entry: TensorStorageMetadata, places: dict) -> None:
-    """What is known of packed numbers, as if they were not: a dimension less, twice as long."""
+    """Describe packed numbers as if they were not packed: a dimension less, twice as long."""
     *others, group, width = entry.size
     start = Size([0] * (len(others) + 1))
     where = places.pop(MetadataIndex(fqn, entry.chunks[0].offsets))

@@ -1,4 +1,4 @@
-"""Which piece two parts of a tensor have in common."""
+"""Intersections of two parts of a tensor."""
 
 from __future__ import annotations
 

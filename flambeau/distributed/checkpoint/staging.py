@@ -62,7 +62,7 @@ def copied(value: Any, held: Any = None, pin: bool = False) -> Any:
 
 @dataclass
 class StagingOptions:
-    """How DefaultStager copies."""
+    """Options of DefaultStager's copies."""
 
     use_pinned_memory: bool = True
     use_shared_memory: bool = True

@@ -25,7 +25,7 @@ __all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "async_save", "save", "
 
 
 class AsyncCheckpointerType(Enum):
-    """Where `async_save` saves: in a thread or in a process of its own."""
+    """Place in which `async_save` saves: in a thread or in a process of its own."""
 
     THREAD = "thread"
     PROCESS = "process"
@@ -143,7 +143,7 @@ def _pass_on(done: Future, target: Future) -> None:
 
 
 def _stateful_to_state_dict(state_dict: dict[str, Any]) -> dict[str, Any]:
-    """The same dictionary, with the states of objects that can tell theirs."""
+    """Return the dictionary with the states of objects that can tell theirs."""
     return {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
 
 

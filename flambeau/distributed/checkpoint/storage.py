@@ -1,4 +1,4 @@
-"""Where checkpoints lie: what a place must be able to do."""
+"""Interface of places in which checkpoints are stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["StorageReader", "StorageWriter", "WriteResult"]
 
 @dataclass(frozen=True)
 class WriteResult:
-    """One thing that was written, and where."""
+    """Item that was written, and where."""
 
     index: MetadataIndex
     size_in_bytes: int
@@ -57,7 +57,7 @@ class StorageWriter(abc.ABC):
         """Return whether this storage has places of that kind."""
 
     def storage_meta(self) -> StorageMeta | None:
-        """Which checkpoint is written."""
+        """Return the identity of the checkpoint that is written."""
         return None
 
 
@@ -71,7 +71,7 @@ class StorageReader(abc.ABC):
 
     @abc.abstractmethod
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """What the checkpoint says about itself."""
+        """Read the metadata of the checkpoint."""
 
     @abc.abstractmethod
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:

@@ -17,7 +17,7 @@ _CHECKPOINT_PREFIX = "_checkpoint_wrapped_module."
 
 
 class TrainingState(Enum):
-    """What a FullyShardedDataParallel is doing."""
+    """Phase that a FullyShardedDataParallel is in."""
 
     IDLE = auto()
     FORWARD_BACKWARD = auto()
@@ -25,7 +25,7 @@ class TrainingState(Enum):
 
 
 class HandleTrainingState(Enum):
-    """What a flat parameter is used for."""
+    """Use that is made of a flat parameter."""
 
     IDLE = auto()
     FORWARD = auto()

@@ -101,7 +101,7 @@ class FlatParam(FSDPParam):
         self._sharded_param_data = self.sharded_param.detach()
 
     def _gather_pieces(self) -> None:
-        """Where `to` has moved or cast the parts that the modules hold, the shard follows."""
+        """Let the shard follow, where `to` has moved or cast the parts that the modules hold."""
         first = self.pieces[0].param
         if first.device.type == "meta" or (first.dtype is self._sharded_param_data.dtype and self._shares_memory()):
             return
@@ -120,7 +120,7 @@ class FlatParam(FSDPParam):
 
     @no_grad()
     def _write_back_parts(self) -> None:
-        """What a program has put in the place of a part (another parameter, other data), into the shard."""
+        """Copy what a program has put in the place of a part (another parameter, other data) into the shard."""
         shard = self._sharded_param_data
         for at, (piece, low, high) in enumerate(self.own_parts()):
             now = piece.info.module._parameters.get(piece.info.param_name)
@@ -151,7 +151,7 @@ class FlatParam(FSDPParam):
         )
 
     def own_parts(self) -> Iterator[tuple[Piece, int, int]]:
-        """Which elements of this rank's shard are whose: (piece, low, high), both in the shard."""
+        """Yield the elements of this rank's shard by piece: (piece, low, high), both in the shard."""
         size = self._sharded_param_data.numel()
         begin = size * self.rank
         for piece in self.pieces:
@@ -195,7 +195,7 @@ class FlatParam(FSDPParam):
             piece.param.data = self._part(piece, self._sharded_param_data[low:high])
 
     def _part(self, piece: Piece, flat: Tensor) -> Tensor:
-        """How a rank's part of a parameter looks: flat, or as it was, where nothing is cut."""
+        """Return a rank's part of a parameter: flat, or in its own shape where nothing is cut."""
         return flat if self.uses_sharded_strategy else flat.view(piece.shape)
 
     def show_whole(self) -> None:
@@ -292,7 +292,7 @@ class FlatParam(FSDPParam):
 
     @no_grad()
     def write_back(self) -> None:
-        """What was written to the whole, into the shard."""
+        """Copy what was written to the whole into the shard."""
         size = self._sharded_param_data.numel()
         whole = self.all_gather_outputs[0]
         self._sharded_param_data.copy_(whole[size * self.rank : size * (self.rank + 1)])

@@ -1,4 +1,4 @@
-"""What a FullyShardedDataParallel is made of: which ranks, which parameters, which device, which modules inside."""
+"""Parts that a FullyShardedDataParallel is made of: which ranks, which parameters, which device, which modules inside."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def ignored_by(module: Module, modules: Any, states: Any) -> tuple[set[Module], 
 
 
 def mesh_info_for(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | None) -> Any:
-    """Which ranks share parameters, and which repeat them."""
+    """Return the mesh of ranks that share parameters and of those that repeat them."""
     where = "cuda" if has_backend(Device("cuda")) else "cpu"
     if strategy in HYBRID_SHARDING_STRATEGIES:
         if mesh is None:

@@ -25,7 +25,7 @@ _SPREAD = "a value for each element"  # in place of such a value, in what ranks 
 
 
 class _Known:
-    """What a model has of parameters that optimizers know, by name."""
+    """Parameters of a model that optimizers know, by name."""
 
     def __init__(self, model: Module):
         self.names = {id(p): clean_tensor_name(name) for name, p in model.named_parameters()}
@@ -100,7 +100,7 @@ def optimizer_state(model: Module, params: list[Any], state_dict: dict, settings
 
 
 def _told_by_all(own: dict[str, dict], known: _Known) -> dict[str, dict[str, Any]]:
-    """Which parameters have which state on some rank: a rank without elements of a parameter may have none. Plain values come along."""
+    """Return which parameters have which state on some rank: a rank without elements of a parameter may have none. Plain values come along."""
     mine = {n: {k: _SPREAD if is_spread(v) else v for k, v in state.items()} for n, state in own.items()}
     everybody: list[Any] = [None] * groups.get_world_size(known.group)
     all_gather_object(everybody, mine, known.group)
@@ -122,7 +122,7 @@ def _told_by_all(own: dict[str, dict], known: _Known) -> dict[str, dict[str, Any
 
 
 def _gathered(unit: Any, piece: Any, value: Any, settings: StateDictSettings) -> Any:
-    """One state of one parameter, in its own shape."""
+    """Gather one state of one parameter, in its own shape."""
     flat = unit._group._flat
     part = flat._sharded_param_data
     if flat.use_orig_params:
@@ -215,7 +215,7 @@ class _OnRank0:
         self.tensor, self.group, self.shape, self.dtype = tensor, group, tuple(tensor.shape), tensor.dtype
 
     def __getstate__(self) -> dict[str, Any]:
-        """What the others learn of it."""
+        """Return what the other ranks learn of it: shape and dtype."""
         return {"shape": self.shape, "dtype": self.dtype}
 
     def fetch(self) -> Tensor:
@@ -234,7 +234,7 @@ def _fetched(value: Any) -> Any:
 
 
 def from_rank_0(state_dict: dict | None, group: Any) -> dict:
-    """What rank 0 has; its tensors come one by one, as they are used."""
+    """Return the state dict of rank 0; its tensors come one by one, as they are used."""
     box: list[Any] = [None]
     if groups.get_rank(group) == 0:
         given = state_dict or {}

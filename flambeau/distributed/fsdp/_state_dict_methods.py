@@ -1,4 +1,4 @@
-"""What a program asks FullyShardedDataParallel for to save and load models and optimizers."""
+"""Methods of FullyShardedDataParallel to save and load models and optimizers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StateDictMethods(Module):
         state_dict_config: StateDictConfig | None = None,
         optim_state_dict_config: OptimStateDictConfig | None = None,
     ) -> StateDictSettings:
-        """What state dicts of the units below hold from now on; returns what they held before."""
+        """Set what state dicts of the units below hold; return what they held before."""
         kind, optimizer_kind = _CONFIGS[state_dict_type]
         config = kind() if state_dict_config is None else state_dict_config
         optim = optimizer_kind() if optim_state_dict_config is None else optim_state_dict_config
@@ -63,7 +63,7 @@ class StateDictMethods(Module):
 
     @staticmethod
     def get_state_dict_type(module: Module) -> StateDictSettings:
-        """What state dicts of the units below hold."""
+        """Return what state dicts of the units below hold."""
         found: StateDictSettings | None = None
         for unit in fsdp_units(module):
             here = StateDictSettings(unit._state_dict_type, unit._state_dict_config, unit._optim_state_dict_config)
@@ -105,7 +105,7 @@ class StateDictMethods(Module):
         model: Module, optim: Any, optim_state_dict: dict, is_named_optimizer: bool = False, load_directly: bool = False,
         group: Any = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """What `optim.load_state_dict` takes, of what `optim_state_dict` has made."""
+        """Convert the result of `optim_state_dict` to what `optim.load_state_dict` takes."""
         config = StateDictMethods.get_state_dict_type(model).optim_state_dict_config
         if getattr(config, "rank0_only", False):
             optim_state_dict = _optim_state.from_rank_0(optim_state_dict, group)
@@ -160,7 +160,7 @@ class StateDictMethods(Module):
     def rekey_optim_state_dict(
         optim_state_dict: dict, optim_state_key_type: OptimStateKeyType, model: Module, optim_input: Any = None, optim: Any = None
     ) -> dict[str, Any]:  # fmt: skip
-        """The same state with names or numbers of parameters for keys (of a model that is not sharded)."""
+        """Return the state with names or numbers of parameters for keys (of a model that is not sharded)."""
         return _optim_state.with_keys(optim_state_dict, optim_state_key_type, model, _given(model, optim, optim_input))
 
 

@@ -1,4 +1,4 @@
-"""What a program tells FullyShardedDataParallel: how to cut, in which precision, and what state dicts hold."""
+"""Options of FullyShardedDataParallel: how to cut, in which precision, and what state dicts hold."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BackwardPrefetch(Enum):
 
 
 class StateDictType(Enum):
-    """What a state dict holds: whole tensors, this rank's flat parameters, or a DTensor for each parameter."""
+    """Contents of a state dict: whole tensors, this rank's flat parameters, or a DTensor for each parameter."""
 
     FULL_STATE_DICT = auto()
     LOCAL_STATE_DICT = auto()
@@ -43,7 +43,7 @@ class StateDictType(Enum):
 
 
 class OptimStateKeyType(Enum):
-    """What the keys of an optimizer's state are."""
+    """Kind of keys of an optimizer's state."""
 
     PARAM_NAME = auto()
     PARAM_ID = auto()
@@ -125,7 +125,7 @@ class ShardedOptimStateDictConfig(OptimStateDictConfig):
 
 @dataclass
 class StateDictSettings:
-    """What `FSDP.set_state_dict_type` has set."""
+    """Settings made by `FSDP.set_state_dict_type`."""
 
     state_dict_type: StateDictType
     state_dict_config: StateDictConfig

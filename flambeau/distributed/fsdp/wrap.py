@@ -1,4 +1,4 @@
-"""Which modules of a model become units of their own: policies, and wrapping by them.
+"""Policies for which modules of a model become units of their own, and wrapping by them.
 
 >>> FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({Block}))
 """
@@ -138,7 +138,7 @@ def _wrap(module: Module, wrapper_cls: Callable, **kwargs: Any) -> Module:
 
 
 class _ConfigAutoWrap:
-    """What `enable_wrap` has set."""
+    """Settings made by `enable_wrap`."""
 
     in_autowrap_context: bool = False
     wrapper_cls: Callable | None = None

@@ -21,7 +21,7 @@ __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 
 @dataclass
 class LaunchConfig:
-    """How workers are launched."""
+    """Settings for the launch of workers."""
 
     min_nodes: int
     max_nodes: int
@@ -64,7 +64,7 @@ class elastic_launch:
 
 
 def _name(entrypoint: Callable | str | None, args: list[Any]) -> str:
-    """What a failure is reported under: the script, not the interpreter that runs it."""
+    """Return the name that a failure is reported under: the script, not the interpreter that runs it."""
     if callable(entrypoint):
         return entrypoint.__qualname__
     for argument in args:

@@ -60,7 +60,7 @@ class DistributedOptimizer:
         )
 
     def step(self, context_id: int) -> None:
-        """One step on every worker, with the gradients of this autograd context."""
+        """Take a step on every worker, with the gradients of this autograd context."""
         dist_autograd._is_valid_context(context_id)
         futures.wait_all(
             [

@@ -31,7 +31,7 @@ def pipe_split() -> None:
 
 
 class SplitPoint(Enum):
-    """Where a stage begins: before a module, or after it."""
+    """Beginning of a stage: before a module, or after it."""
 
     BEGINNING = 1
     END = 2
@@ -105,7 +105,7 @@ class _Cut:
                     self.last_use[source] = max(self.last_use.get(source, 0), stage)
 
     def handed_on(self, stage: int) -> list[Node]:
-        """What a stage gives to the next: all that later ones need."""
+        """Return what a stage gives to the next: all that later ones need."""
         made = [*self.inputs, *self.stage_of]
         return [n for n in made if self.stage_of.get(n, 0) <= stage < self.last_use.get(n, -1) and n.op != "get_attr"]
 
@@ -162,7 +162,7 @@ class Pipe(Module):
         return (values,) if not isinstance(values, tuple) else values
 
     def info(self) -> PipeInfo:
-        """What is known of the pipeline, for `build_stage`."""
+        """Return a description of the pipeline, for `build_stage`."""
         return PipeInfo(
             graph=self.split_gm, num_stages=self.num_stages, has_loss_and_backward=self.has_loss_and_backward
         )

@@ -1,4 +1,4 @@
-"""What ranks do in a pipeline, step by step: actions, their notation ("2F0": forward of microbatch 0 in stage 2), and what must hold
+"""Steps of the ranks of a pipeline: actions, their notation ("2F0": forward of microbatch 0 in stage 2), and what must hold
 for lists of them."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ACTION = re.compile(r"(\d+)(F|I|B|W|UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|S
 
 
 class _Action(NamedTuple):
-    """One thing that a rank does."""
+    """Action of a rank."""
 
     stage_index: int
     computation_type: _ComputationType

@@ -54,7 +54,7 @@ def stage_backward(
 
 
 class _Late:
-    """What a node still owes to weights: gradients that are there, or those that it can be asked for."""
+    """Gradients that a node still owes to weights: those that are there, or those that it can be asked for."""
 
     __slots__ = ("node", "wanted", "incoming", "outgoing")
 

@@ -113,7 +113,7 @@ def _message(action: _Action, stage_to_rank: Mapping, num_stages: int) -> tuple[
 
 
 def _add_send_recv(compute_actions: Any, stage_to_rank: Mapping, num_stages: int) -> dict[int, list[_Action]]:
-    """The same with sends and receives. Ranks take turns, one action each; a message stands in both lists where it is sent, so that
+    """Add sends and receives to actions. Ranks take turns, one action each; a message stands in both lists where it is sent, so that
     sends and receives of two ranks have the same order. None lets a rank pass."""
     waiting = {rank: list(actions) for rank, actions in compute_actions.items()}
     made: dict[int, list[_Action]] = {rank: [] for rank in waiting}
@@ -208,7 +208,7 @@ class _Rehearsal:
         return _can_run(action, self.done[rank], self.num_stages)
 
     def step(self) -> bool:
-        """One action of each rank that can; ranks that wait look again when the others are through."""
+        """Take one action of each rank that can; ranks that wait look again when the others are through."""
         busy = [rank for rank, actions in self.waiting.items() if actions]
         idle = [rank for rank in busy if not self._try(rank)]
         for rank in idle:

@@ -50,7 +50,7 @@ _REPLACEABLE = (F, B, I, W, OVERLAP_F_B, UNSHARD, RESHARD, REDUCE_GRAD)
 
 @dataclass
 class _PipelineContext:
-    """What a program's own function for an action is told of the batch."""
+    """Description of the batch for a program's own function for an action."""
 
     schedule_ref: _PipelineSchedule
     arg_mbs: list[tuple] | None = None
@@ -65,7 +65,7 @@ class _CustomFunctionProtocol(Protocol):
 
 @dataclass
 class _Batch:
-    """One batch while it runs."""
+    """Batch while it runs."""
 
     stages: dict[int, Any]
     arguments: list

@@ -1,4 +1,4 @@
-"""What all schedules share: a batch in microbatches, losses and results, and the loop that runs a rank's actions."""
+"""Common part of all schedules: a batch in microbatches, losses and results, and the loop that runs a rank's actions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _wait_batch_p2p(work: list) -> None:
 
 
 class _PipelineSchedule(ABC):
-    """What all schedules share: the batch in microbatches, the losses, and the loop that runs actions."""
+    """Base of all schedules: the batch in microbatches, the losses, and the loop that runs actions."""
 
     pipeline_order: Order | None
     _backward_requires_autograd = True
@@ -75,7 +75,7 @@ class _PipelineSchedule(ABC):
 
     @abstractmethod
     def _own_actions(self) -> list[_Action]:
-        """What this rank computes, in order."""
+        """Return what this rank computes, in order."""
 
     # -- one batch ----------------------------------------------------------------------------------------------------------
     def step(
@@ -87,7 +87,7 @@ class _PipelineSchedule(ABC):
         loss_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """One batch forwards and backwards. The rank with the first stage gives the arguments, that with the last one `target`, and
+        """Run one batch forwards and backwards. The rank with the first stage gives the arguments, that with the last one `target`, and
         gets a loss for each microbatch in `losses` and the model's result."""
         if self._has_backward and self._backward_requires_autograd and not grad_mode.enabled:
             raise RuntimeError(
@@ -104,7 +104,7 @@ class _PipelineSchedule(ABC):
         return self._merge_outputs(last.output_chunks) if last is not None and return_outputs else None
 
     def eval(self, *args: Any, target: Any = None, losses: list | None = None, **kwargs: Any) -> Any:
-        """One batch forwards only."""
+        """Run one batch forwards only."""
         before, self._has_backward = self._has_backward, False
         try:
             return self.step(*args, target=target, losses=losses, **kwargs)

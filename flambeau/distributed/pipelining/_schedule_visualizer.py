@@ -64,7 +64,7 @@ def _needs(action: _Action, last: int) -> list[_Action]:
 
 
 def add_schedule_op_spacing(schedule: list[list[_Action | None]]) -> list[list[_Action | None]]:
-    """The same actions, with None for each moment in which a rank waits for others."""
+    """Return the actions, with None for each moment in which a rank waits for others."""
     waiting = [[a for a in actions if a is not None] for actions in schedule]
     if not any(waiting):
         return schedule

@@ -1,4 +1,4 @@
-"""Which rank has which stage, and small things that stages and schedules share."""
+"""Assignment of stages to ranks, and small things that stages and schedules share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PipeliningMetadataError(RuntimeError):
 
 @dataclass
 class PipeInfo:
-    """What is known of a model that was split."""
+    """Description of a model that was split."""
 
     graph: Any
     num_stages: int
@@ -32,7 +32,7 @@ def flatten_args(args: Any, *, detach: bool = False) -> Any:
 
 
 def flatten_args_detach(args: Any) -> tuple[Any, list[Any]]:
-    """The same nest with tensors without history, and its leaves."""
+    """Return a nest with tensors without history, and its leaves."""
     return flatten_args(args, detach=True)
 
 

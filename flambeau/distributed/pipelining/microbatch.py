@@ -95,7 +95,7 @@ def _split_nest(values: Any, specs: Any, num_chunks: int) -> list[Any]:
 
 
 def _smallest(values: Any, specs: Any) -> int | None:
-    """How many chunks the shortest tensor allows."""
+    """Return how many chunks the shortest tensor allows."""
     leaves, _ = tree_flatten(values)
     leaf_specs = [_default_spec(v) for v in leaves] if specs is None else tree_flatten(specs, is_leaf=_is_spec)[0]
     sizes = [

@@ -28,14 +28,14 @@ _MOST_TENSORS = 62
 
 
 def _as_tuple(output: Any) -> tuple[Any, ...]:
-    """What a stage returns, as a tuple."""
+    """Return a stage's output as a tuple."""
     if isinstance(output, list):
         return tuple(output)
     return output if isinstance(output, tuple) else (output,)
 
 
 class _PipelineStageBase:
-    """What all stages are: where they stand, and one forward and backward pass of a microbatch."""
+    """Base of all stages: where they stand, and one forward and backward pass of a microbatch."""
 
     _runtime_validate = False  # whether every microbatch is compared with the first
     _has_backward = False
@@ -140,11 +140,11 @@ class _PipelineStageBase:
         return [self._op(collectives.irecv, header, direction, mb_index, 0, source)]
 
     def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[P2POp]:
-        """What begins to receive the inputs of a microbatch."""
+        """Return the operations that receive the inputs of a microbatch."""
         return [] if self.is_first else self._receive_ops("F", fwd_chunk_id)
 
     def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[P2POp]:
-        """What begins to receive the gradients of a microbatch's results."""
+        """Return the operations that receive the gradients of a microbatch's results."""
         return [] if self.is_last or not self.has_backward else self._receive_ops("B", bwd_chunk_id)
 
     def _receive(self, direction: str, mb_index: int) -> tuple:
@@ -187,7 +187,7 @@ class _PipelineStageBase:
 
     # -- passes -------------------------------------------------------------------------------------------------------------
     def _validate(self, what: str, tensors: Any) -> None:
-        """Where this is asked for: a microbatch looks like the first one."""
+        """Check, if asked to, that a microbatch looks like the first one."""
         found = [(tuple(t.shape), t.dtype) for t in flatten_args(tensors) if isinstance(t, Tensor)]
         expected = self._expected.setdefault(what, found)
         if len(found) != len(expected):

@@ -40,7 +40,7 @@ _MOST_FINISHING = 512  # threads that run what waits for answers: never all of t
 
 
 class Message(NamedTuple):
-    """What one worker tells another."""
+    """Message from one worker to another."""
 
     operation: str
     details: Any = None
@@ -70,7 +70,7 @@ def handler(operation: str, at_once: bool = False) -> Callable[[Handler], Handle
 
 
 class RpcAgent:
-    """What an agent can be asked; agents of other backends derive from it."""
+    """Interface of an agent; agents of other backends derive from it."""
 
     def join(self, shutdown: bool = False, timeout: float = 0) -> None:
         raise NotImplementedError
@@ -477,7 +477,7 @@ def _not_unique(name: str, first: int, second: int) -> str:
 
 
 def _machine() -> str:
-    """The same text in all processes of this machine since it was started, and in no others."""
+    """Return a text that is the same in all processes of this machine since it was started, and in no others."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return f"{socket.gethostname()} {boot.read_text().strip() if boot.exists() else ''}"
 

@@ -119,7 +119,7 @@ def rpc_sync(
 def rpc_async(
     to: Any, func: Callable, args: tuple | None = None, kwargs: dict | None = None, timeout: float = UNSET_RPC_TIMEOUT
 ) -> Future:
-    """The same as `rpc_sync`, but returns a future at once."""
+    """Call a function on another worker as `rpc_sync` does, but return a future at once."""
     future = _invoke_rpc(to, func, args, kwargs, timeout)
     if hasattr(_thread_local_var, "future_list"):
         _thread_local_var.future_list.append(future)
@@ -153,7 +153,7 @@ new_method = method_factory
 
 
 class AllGatherStates:
-    """What one meeting of workers has collected, and whether it is complete."""
+    """State of a meeting of workers: what it has collected, and whether it is complete."""
 
     def __init__(self) -> None:
         self.gathered_objects: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""How calls travel: a pickle of everything but the tensors, and the tensors beside it."""
+"""Encoding of calls: a pickle of everything but the tensors, and the tensors beside it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RemoteException = collections.namedtuple("RemoteException", ["msg", "exception_t
 
 
 class RPCExecMode(Enum):
-    """How a remote function is called."""
+    """Mode in which a remote function is called."""
 
     SYNC = "sync"
     ASYNC = "async"

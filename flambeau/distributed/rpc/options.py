@@ -1,4 +1,4 @@
-"""Who the workers are, and what an agent is told when it is made."""
+"""Names of the workers, and options of an agent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WorkerInfo:
 
 
 class RpcBackendOptions:
-    """What every agent can be told: how long calls may take, and where the workers meet."""
+    """Options of every agent: how long calls may take, and where the workers meet."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ def _device_map(given: dict) -> dict[Device, Device]:
 
 
 class TensorPipeRpcBackendOptions(RpcBackendOptions):
-    """How many threads answer calls, how long calls may take, where workers meet, and which device of another worker belongs to
+    """Options of the agent: how many threads answer calls, how long calls may take, where workers meet, and which device of another worker belongs to
     which of this one's. Transports and channels are TensorPipe's; there is one way here."""
 
     def __init__(

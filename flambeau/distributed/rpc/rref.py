@@ -272,11 +272,11 @@ class RRef(Generic[T]):
         return self._proxy("rpc_sync", timeout)
 
     def rpc_async(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Any:
-        """The same; the result is a future."""
+        """Return a proxy whose method calls run on the owner and return futures."""
         return self._proxy("rpc_async", timeout)
 
     def remote(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Any:
-        """The same; the result is a reference to the method's result."""
+        """Return a proxy whose method calls run on the owner and return references to their results."""
         return self._proxy("remote", timeout)
 
     def _proxy(self, how: str, timeout: float) -> Any:

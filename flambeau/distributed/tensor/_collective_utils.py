@@ -21,7 +21,7 @@ def mesh_scatter(
     *,
     group_src: int = 0,
 ) -> Any:
-    """One tensor of a rank's list to each rank along a dimension of the mesh."""
+    """Send one tensor of a rank's list to each rank along a dimension of the mesh."""
     group = mesh.get_group(mesh_dim)
     given = scatter_list if groups.get_rank(group) == group_src else None
     return collectives.scatter(output, given, group=group, async_op=async_op, group_src=group_src)

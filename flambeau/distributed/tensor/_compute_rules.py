@@ -113,7 +113,7 @@ def leading(call: Any) -> Ways:
 
 @rule("counts")
 def counts(call: Any) -> Ways:
-    """How many elements lie between given bounds: counts of parts are added."""
+    """Rule of counts of elements between given bounds: counts of parts are added."""
     low, high = call.args[2:4]
     return Ways([((d,), Partial()) for d in range(call.tensors[0].ndim)] if low != high else [])
 
@@ -319,7 +319,7 @@ def loss(call: Any) -> Ways:
 
 
 def _share_of_mean(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:
-    """What this rank's samples contribute to the mean over all of them."""
+    """Return what this rank's samples contribute to the mean over all of them."""
     waits = [i for i, p in enumerate(decision.outputs[0]) if p.is_partial()]
     if not waits:
         return call.face(*args, **kwargs)
@@ -336,7 +336,7 @@ def _share_of_mean(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]
 
 
 class _Losses(threading.local):
-    """What computes losses of scores whose classes are cut, inside `loss_parallel`."""
+    """Function that computes losses of scores whose classes are cut, inside `loss_parallel`."""
 
     of_parts: Callable | None = None
 

@@ -1,4 +1,4 @@
-"""What is known of operators whose rules programs have brought (`register_sharding`), by PyTorch's names."""
+"""Records of operators whose rules programs have brought (`register_sharding`), by PyTorch's names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass
 class RuntimeSchemaInfo:
-    """Which arguments that are no tensors decide how results lie: those from `static_argnum` on, and those named."""
+    """Arguments that are no tensors but decide how results lie: those from `static_argnum` on, and those named."""
 
     static_argnum: int = 100
     static_kwargkey: list[str] | None = None
@@ -25,7 +25,7 @@ class ShardingPropagator:
 
 @dataclass
 class OpDispatcher:
-    """Where PyTorch's programs find them."""
+    """Table in which PyTorch's programs find them."""
 
     sharding_propagator: ShardingPropagator = field(default_factory=ShardingPropagator)
 

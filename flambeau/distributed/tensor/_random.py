@@ -20,7 +20,7 @@ _torch = namespace("torch")
 
 
 def part_number(spec: DTensorSpec) -> int | None:
-    """Which part of the tensor this rank has, counted over those dimensions of the mesh that cut it; None for a whole."""
+    """Return the number of the part of the tensor that this rank has, counted over those dimensions of the mesh that cut it; None for a whole."""
     coordinate = spec.mesh.get_coordinate()
     number, cut = 0, False
     for i, placement in enumerate(spec.placements):
@@ -31,7 +31,7 @@ def part_number(spec: DTensorSpec) -> int | None:
 
 @contextlib.contextmanager
 def drawing(spec: DTensorSpec | None) -> Iterator[None]:
-    """What is drawn inside belongs to a tensor that lies as `spec` says; None: to one that all ranks have."""
+    """Context manager: draw random numbers for a tensor that lies as `spec` says; None: for one that all ranks have."""
     number = None if spec is None or spec.mesh.get_coordinate() is None else part_number(spec)
     if number is None:
         yield

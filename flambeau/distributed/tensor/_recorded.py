@@ -104,7 +104,7 @@ def _meta_from(local: Tensor, metas: list[TensorMeta] | None, i: int) -> TensorM
 
 
 class _Start(Node):
-    """Where the graph of the parts begins: it holds no tensor."""
+    """Node at which the graph of the parts begins: it holds no tensor."""
 
     label = "Start"
     edges = ()
@@ -187,7 +187,7 @@ class SpreadNode(Node):
         return local if factor == 1 else local / factor
 
     def _lying(self, k: int, waiting: Any = ()) -> tuple[Placement, ...]:
-        """How the gradient of argument k lies: ranks that used all of it, each for a part of the result, have terms of a sum."""
+        """Return how the gradient of argument k lies: ranks that used all of it, each for a part of the result, have terms of a sum."""
         found: list[Placement] = []
         for along, p in enumerate(self.inputs[k]):
             if along in waiting or (p.is_replicate() and any(not o[along].is_replicate() for o in self.outputs)):

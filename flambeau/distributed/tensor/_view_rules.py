@@ -16,7 +16,7 @@ _META = device("meta")
 
 @rule("view")
 def view(call: Any) -> Ways | None:
-    """Which dimensions a view keeps as they are is seen from the strides it makes: each dimension of the argument gets one of its own."""
+    """Rule of views. Which dimensions one keeps is seen from the strides it makes: each dimension of the argument gets one of its own."""
     t = call.tensors[0]
     shape = tuple(t.shape)
     step, strides = 1, []
@@ -152,7 +152,7 @@ def scattered(call: Any) -> Ways:
 
 @rule("places")
 def places(call: Any) -> Ways:
-    """Where values stand among others that are in order: each for itself, and the largest value stands last."""
+    """Rule of searches for the places of values among others that are in order: each for itself, and the largest value stands last."""
     if len(call.tensors) != 2 or call.tensors[0].ndim != 1:
         return Ways()
     values = call.tensors[1]

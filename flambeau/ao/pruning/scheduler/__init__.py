@@ -1,1 +1,1 @@
-"""Who says how many zeros there are to be."""
+"""Schedulers of the share of zeros."""

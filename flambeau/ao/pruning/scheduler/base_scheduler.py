@@ -1,4 +1,4 @@
-"""What all schedulers do: after a step of the sparsifier, set the share of zeros in each of its groups."""
+"""Base of all schedulers: after a step of the sparsifier, set the share of zeros in each of its groups."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class BaseScheduler:
             )
 
     def _make_sure_a_list(self, var: Any) -> list:
-        """One value for each group."""
+        """Return a list of one value for each group."""
         count = len(self.sparsifier.groups)
         if not isinstance(var, list | tuple):
             return [var] * count

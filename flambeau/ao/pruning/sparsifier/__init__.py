@@ -1,1 +1,1 @@
-"""Who chooses the zeros."""
+"""Sparsifiers, which choose the zeros."""

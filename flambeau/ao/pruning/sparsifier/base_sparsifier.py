@@ -1,4 +1,4 @@
-"""What all sparsifiers do: put masks on parameters, renew them, and in the end write the zeros into the parameters."""
+"""Base of all sparsifiers: put masks on parameters, renew them, and in the end write the zeros into the parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a tensor is in a model, and the mask that is put on it."""
+"""Place of a tensor in a model, and the mask that is put on it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def module_contains_param(module: Module, parametrization: type) -> bool:
 
 
 def swap_module(mod: Module, mapping: dict[type, Any]) -> Module:
-    """What `mapping` makes of a module (by `from_dense`), with its hooks and on its device; the module itself if it is not in there."""
+    """Return what `mapping` makes of a module (by `from_dense`), with its hooks and on its device; the module itself if it is not in there."""
     kind = type_before_parametrizations(mod)
     if kind not in mapping:
         return mod

@@ -13,7 +13,7 @@ __all__ = ["BackendConfig", "BackendPatternConfig", "DTypeConfig", "DTypeWithCon
 
 
 class ObservationType(Enum):
-    """Which observers a pattern needs: one of its own for the result, the one of its input, or none."""
+    """Observers that a pattern needs: one of its own for the result, the one of its input, or none."""
 
     OUTPUT_USE_DIFFERENT_OBSERVER_AS_INPUT = 0
     OUTPUT_SHARE_OBSERVER_WITH_INPUT = 1
@@ -197,15 +197,15 @@ class BackendPatternConfig:
         return self._set("root_module", root_module)
 
     def set_qat_module(self, qat_module: Any) -> BackendPatternConfig:
-        """What takes the layer's place in training with rounded weights."""
+        """Set what takes the layer's place in training with rounded weights."""
         return self._set("qat_module", qat_module)
 
     def set_reference_quantized_module(self, reference_quantized_module: Any) -> BackendPatternConfig:
-        """What takes the root layer's place when the model is converted."""
+        """Set what takes the root layer's place when the model is converted."""
         return self._set("reference_quantized_module", reference_quantized_module)
 
     def set_fused_module(self, fused_module: Any) -> BackendPatternConfig:
-        """What the layers of the pattern become together."""
+        """Set what the layers of the pattern become together."""
         return self._set("fused_module", fused_module)
 
     def set_fuser_method(self, fuser_method: Callable | None) -> BackendPatternConfig:

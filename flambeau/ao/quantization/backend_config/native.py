@@ -1,4 +1,4 @@
-"""What PyTorch's own engines compute: x86 and fbgemm, qnnpack, and all of them together (native)."""
+"""Configurations of PyTorch's own engines: x86 and fbgemm, qnnpack, and all of them together (native)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _PLAIN = [default_op_quint8_dtype_config]
 
 
 def get_native_backend_config() -> BackendConfig:
-    """What all engines of PyTorch compute."""
+    """Return what all engines of PyTorch compute."""
     return _backend("native", [weighted_op_quint8_dtype_config], _DYNAMIC, _PLAIN, _PLAIN)
 
 
@@ -67,17 +67,17 @@ def get_test_only_legacy_native_backend_config() -> BackendConfig:
 
 
 def get_fbgemm_backend_config() -> BackendConfig:
-    """What fbgemm computes."""
+    """Return what fbgemm computes."""
     return _backend("fbgemm", [weighted_op_quint8_dtype_config], _DYNAMIC, _PLAIN, _PLAIN)
 
 
 def get_x86_backend_config() -> BackendConfig:
-    """What the engine x86 computes."""
+    """Return what the engine x86 computes."""
     return _backend("x86", [weighted_op_quint8_dtype_config], _DYNAMIC, _PLAIN, _PLAIN)
 
 
 def get_qnnpack_backend_config() -> BackendConfig:
-    """What qnnpack computes, with signed activations too, whose scales have a lower limit."""
+    """Return what qnnpack computes, with signed activations too, whose scales have a lower limit."""
     activation = DTypeWithConstraints(_signed, scale_min_lower_bound=2**-12)
     weight = DTypeWithConstraints(_signed, -127, 127, scale_min_lower_bound=2**-12)
     signed = DTypeConfig(activation, activation, weight, _float)

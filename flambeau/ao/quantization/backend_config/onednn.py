@@ -1,4 +1,4 @@
-"""What oneDNN computes: convolutions with a sum behind them, and linear layers with leaky_relu or tanh, as one layer each."""
+"""Configuration of oneDNN: convolutions with a sum behind them, and linear layers with leaky_relu or tanh, as one layer each."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _fuse_linear_bn_leaky_relu(is_qat: bool, linear: Any, bn: Any, leaky_relu: A
 
 
 def get_onednn_backend_config() -> BackendConfig:
-    """What the engine onednn computes."""
+    """Return what the engine onednn computes."""
     groups: list[Any] = [
         common._get_conv_configs(_CONV),
         _sums(),

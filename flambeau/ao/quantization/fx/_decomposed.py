@@ -92,12 +92,12 @@ def choose_qparams(input: Tensor, quant_min: int, quant_max: int, eps: float, dt
 
 @_operator()
 def choose_qparams_symmetric(input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: Any) -> Any:
-    """The same with codes on both sides of zero alike."""
+    """Choose scale and zero point from a tensor's values, with codes on both sides of zero alike."""
     return _chosen(input, quant_min, quant_max, eps, dtype, torch.per_tensor_symmetric)
 
 
 def _along(values: Tensor, axis: int, dims: int) -> Tensor:
-    """One value for each channel, to be broadcast over the others."""
+    """Return a view of one value for each channel, to be broadcast over the others."""
     if axis >= dims:
         raise AssertionError(f"Expecting axis to be < {dims}")
     shape = [1] * dims

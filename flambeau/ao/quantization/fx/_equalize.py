@@ -131,7 +131,7 @@ class _WeightEqualizationObserver(nn.Module):
 def calculate_equalization_scale(
     input_obs: _InputEqualizationObserver, weight_obs: _WeightEqualizationObserver
 ) -> Tensor:
-    """What columns of the input are to be multiplied with."""
+    """Return what columns of the input are to be multiplied with."""
     low, high = input_obs.get_input_minmax()
     low_weight, high_weight = weight_obs.get_weight_col_minmax()
     if not (check_min_max_valid(low, high) and check_min_max_valid(low_weight, high_weight)):
@@ -188,7 +188,7 @@ def is_equalization_observer(observer: Any) -> bool:
 
 
 class _Equalizing:
-    """One prepared model: scales are found, then the graph and its weights take them."""
+    """Equalization of a prepared model: scales are found, then the graph and its weights take them."""
 
     def __init__(self, model: GraphModule, modules: dict[str, Any]):
         self.model, self.modules = model, modules

@@ -107,7 +107,7 @@ def _run_weight_observers(model: GraphModule) -> None:
 
 
 class _Converting:
-    """One prepared model on its way."""
+    """Conversion of a prepared model."""
 
     def __init__(
         self, model: GraphModule, modules: dict[str, Any], qconfigs: dict[str, QConfigAny], backend: BackendConfig, decomposed: bool
@@ -131,7 +131,7 @@ class _Converting:
 
     # -- observers -------------------------------------------------------------------------------------------------------
     def _attribute_prefix(self, observer: Node) -> str:
-        """How the scale and zero point of an observer are called: after the module of the value it looks at."""
+        """Return how the scale and zero point of an observer are called: after the module of the value it looks at."""
         observed: Any = observer.args[0]
         prefix = ""
         if observed.name in self.qconfigs and self.qconfigs[observed.name] is None:

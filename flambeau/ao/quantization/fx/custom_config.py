@@ -1,4 +1,4 @@
-"""What a user may ask of preparing, converting and fusing a traced model."""
+"""Options for preparing, converting and fusing a traced model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRESERVED_ATTRIBUTES_DICT_KEY = "preserved_attributes"
 
 @dataclass
 class StandaloneModuleConfigEntry:
-    """How a part of a model that is traced for itself is prepared."""
+    """Preparation of a part of a model that is traced for itself."""
 
     qconfig_mapping: QConfigMapping | None
     example_inputs: tuple[Any, ...]
@@ -205,7 +205,7 @@ class ConvertCustomConfig(_Told):
 
 
 class FuseCustomConfig(_Told):
-    """What fusing keeps of a model."""
+    """Options of fusing: what it keeps of a model."""
 
     def __init__(self) -> None:
         self.preserved_attributes: list[str] = []

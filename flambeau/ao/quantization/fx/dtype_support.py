@@ -30,12 +30,12 @@ def made(constructor: Any) -> Any:
 
 
 def dtype_and_dynamic(observer: Any) -> tuple[Any, bool]:
-    """What an observer asks for."""
+    """Return the dtype that an observer asks for, and whether it is dynamic."""
     return (None, False) if observer is None else (observer.dtype, getattr(observer, "is_dynamic", False))
 
 
 def _problem(observing: Any, told: DTypeWithConstraints, what: str, qconfig: Any) -> str | None:
-    """Why the levels, scale or zero point of an observer are none of the backend's."""
+    """Return why the levels, scale or zero point of an observer are none of the backend's, or None."""
     observer = observing if isinstance(observing, ObserverBase) else observing.activation_post_process
     low, high, eps = (getattr(observer, name, None) for name in ("quant_min", "quant_max", "eps"))
     limits = (told.quant_min_lower_bound, told.quant_max_upper_bound)

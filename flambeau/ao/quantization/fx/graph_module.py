@@ -1,4 +1,4 @@
-"""What a prepared graph knows beside its nodes, and graphs that keep attributes of their model."""
+"""Attributes of a prepared graph beside its nodes, and graphs that keep attributes of their model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEY = "_observed_graph_module_attrs"
 
 @dataclass
 class ObservedGraphModuleAttrs:
-    """What `prepare` found out and `convert` needs."""
+    """Facts that `prepare` found out and `convert` needs."""
 
     node_name_to_qconfig: dict[str, Any]
     node_name_to_scope: dict[str, tuple[str, type]]
@@ -63,7 +63,7 @@ class QuantizedGraphModule(_Keeping):
 
 
 def observed_attrs(module: Any) -> ObservedGraphModuleAttrs | None:
-    """What `prepare` noted in a module, or None if it was not prepared."""
+    """Return what `prepare` noted in a module, or None if it was not prepared."""
     return module.meta.get(_KEY) if hasattr(module, "meta") else None
 
 

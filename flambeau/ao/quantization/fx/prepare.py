@@ -80,7 +80,7 @@ def _needs_observer(
 
 
 class _Preparing:
-    """One model on its way."""
+    """Preparation of a model."""
 
     def __init__(
         self,

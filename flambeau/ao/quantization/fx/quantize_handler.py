@@ -1,4 +1,4 @@
-"""What is known about a matched pattern: how it is observed, and whether its module is swapped or traced for itself."""
+"""Facts about a matched pattern: how it is observed, and whether its module is swapped or traced for itself."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def _insert_dequant_stubs_for_custom_module_lstm_output(
 
 
 def _reroute_tuple_getitem_pattern(graph: Graph) -> None:
-    """What is taken out of tuples that the graph itself has put together is taken directly."""
+    """Take directly what is taken out of tuples that the graph itself has put together."""
     for node in graph.nodes:
         if not _is_call(node, operator.getitem):
             continue

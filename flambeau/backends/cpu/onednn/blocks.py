@@ -47,7 +47,7 @@ class Pictures:
         return _native(blocks_from_rows, 8)
 
     def from_blocks(self, is_blocked: Any) -> Any:
-        """The same for the way back: where the last block of channels is not full, but there are some."""
+        """Return the kernel for the way back from blocks: where the last block of channels is not full, but there are some."""
         for block in (16, 8):
             channels = self.shape[1]
             if channels % block and 2 * channels >= block and is_blocked(_TAGS[len(self.shape), block]):

@@ -95,7 +95,7 @@ def _frozen(value: Any) -> Any:
 
 
 class Described(NamedTuple):
-    """What a plan computes: its tensors by name, in order, each as (shape, strides), and the window that goes over the pictures."""
+    """Description of what a plan computes: its tensors by name, in order, each as (shape, strides), and the window that goes over the pictures."""
 
     kind: str
     tensors: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
@@ -109,7 +109,7 @@ class Described(NamedTuple):
         return cls(kind, layouts, next(iter(given.values())).dtype, window)
 
     def lying(self, last: Container[str]) -> Described:
-        """The same with some of its tensors channels last."""
+        """Return this description with some of its tensors channels last."""
         layouts = self.tensors.items()
         tensors = {
             n: (shape, channels_last_strides(shape) if n in last else strides) for n, (shape, strides) in layouts
@@ -146,7 +146,7 @@ class Described(NamedTuple):
 
 
 class _Problem:
-    """One convolution as oneDNN sees it: x (N, C, *), w ([groups,] O, C, *), y (N, O, *), and the window.
+    """Convolution as oneDNN sees it: x (N, C, *), w ([groups,] O, C, *), y (N, O, *), and the window.
 
     A transposed convolution is described by the convolution it is the gradient of: y is what goes in.
     """
@@ -260,7 +260,7 @@ class _Problem:
 
 
 def settled_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """The same layout with dimensions of size 1 outermost, because oneDNN objects to odd strides even there."""
+    """Return the strides with dimensions of size 1 outermost, because oneDNN objects to odd strides even there."""
     if 1 not in shape:
         return tuple(strides)
     extent = max((size * step for size, step in zip(shape, strides, strict=True) if size > 1), default=1)

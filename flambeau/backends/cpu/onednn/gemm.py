@@ -249,7 +249,7 @@ def _batch_merges(layout: _Layout, axis: int) -> bool:
 
 
 def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True, steps: Sequence[Step] = ()) -> Any:
-    """What computes dst = a @ b (+ bias), or None; with `steps`, which are done with the sums, only a primitive does."""
+    """Make the plan that computes dst = a @ b (+ bias), or None; with `steps`, which are done with the sums, only a primitive does."""
     if type(b) is Packed:
         return packed_product(dst, a, b, bias)
     operands.check_matmul(dst, a, b, bias)
@@ -319,7 +319,7 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True, steps: S
 
 
 class Product(NamedTuple):
-    """What a plan computes: result = left @ right (+ bias), each as it lies."""
+    """Description of what a plan computes: result = left @ right (+ bias), with their layouts."""
 
     result: operands.Shaped
     left: operands.Shaped
@@ -328,7 +328,7 @@ class Product(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """As opposed to those of convolutions."""
+        """ "product", as opposed to the kinds of convolutions."""
         return "product"
 
     @property
@@ -349,7 +349,7 @@ def _layout_of(t: Any) -> operands.Shaped:
 
 
 def described(product: direct.DirectProduct) -> Product | None:
-    """What a direct product computes, with a bias; None where its operands are swapped."""
+    """Describe what a direct product computes, with a bias; None where its operands are swapped."""
     if product.table[12]:
         return None
     (rows, columns, inner), letters, steps = product.table[6:9], product.table[4:6], product.table[9:12]

@@ -116,7 +116,7 @@ def _make_matmul(a: Any, weights: Weights) -> PrimitivePlan | None:
 
 
 def matmul(dst: Any, a: Any, weights: Weights) -> None:
-    """The same wherever oneDNN is missing: exact, and slow."""
+    """Multiply 8-bit matrices, also where oneDNN is missing: then exactly, but slowly."""
     if 0 in dst.shape or (0 not in a.shape and try_matmul(dst, a, weights)):
         return
     sums = numpy_view(a).astype(np.float64) @ weights.array.astype(np.float64)
@@ -127,7 +127,7 @@ def matmul(dst: Any, a: Any, weights: Weights) -> None:
 
 
 class Scaling:
-    """What becomes of the sums of a convolution. `first` is what they are multiplied by; `steps` are applied after it in order, each
+    """Scaling of the sums of a convolution. `first` is what they are multiplied by; `steps` are applied after it in order, each
     rounded to float32: ("multiply", numbers), ("add", numbers), with one number or one for each output channel, ("relu",). At last
     the zero point of the result is added, and the sum rounded. `input_zero` is the code of zero in the input, which padding stands for."""
 
@@ -153,7 +153,7 @@ class _Attributes:
         self._keep(dnnl.ARG_ATTR_ZERO_POINTS | argument, np.array([value], np.int32))
 
     def steps(self, steps: Sequence[tuple], dims: int) -> None:
-        """What is done with sums of `dims` dimensions; see Scaling."""
+        """Set what is done with sums of `dims` dimensions; see Scaling."""
         made = Owned(self.lib.create("post_ops_create"), self.lib.functions["post_ops_destroy"])
         for number, (step, *values) in enumerate(steps, 1):
             if step == "relu":

@@ -32,7 +32,7 @@ class Packed:
 
 
 class _Way:
-    """How matrices of one layout are packed for products of some rows."""
+    """Packing of matrices of one layout for products of some rows."""
 
     def __init__(self, created: Owned, layout: int, plan: PrimitivePlan):
         self.created, self.layout, self.plan = created, layout, plan  # the first owns the second
@@ -78,7 +78,7 @@ def _way(b: Any, rows: int) -> _Way | None:
 
 
 class PackedRows(NamedTuple):
-    """What a plan computes: rows times a packed matrix (+ bias); `steps` are from row to row of the left matrix and of the result."""
+    """Description of what a plan computes: rows times a packed matrix (+ bias); `steps` are from row to row of the left matrix and of the result."""
 
     rows: int
     shape: tuple[int, int]

@@ -215,7 +215,7 @@ class PrimitivePlan:
         raise dnnl.failure(status, "primitive_execute", self.what())
 
     def _run_by_ctypes(self, address: int, *pointers: int | None) -> None:
-        """What the native runner does, where there is none."""
+        """Run the primitives through ctypes, where there is no native runner."""
         for memory, pointer in zip(self.user_memories, pointers):
             self.table[sequence.STATUS] = self.table[sequence.STATUS] or self._set(memory, pointer)
         for primitive, count, arguments in self.steps:
@@ -259,7 +259,7 @@ def _observed_run(self: PrimitivePlan, *pointers: int) -> None:
 
 
 def tell_observers(more: int) -> None:
-    """One observer more (1) or less (-1) wants to be told when primitives run. While there is none that costs nothing, because the
+    """Count one observer more (1) or less (-1) that wants to be told when primitives run. While there is none that costs nothing, because the
     class gets another method for as long."""
     global _observers
     _observers += more
@@ -384,7 +384,7 @@ class Builder:
         return copy
 
     def output(self, memory: Memory, wanted: int) -> Memory:
-        """Where a primitive should write so that `memory` can have the result; see `deliver`."""
+        """Return where a primitive should write so that `memory` can have the result; see `deliver`."""
         return memory if same_layout(memory.desc, wanted) else self.scratch_memory(wanted)
 
     def deliver(self, result: Memory, memory: Memory) -> None:

@@ -1,4 +1,4 @@
-"""What oneDNN does with the sums of a product or a convolution before it writes them: functions, and operations with other operands.
+"""Operations that oneDNN does with the sums of a product or a convolution before it writes them: functions, and operations with other operands.
 
 Only what makes of nan and infinities what PyTorch makes of them is here, and takes less time than a loop over the result does. Its
 `relu`, its larger and smaller of two and its clipping make a number of nan, its `exp` too; its `gelu` fails for large numbers. Those

@@ -32,7 +32,7 @@ def runner(brief: bool) -> Any:
 
 
 def table(memories: Sequence[int], steps: Sequence[tuple[int, int, int]], hides: bool) -> Any:
-    """What the runner reads, as a ctypes array."""
+    """Return the table that the runner reads, as a ctypes array."""
     words = [*_addresses(), dnnl.library().stream, 0, len(memories), len(steps), hides, *memories]
     for step in steps:
         words += step

@@ -208,7 +208,7 @@ def _function(name: str, kinds: tuple, text: str, query: Tensor) -> Any:
 
 
 def _share(features: int) -> int:
-    """How many threads have a row: each adds up features by fours."""
+    """Return the number of threads that share a row: each adds up features by fours."""
     return 4 if features % 32 else 8
 
 

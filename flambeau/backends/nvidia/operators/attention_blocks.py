@@ -27,7 +27,7 @@ def _folded(t: Any, group: int = 1) -> Tensor:
 
 
 def _target(t: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    """Where results for `t` are written as a batch of matrices, and the same with its dimensions: `t` itself, if it lies like that."""
+    """Return where results for `t` are written as a batch of matrices, and the same with its dimensions: `t` itself, if it lies like that."""
     batch, own, rows, features = t.shape
     made = t if t._contig and own == heads else empty((batch, heads, rows, features), t.dtype, t.device)
     return made._view((batch * heads, rows, features), (rows * features, features, 1), made._offset), made

@@ -117,7 +117,7 @@ def _complex_parts(t: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _compute(kind: str, x: Tensor, w: Tensor, y: Tensor, window: Window) -> None:
-    """The same for complex numbers, too: (a + ib)(c + id) by four real operations."""
+    """Convolve, complex numbers too: (a + ib)(c + id) by four real operations."""
     result = {"forward": y, "input": x, "weight": w}[kind]
     if not result.dtype.is_complex:
         _convolve(kind, x, w, y, window)

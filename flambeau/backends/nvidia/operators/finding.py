@@ -38,7 +38,7 @@ def _function(name: str) -> Any:
 
 
 def _groups(fresh: Any, order: Any, shape: Any, inverse: bool, counts: bool) -> tuple[Any, list[Tensor]]:
-    """Where groups begin in an order whose first elements are marked, and if asked for each element's group and the groups' sizes."""
+    """Return where groups begin in an order whose first elements are marked, and if asked for each element's group and the groups' sizes."""
     n, begins = fresh.shape[0], true_positions(fresh)
     found: list[Tensor] = []
     if inverse:
@@ -52,7 +52,7 @@ def _groups(fresh: Any, order: Any, shape: Any, inverse: bool, counts: bool) -> 
 
 
 def _fresh(ordered: Any) -> Any:
-    """Which elements (or rows) differ from the one before."""
+    """Mark the elements (or rows) that differ from the one before."""
     n = ordered.shape[0]
     marks = empty((n,), dt.bool_, ordered.device)
     raw_copy(marks.narrow(0, 0, 1), True)

@@ -41,7 +41,7 @@ _ADDRESSES = struct.Struct(f"<{_MANY}q")
 
 
 def _quads(t: Tensor, dim: int) -> int:
-    """How many times 16 bytes a dense tensor has from one index before `dim` to the next; 0 if these are not whole."""
+    """Return how many times 16 bytes a dense tensor has from one index before `dim` to the next; 0 if these are not whole."""
     step = t.dtype.itemsize
     for n in t.shape[dim:]:
         step *= n

@@ -1,4 +1,4 @@
-"""How hand-written kernels are found: CUDA text, compiled once for a device."""
+"""Loading of hand-written kernels: CUDA text, compiled once for a device."""
 
 from __future__ import annotations
 

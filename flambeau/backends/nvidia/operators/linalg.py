@@ -46,7 +46,7 @@ def _bare(t: Tensor) -> Any:
 
 
 def _addresses(t: Tensor, own: int) -> Iterator[int]:
-    """Where the parts of a filled result start, each with its last `own` dimensions."""
+    """Return where the parts of a filled result start, each with its last `own` dimensions."""
     step = numel_of(t.shape[len(t.shape) - own :]) * t.dtype.itemsize
     start = t._storage.ptr + t._offset * t.dtype.itemsize
     return iter([start + i * step for i in range(numel_of(t.shape[: len(t.shape) - own]))])

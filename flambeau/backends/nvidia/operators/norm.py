@@ -307,7 +307,7 @@ def _kernels(data: Any, parameter: Any, running: Any, vector: int, where: Any) -
 
 
 class _Channels:
-    """How the channels of tensors of one shape are shared out among threads."""
+    """Distribution of the channels of tensors of one shape among threads."""
 
     def __init__(self, x: Tensor, vector: int, parameter: Any, running: Any) -> None:
         self.by_columns = _has_columns(x)

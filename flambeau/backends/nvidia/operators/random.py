@@ -183,7 +183,7 @@ def _most_blocks(index: int) -> int:
 
 
 def grid_of(n: int, count: int, index: int) -> tuple[int, int]:
-    """How many blocks PyTorch starts for n elements, and how far that moves the generator."""
+    """Return how many blocks PyTorch starts for n elements, and how far that moves the generator."""
     blocks = min(_most_blocks(index), -(-n // _BLOCK))
     return blocks, ((n - 1) // (_BLOCK * blocks * count) + 1) * 4
 
@@ -255,7 +255,7 @@ def _sample(t: Tensor, generator: Generator, sample: Sampler) -> None:
 
 
 def _uniform_numbers(t: Tensor) -> tuple[str, int, str, str]:
-    """What to draw from (0, 1] for a tensor: text, how many at a time, the type of parameters and its letter."""
+    """Return what to draw from (0, 1] for a tensor: text, how many at a time, the type of parameters and its letter."""
     if t.dtype is dt.float64:
         return "uniform(engine, 0.0)", 2, "double", "d"
     return "uniform(engine, 0.0f)", 4, "float", "f"
@@ -319,7 +319,7 @@ def _geometric(t: Tensor, generator: Generator, sample: Geometric) -> None:
 
 
 def _vectors(t: Tensor) -> tuple[int, ...]:
-    """How many elements PyTorch's dropout takes at a time: sixteen bytes, where they come out even."""
+    """Return how many elements PyTorch's dropout takes at a time: sixteen bytes, where they come out even."""
     return (8, 4) if t.dtype.itemsize <= 2 else (4,)
 
 
@@ -346,7 +346,7 @@ def _integers(t: Tensor, generator: Generator, sample: Integers) -> None:
 
 
 def _count(d: dt.dtype) -> int:
-    """How many integers from 0 on a dtype holds without a gap."""
+    """Return how many integers from 0 on a dtype holds without a gap."""
     if d.limits is not None:
         return 2**d.limits.precision + 1
     return 2 if d is dt.bool_ else 2 ** (8 * d.itemsize - d.is_signed)

@@ -1,4 +1,4 @@
-"""Where older programs look for `fully_shard`."""
+"""Module in which older programs look for `fully_shard`."""
 
 from . import FSDPModule, UnshardHandle, fully_shard, register_fsdp_forward_method
 

@@ -66,7 +66,7 @@ class ShardedTensor(SpreadTensor):
 
     @dataclass
     class ProcessGroupState:
-        """Which rank of which world saved it."""
+        """Rank and world in which the tensor was saved."""
 
         local_rank: int
         global_rank: int
@@ -246,7 +246,7 @@ class ShardedTensor(SpreadTensor):
         return self._local_shards[0].tensor
 
     def sharding_spec(self) -> ShardingSpec:
-        """How it is cut."""
+        """Return the specification by which the tensor is cut."""
         return self._sharding_spec
 
     def is_pinned(self, device: Any = None) -> bool:
@@ -266,7 +266,7 @@ class ShardedTensor(SpreadTensor):
 
     # -- other forms of it ------------------------------------------------------------------------------------------------------
     def _with(self, change: Callable[[Tensor], Tensor], device: Any = None, group: Any = None) -> ShardedTensor:
-        """The same tensor with other parts."""
+        """Return this tensor with other parts."""
         metadata = copy.deepcopy(self._metadata)
         if device is not None:
             for shard in metadata.shards_metadata:
@@ -287,17 +287,17 @@ class ShardedTensor(SpreadTensor):
         return self._with(lambda t: t.clone())
 
     def detach(self) -> ShardedTensor:
-        """The same parts without history."""
+        """Return the same parts without history."""
         return self._with(lambda t: t.detach())
 
     def cpu(self, memory_format: Any = None, process_group: Any = None) -> ShardedTensor:
-        """The same in host memory."""
+        """Return this tensor in host memory."""
         if all(s.placement is None or s.placement.device().type == "cpu" for s in self._metadata.shards_metadata):
             return self
         return self._with(lambda t: t.cpu(), Device("cpu"), process_group)
 
     def to(self, *args: Any, **kwargs: Any) -> ShardedTensor:
-        """The same with another dtype, or on another device."""
+        """Return this tensor with another dtype, or on another device."""
         group, copies = kwargs.pop("process_group", None), kwargs.get("copy", False)
         probe = empty((0,), dtype=self.dtype, device=self.device).to(*args, **kwargs)
         if not copies and probe.dtype is self.dtype and probe.device is self.device:
@@ -347,7 +347,7 @@ class ShardedTensor(SpreadTensor):
         return whole
 
     def reshard(self, resharding_spec: ShardingSpec) -> ShardedTensor:
-        """The same tensor cut in another way, in place."""
+        """Cut this tensor in another way, in place."""
         whole = self._whole()
         metadata = resharding_spec.build_metadata(self.shape, self._metadata.tensor_properties)
         here = groups.get_rank()
@@ -357,7 +357,7 @@ class ShardedTensor(SpreadTensor):
         return self
 
     def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What operators do when they meet this tensor: a few work on each part, others say that there is no computing with it."""
+        """Call an operator that meets this tensor: a few work on each part, others say that there is no computing with it."""
         name = getattr(face, "__name__", str(face))
         if name in _CUSTOM:
             return _CUSTOM[name]([type(self)], args, kwargs, self._process_group)

@@ -1,4 +1,4 @@
-"""What is known of a ShardedTensor as a whole, under the names that PyTorch's files have."""
+"""Metadata of a ShardedTensor as a whole, under the names that PyTorch's files have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FORMATS = (contiguous_format, channels_last, preserve_format)
 
 @dataclass
 class TensorProperties:
-    """What is needed besides its size to make a tensor."""
+    """Properties that are needed besides its size to make a tensor."""
 
     dtype: Dtype = field(default_factory=get_default_dtype)
     layout: layout = strided

@@ -1,4 +1,4 @@
-"""How tensors are cut: `ChunkShardingSpec` along one dimension, `EnumerableShardingSpec` as listed."""
+"""Specifications of how tensors are cut: `ChunkShardingSpec` along one dimension, `EnumerableShardingSpec` as listed."""
 
 from __future__ import annotations
 

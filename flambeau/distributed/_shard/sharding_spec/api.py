@@ -15,7 +15,7 @@ from ..sharded_tensor.metadata import ShardedTensorMetadata, TensorProperties
 
 
 class PlacementSpec(ABC):  # noqa: B024 - what placements have in common is nothing
-    """Where something lies."""
+    """Base of placements."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class DevicePlacementSpec(PlacementSpec):
 
 
 class ShardingSpec(ABC):
-    """How a tensor is cut."""
+    """Base of the specifications by which tensors are cut."""
 
     @abstractmethod
     def build_metadata(self, tensor_sizes: Any, tensor_properties: TensorProperties) -> ShardedTensorMetadata:

@@ -29,7 +29,7 @@ _CHECKPOINT_PREFIX = _CHECKPOINT_WRAPPED_MODULE + "."
 
 
 class CheckpointImpl(Enum):
-    """Which of the two kinds of checkpointing."""
+    """Kind of checkpointing."""
 
     REENTRANT = auto()
     NO_REENTRANT = auto()

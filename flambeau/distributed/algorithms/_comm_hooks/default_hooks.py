@@ -15,7 +15,7 @@ from ...fsdp._fully_shard._fsdp_collectives import divisors
 
 
 class DefaultState:
-    """Which ranks take part, and by what gradients are divided before and after: together by the number of ranks, in two steps so that
+    """Ranks that take part, and by what gradients are divided before and after: together by the number of ranks, in two steps so that
     numbers become neither too small nor too large."""
 
     def __init__(self, process_group: Any):

@@ -12,7 +12,7 @@ __all__ = ["PostLocalSGDState", "post_localSGD_hook"]
 
 
 class PostLocalSGDState:
-    """Which groups are used, and when the change comes."""
+    """State of the hook: the groups used, and the step at which it changes to local averages."""
 
     def __init__(
         self, process_group: Any, subgroup: Any, start_localSGD_iter: int, post_local_gradient_allreduce: bool = True

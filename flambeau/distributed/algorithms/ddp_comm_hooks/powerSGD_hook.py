@@ -66,7 +66,7 @@ class PowerSGDState:
             self.iter += 1
 
     def compression_stats(self) -> tuple[float, int, int]:
-        """How many times less is sent, and the numbers of elements before and after."""
+        """Return how many times less is sent, and the numbers of elements before and after."""
         after = self.total_numel_after_compression
         rate = self.total_numel_before_compression / after if after else 0
         return rate, self.total_numel_before_compression, after

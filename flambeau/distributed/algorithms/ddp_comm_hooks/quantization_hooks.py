@@ -54,5 +54,5 @@ def quantization_pertensor_hook(process_group: Any, bucket: GradBucket) -> Futur
 
 
 def quantization_perchannel_hook(process_group: Any, bucket: GradBucket, bucket_size: int = 512) -> Future:
-    """The same, with a scale for every `bucket_size` numbers."""
+    """Average gradients that travel as bytes, with a scale for every `bucket_size` numbers."""
     return unrecorded(_average, process_group, bucket, bucket_size)

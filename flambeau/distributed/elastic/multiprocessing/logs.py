@@ -1,4 +1,4 @@
-"""What becomes of the workers' output: shown, written to files, or both, with the worker's number before every line."""
+"""Handling of the workers' output: shown, written to files, or both, with the worker's number before every line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 
 class Std(IntFlag):
-    """Which streams: NONE, OUT, ERR or ALL."""
+    """Standard streams: NONE, OUT, ERR or ALL."""
 
     NONE = 0
     OUT = 1
@@ -44,7 +44,7 @@ def to_map(value: Std | dict[int, Std], local_world_size: int) -> dict[int, Std]
 
 
 class LogsSpecs:
-    """Which output of which worker goes where."""
+    """Specification of which output of which worker goes where."""
 
     def __init__(
         self,

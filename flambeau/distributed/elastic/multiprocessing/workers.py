@@ -54,7 +54,7 @@ def handled_signals(names: str) -> Iterator[None]:
 
 @dataclass
 class RunResult:
-    """What became of the workers: return values by local rank, failures by local rank."""
+    """Outcome of the workers: return values by local rank, failures by local rank."""
 
     return_values: dict[int, Any] = field(default_factory=dict)
     failures: dict[int, ProcessFailure] = field(default_factory=dict)
@@ -73,7 +73,7 @@ def _die_with_parent(parent: int) -> None:
 def _call(
     function: Callable, args: tuple, environment: dict[str, str], files: dict[str, str], parent: int, pipe: Any
 ) -> None:
-    """What a worker that is a function does."""
+    """Run a function as a worker."""
     _die_with_parent(parent)
     os.environ.update(environment)
     for name, path in files.items():
@@ -142,7 +142,7 @@ class _Command:
 
 
 def python_command(script: str, arguments: Sequence[str], module: bool) -> list[str]:
-    """How a worker runs a program: with Flambeau in the place of PyTorch."""
+    """Return the command by which a worker runs a program, with Flambeau in the place of PyTorch."""
     return [sys.executable, "-u", "-m", naming.PACKAGE, *(["-m"] if module else []), script, *arguments]
 
 

@@ -1,4 +1,4 @@
-"""What a rendezvous is to an agent: a place to meet, and what comes out of a meeting."""
+"""Interface of a rendezvous: a place to meet, and what comes out of a meeting."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RendezvousConnectionError(RendezvousError):
 
 
 class RendezvousStateError(RendezvousError):
-    """What is in the store is no state of a rendezvous."""
+    """Raised if what is in the store is no state of a rendezvous."""
 
 
 class RendezvousGracefulExitError(RendezvousError):
@@ -44,7 +44,7 @@ class RendezvousGracefulExitError(RendezvousError):
 
 
 class RendezvousStoreInfo(NamedTuple):
-    """Where the workers of a round meet."""
+    """Address at which the workers of a round meet."""
 
     master_addr: str
     master_port: int
@@ -74,7 +74,7 @@ class RendezvousHandler(ABC):
 
     @abstractmethod
     def num_nodes_waiting(self) -> int:
-        """How many agents would like to join."""
+        """Return the number of agents that would like to join."""
 
     @abstractmethod
     def set_closed(self) -> None: ...
@@ -99,7 +99,7 @@ class RendezvousHandler(ABC):
 
 
 class RendezvousParameters:
-    """What a rendezvous is made from."""
+    """Parameters that a rendezvous is made from."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ RendezvousHandlerCreator = Callable[[RendezvousParameters], RendezvousHandler]
 
 
 class RendezvousHandlerRegistry:
-    """Which function makes the rendezvous of a backend."""
+    """Table of the functions that make the rendezvous of each backend."""
 
     def __init__(self) -> None:
         self._creators: dict[str, RendezvousHandlerCreator] = {}

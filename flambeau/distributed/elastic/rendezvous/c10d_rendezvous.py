@@ -146,7 +146,7 @@ class C10dRendezvous(RendezvousHandler):
         return there
 
     def _join(self, state: dict[str, Any]) -> bool:
-        """One step towards a complete round with this node in it."""
+        """Take a step towards a complete round with this node in it."""
         if state["closed"]:
             raise RendezvousClosedError
         before = json.dumps(state)
@@ -304,7 +304,7 @@ def create_handler(params: RendezvousParameters) -> C10dRendezvous:
 
 
 def create_etcd_handler(params: RendezvousParameters) -> C10dRendezvous:
-    """The same in a store that an etcd server keeps: no agent is more important than another."""
+    """Create a rendezvous in a store that an etcd server keeps: no agent is more important than another."""
     try:
         return C10dRendezvous(etcd_store.create_store(params), params)
     except DistNetworkError as problem:

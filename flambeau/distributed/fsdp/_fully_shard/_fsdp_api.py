@@ -1,4 +1,4 @@
-"""What a program tells `fully_shard`: precision, offloading, and communication of its own."""
+"""Options of `fully_shard`: precision, offloading, and communication of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MixedPrecisionPolicy:
 
 @dataclass
 class OffloadPolicy:
-    """Where shards are kept between uses: on the device they are used on."""
+    """Policy for shards between uses: they stay on the device they are used on."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class ReduceScatter(Comm):
 
 @dataclass
 class DataParallelMeshDims:
-    """Which dimensions of a mesh are for data: `shard` (names) cut parameters, `replicate` repeat them."""
+    """Dimensions of a mesh that are for data: `shard` (names) cut parameters, `replicate` repeat them."""
 
     shard: str | tuple[str, ...] | None = None
     replicate: str | tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""What moves between ranks for a group of parameters: shards are gathered, gradients reduced and scattered, each in one operation.
+"""Communication for a group of parameters: shards are gathered, gradients reduced and scattered, each in one operation.
 
 Every parameter's shards are received where the whole parameter lies, and gradients are sent from where they are: nothing is
 copied together first, unless a program brings communication of its own."""
@@ -177,7 +177,7 @@ class Reduction:
 def divisors(
     scatter: Any, replicate: Any, dtype: Any, factor: float | None = None, sums_only: bool = False
 ) -> tuple[float | None, float | None, Any, Any]:
-    """How a sum becomes an average: what to divide by before and after, and the operations of both reductions. Where numbers may
+    """Return how a sum becomes an average: what to divide by before and after, and the operations of both reductions. Where numbers may
     overflow (float16), half of the division comes before."""
     ranks = (1 if scatter is None else scatter.size()) * (1 if replicate is None else replicate.size())
     wide = dtype in (BY_NAME["float32"], BY_NAME["bfloat16"], BY_NAME["float64"])

@@ -1,4 +1,4 @@
-"""Which ranks share what: the meshes of sharded and replicated data parallelism."""
+"""Meshes of ranks that share or repeat parameters: those of sharded and replicated data parallelism."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class HSDPMeshInfo(FSDPMeshInfo, DDPMeshInfo):
 
 
 class TrainingState(Enum):
-    """What a group of parameters is doing."""
+    """Phase that a group of parameters is in."""
 
     FORWARD = auto()
     PRE_BACKWARD = auto()
@@ -74,7 +74,7 @@ class TrainingState(Enum):
 
 @dataclass
 class ShardPlacementResult:
-    """What `shard_placement_fn` may return to choose a mesh, too."""
+    """Result that `shard_placement_fn` may return to choose a mesh, too."""
 
     placement: Shard | None
     mesh_info: FSDPMeshInfo

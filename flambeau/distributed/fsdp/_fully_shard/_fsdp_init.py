@@ -1,4 +1,4 @@
-"""What `fully_shard` is applied to: which mesh, which modules, which parameters."""
+"""Choice of what `fully_shard` is applied to: which mesh, which modules, which parameters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def validate_mesh(mesh: DeviceMesh) -> None:
 
 
 def mesh_info_of(mesh: DeviceMesh) -> FSDPMeshInfo:
-    """One dimension cuts parameters; of two the first repeats them."""
+    """Return the meaning of a mesh's dimensions: one cuts parameters; of two the first repeats them."""
     if mesh.ndim == 1:
         return FSDPMeshInfo(mesh, shard_mesh_dim=0)
     return HSDPMeshInfo(mesh, shard_mesh_dim=1, replicate_mesh_dim=0)

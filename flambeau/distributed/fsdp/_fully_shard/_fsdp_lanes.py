@@ -28,7 +28,7 @@ class Lane:
         return event
 
     def follow(self, event: Any = None) -> None:
-        """What comes next on this stream waits for what the current one has now, or for an event in it."""
+        """Let what comes next on this stream wait for what the current one has now, or for an event in it."""
         self._stream.wait_event(self.mark() if event is None else event)
 
     def keep(self, memory: list[Any]) -> None:

@@ -26,7 +26,7 @@ from ._fsdp_param import FSDPParam, ParamModuleInfo, ShardedState
 
 
 class FSDPCommContext:
-    """What the groups of one model know of each other: in which order they ran, and which gradients are on their way."""
+    """Shared state of the groups of one model: in which order they ran, and which gradients are on their way."""
 
     def __init__(self) -> None:
         self.post_forward_order: list[FSDPParamGroup] = []
@@ -322,7 +322,7 @@ class FSDPParamGroup:
         return _apply_to_tensors(lambda t: next(passed) if t.requires_grad else t, (args, kwargs))
 
     def shares(self, params: list[Any], grads: list[Any], counts: list[int], ranks: int) -> list[list[Share]]:
-        """What each rank gets of the gradients."""
+        """Return what each rank gets of the gradients."""
         return even_shares([contiguous(param.by_rank(grad)) for param, grad in zip(params, grads)], counts, ranks)
 
     # -- who takes part ------------------------------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ def collect_grad_tensors(container: Any) -> list[Tensor]:
 
 
 def _get_param_module_infos(params: list[Parameter], modules: tuple[Module, ...]) -> list[ParamModuleInfo]:
-    """Where each parameter is an attribute, also a second time."""
+    """Return where each parameter is an attribute, also a second time."""
     wanted = {id(p) for p in params}
     infos: dict[int, ParamModuleInfo] = {}
     for module in modules:

@@ -1,4 +1,4 @@
-"""What `fully_shard` hangs on a module: hooks that fetch and free its parameters around the passes."""
+"""State that `fully_shard` attaches to a module: hooks that fetch and free its parameters around the passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("torch.distributed.fsdp.fully_shard")
 
 
 class FSDPStateContext:
-    """What all states of one model share."""
+    """State that all modules of one model share."""
 
     def __init__(self) -> None:
         self.all_states: list[FSDPState] = []

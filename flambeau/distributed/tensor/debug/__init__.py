@@ -1,4 +1,4 @@
-"""What spread tensors do: which collectives run, and which rank has what."""
+"""Views of what spread tensors do: which collectives run, and which rank has what."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d"]
 
 
 class _ConvNd(_FloatConvNd):
-    """What the convolutions have in common: the weight passes `weight_fake_quant`, made by `qconfig.weight`."""
+    """Base of the convolutions: the weight passes `weight_fake_quant`, made by `qconfig.weight`."""
 
     _FLOAT_MODULE: type
     _FLOAT_CONV_MODULE: type

@@ -1,4 +1,4 @@
-"""What all layers that are trained with rounded weights check about where they come from."""
+"""Check of the layers from which those trained with rounded weights are made."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _GATES = ("input", "forget", "cell", "output")
 
 
 class LSTMCell(nn.Module):
-    """One step of an LSTM. With `split_gates`, each gate has linear layers (and scales) of its own."""
+    """Time step of an LSTM. With `split_gates`, each gate has linear layers (and scales) of its own."""
 
     _FLOAT_MODULE = nn.LSTMCell
     __constants__ = ["split_gates"]
@@ -127,7 +127,7 @@ class LSTMCell(nn.Module):
 
 
 class _LSTMSingleLayer(nn.Module):
-    """One direction of one layer. The arguments are those of its cell."""
+    """Layer of an LSTM in one direction. The arguments are those of its cell."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class _LSTMSingleLayer(nn.Module):
 
 
 class _LSTMLayer(nn.Module):
-    """One layer, in one or both directions."""
+    """Layer of an LSTM, in one or both directions."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What is made of `quantizable` layers, which are made of these, is imported when it is used."""
+    """Import layers made of `quantizable` ones, which are made of these, when they are first used."""
     if name in ("LSTM", "MultiheadAttention"):
         return getattr(_naming.submodule(__name__, "rnn"), name)
     return _naming.submodule(__name__, name)

@@ -30,7 +30,7 @@ class ReLU6(nn.ReLU):
 
 
 class _Scaled:
-    """What activations with a scale of their own share: `_arguments(mod)` are those that follow the scale."""
+    """Base of activations with a scale of their own: `_arguments(mod)` are those that follow the scale."""
 
     @staticmethod
     def _arguments(mod: Any) -> tuple:

@@ -37,7 +37,7 @@ def _reverse_repeat_padding(padding: list[int]) -> list[int]:
 
 
 class _ConvNd(WeightedQuantizedModule):
-    """What all of them share. `_DIMS` is the number of dimensions, `_SHAPE` what errors call a batch, `_OPERATOR` what computes it;
+    """Base of all quantized convolutions. `_DIMS` is the number of dimensions, `_SHAPE` what errors call a batch, `_OPERATOR` what computes it;
     the other classes are those that a layer of floats may have, fused ones too."""
 
     _DIMS: ClassVar[Any]

@@ -79,7 +79,7 @@ class FloatFunctional(nn.Module):
 
 
 class QFunctional(nn.Module):
-    """What FloatFunctional becomes: the same operators on quantized tensors, with one scale and zero point for the results."""
+    """Quantized counterpart of FloatFunctional: the same operators on quantized tensors, with one scale and zero point for the results."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ __all__ = ["GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "L
 
 
 class _Normalised:
-    """What they share: `_sizes(mod)` are the arguments that say what is normalised."""
+    """Base of quantized normalizations: `_sizes(mod)` are the arguments that say what is normalised."""
 
     weight: Any
     bias: Any

@@ -1,4 +1,4 @@
-"""What quantized layers share: weights quantized as an observer says, and how layers with packed weights print."""
+"""Common part of quantized layers: weights quantized as an observer says, and how layers with packed weights print."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WeightedQuantizedModule(Module, metaclass=abc.ABCMeta):
 
 
 def _clamp_weights(qweight: Any, observer: Any, scale: Tensor, zero_point: Tensor) -> Tensor:
-    """The same weights with codes between the observer's bounds."""
+    """Return the weights with codes between the observer's bounds."""
     observer = getattr(observer, "activation_post_process", observer)  # of a module that rounds as quantizing would
     if qweight.dtype not in (dt.qint8, dt.quint8, dt.qint32):
         return qweight
@@ -82,7 +82,7 @@ def chosen_scale(observer: Any) -> tuple[float, int]:
 
 
 def _keep_scale(module: Any, scale: float, zero_point: int, device: Any, dtype: Any) -> None:
-    """As buffers, which files have."""
+    """Keep scale and zero point as buffers, which files have."""
     options = {k: v for k, v in (("device", device), ("dtype", dtype)) if v is not None}
     module.register_buffer("scale", tensor(scale, **options))
     module.register_buffer("zero_point", tensor(zero_point, **options))

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class WorkerSpec:
-    """What an agent runs."""
+    """Description of what an agent runs."""
 
     role: str
     local_world_size: int
@@ -136,7 +136,7 @@ class Agent:
         )
 
     def _told(self, info: RendezvousInfo) -> list[dict] | None:
-        """What the agents of a round say about themselves; None if one of them has gone before it could."""
+        """Return what the agents of a round say about themselves; None if one of them has gone before it could."""
         names = [f"agent/{rank}" for rank in range(info.world_size)]
         deadline = time.monotonic() + info.store.timeout.total_seconds()
         while True:

@@ -28,7 +28,7 @@ _NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elasti
 
 @dataclass
 class ProcessFailure:
-    """How a worker failed."""
+    """Failure of a worker."""
 
     local_rank: int
     pid: int

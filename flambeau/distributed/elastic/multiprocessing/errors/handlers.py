@@ -1,4 +1,4 @@
-"""Which error handler a process uses."""
+"""Choice of a process's error handler."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _FORMER_NAMES = {
 
 
 class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
-    """What convolutions with a batch norm have in common."""
+    """Base of convolutions with a batch norm."""
 
     _version = 2  # 1: the norm's state had other names
     _FLOAT_MODULE: type

@@ -52,7 +52,7 @@ class LinearBn1d(NormFolding, nn.Linear, nni._FusedModule):
         return made._take(linear, bn)
 
     def to_float(self) -> nn.Linear:
-        """One linear layer without rounding, with the norm in its weight."""
+        """Return a linear layer without rounding, with the norm in its weight."""
         linear = nn.Linear(self.in_features, self.out_features)
         linear.weight, linear.bias = fuse_linear_bn_weights(
             self.weight, self.bias, self.bn.running_mean, self.bn.running_var, self.bn.eps, self.bn.weight, self.bn.bias

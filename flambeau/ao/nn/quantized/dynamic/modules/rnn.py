@@ -86,7 +86,7 @@ class PackedParameter(nn.Module):
 
 
 class RNNBase(nn.Module):
-    """What LSTM and GRU share. `_GATES` is the number of parts of a product, `_STATES` that of hidden states."""
+    """Base of LSTM and GRU. `_GATES` is the number of parts of a product, `_STATES` that of hidden states."""
 
     _FLOAT_MODULE: ClassVar[Any] = nn.RNNBase
     _GATES: ClassVar[dict[str, int]] = {"LSTM": 4, "GRU": 3}
@@ -376,7 +376,7 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(nn.Module):
-    """What single steps share."""
+    """Base of single time steps."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, num_chunks: int = 4, dtype: Any = torch.qint8
@@ -490,7 +490,7 @@ class RNNCellBase(nn.Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of a plain recurrent layer with weights of 8 bits."""
+    """Time step of a plain recurrent layer with weights of 8 bits."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", dtype: Any = torch.qint8
@@ -513,7 +513,7 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM with weights of 8 bits."""
+    """Time step of an LSTM with weights of 8 bits."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, num_chunks=4, **kwargs)  # type: ignore[misc]
@@ -530,7 +530,7 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU with weights of 8 bits."""
+    """Time step of a GRU with weights of 8 bits."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = torch.qint8):
         super().__init__(input_size, hidden_size, bias, num_chunks=3, dtype=dtype)

@@ -13,7 +13,7 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "
 
 
 class _ConvNd(float_conv._ConvNd, ReferenceQuantizedModule):
-    """What the convolutions have in common: the weight is rounded to its levels at each call."""
+    """Base of the reference convolutions: the weight is rounded to its levels at each call."""
 
     _IS_REFERENCE = True
     _SETTINGS: tuple[str, ...] = ("kernel_size", "stride", "padding", "dilation", "groups")

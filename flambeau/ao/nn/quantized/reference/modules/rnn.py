@@ -61,7 +61,7 @@ _FLOAT = (nn.RNNCell, nn.LSTMCell, nn.GRUCell, nn.LSTM, nn.GRU)
 
 
 def _called(module: Any, rounded: dict[str, Tensor], float_class: Any, args: tuple, kwargs: dict) -> Any:
-    """What the float layer computes with other weights."""
+    """Call the float layer with other weights."""
     own = {name: module._parameters[name] for name in rounded}
     flat = getattr(module, "_flat_weights", None)
     try:

@@ -1,4 +1,4 @@
-"""How the weight of a reference layer is quantized, and how that is kept."""
+"""Quantization of a reference layer's weight, and how it is kept."""
 
 from __future__ import annotations
 
