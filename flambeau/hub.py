@@ -27,10 +27,9 @@ from urllib.error import URLError
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
-from . import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from .core.ownership import planted, refuse_planted
 from .serialization import load as load_file
-from .utils.progress import Progress
+from .utils import progress as progress_bars
 
 try:
     from tqdm import (
@@ -95,7 +94,7 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
         size = response.headers.get("Content-Length")
         chunks: Any = _chunks(response)
         if progress:
-            chunks = Progress(chunks, target.name, None if size is None else -(-int(size) // _CHUNK))
+            chunks = progress_bars.Progress(chunks, target.name, None if size is None else -(-int(size) // _CHUNK))
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f"{target.name}.", suffix=".partial")
         try:
             with os.fdopen(handle, "wb") as file:

@@ -21,7 +21,6 @@ from typing import Any
 
 import flambeau
 
-from . import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from .core import modes
 from .core.overrides import (
     DisableTorchFunctionSubclass,
@@ -36,7 +35,7 @@ from .core.overrides import (
 )
 from .core.shadowing import PROTOCOL
 from .core.tensor import Tensor
-from .library.operator import OperatorFace
+from .library import operator as _operator
 from .ops import namespace
 
 __all__ = [
@@ -98,7 +97,7 @@ def enable_reentrant_dispatch() -> Iterator[None]:
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether any of the arguments, or a mode, overrides operators."""
+    """Return whether any of the arguments, or a mode, overrides operators."""
     if skip.next:
         skip.next = False
         return False
@@ -154,12 +153,12 @@ def redispatch_function(func: Callable, types: Any, args: tuple = (), kwargs: di
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Whether the object is a tensor or overrides operators as one."""
+    """Return whether the object is a tensor or overrides operators as one."""
     return isinstance(inp, Tensor) or hasattr(type(inp), "__torch_function__")
 
 
 def is_tensor_method_or_property(func: Callable) -> bool:
-    """Whether the function is a method of Tensor, or reads or sets one of its properties."""
+    """Return whether the function is a method of Tensor, or reads or sets one of its properties."""
     return func in _tensor_functions()
 
 
@@ -261,7 +260,7 @@ def _same_parameters(function: Callable) -> Callable:
 
 def resolve_name(f: Any) -> str | None:
     """The public name of an operator, such as "torch.add"; None for what is none."""
-    if isinstance(f, OperatorFace):
+    if isinstance(f, _operator.OperatorFace):
         return str(f)
     try:
         known = _tensor_functions().get(f)

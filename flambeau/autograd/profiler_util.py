@@ -315,6 +315,9 @@ _TAKEN = (
 class FunctionEventAvg(FormattedTimesMixin):
     """All calls that have the same key, summed up; `cpu_time` and `device_time` are the averages."""
 
+    cpu_memory_usage: int
+    device_memory_usage: int
+
     def __init__(self) -> None:
         self.__dict__.update(dict.fromkeys(_SUMMED, 0), **dict.fromkeys(_TAKEN))
         self.key: str | None = None
@@ -351,8 +354,8 @@ class FunctionEventAvg(FormattedTimesMixin):
         return (
             f"<FunctionEventAvg key={self.key} self_cpu_time={self.self_cpu_time_total_str} cpu_time={self.cpu_time_str} "
             f" self_{device}_time={self.self_device_time_total_str} {device}_time={self.device_time_str}"
-            f" input_shapes={self.input_shapes} cpu_memory_usage={self.cpu_memory_usage}"  # type: ignore[attr-defined]
-            f" {device}_memory_usage={self.device_memory_usage}>"  # type: ignore[attr-defined]
+            f" input_shapes={self.input_shapes} cpu_memory_usage={self.cpu_memory_usage}"
+            f" {device}_memory_usage={self.device_memory_usage}>"
         )
 
 

@@ -98,6 +98,7 @@ class AutogradState:
     view_version: int = -1  # storage version when this view's grad_fn was made
     rebase_version: int = -1  # storage version when an in-place op last rewrote this base's history
     view_fn: Callable | None = None
+    tape: Any  # of the transform of `func` that records the tensor; not there outside of any
     creation: str = ""  # why a view may not be changed in place: "no_grad", "multi", "custom", ""
 
 

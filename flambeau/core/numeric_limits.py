@@ -1,4 +1,4 @@
-"""What a dtype can hold: `finfo` for floating point types, `iinfo` for integers."""
+"""Numeric limits of dtypes: `finfo` for floating point types, `iinfo` for integers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class _Limits:
     """Read-only numbers about a dtype; equal when they describe the same one."""
 
     __slots__ = ("bits", "dtype", "max", "min")
-    __hash__ = None  # type: ignore[assignment]
 
     bits: int
     dtype: str

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copyreg
 import functools
-from typing import Any
+from typing import Any, TypeVar
 
 from .naming import PACKAGE
 from .tensor import Tensor
 
+OneTensor = TypeVar("OneTensor", bound=Tensor)
 _DEFAULT = getattr(object, "__getstate__", None)  # Python 3.11 and later have one
 
 
@@ -28,11 +29,12 @@ def slots_of_users(kind: type) -> tuple[str, ...]:
     own = next(c for c in kind.__mro__ if c.__module__.partition(".")[0] in (PACKAGE, "torch"))
     if own is kind:
         return ()
-    rebuilt = set(copyreg._slotnames(own))  # type: ignore[attr-defined]
-    return tuple(name for name in copyreg._slotnames(kind) if name not in rebuilt)  # type: ignore[attr-defined]
+    slot_names = vars(copyreg)["_slotnames"]
+    rebuilt = set(slot_names(own))
+    return tuple(name for name in slot_names(kind) if name not in rebuilt)
 
 
-def set_object_state(t: Tensor, state: Any) -> Tensor:
+def set_object_state(t: OneTensor, state: Any) -> OneTensor:
     """Give a tensor what `object_state` told."""
     kind: Any = type(t)
     if getattr(kind, "__setstate__", None) is not getattr(Tensor, "__setstate__", None):

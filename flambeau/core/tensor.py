@@ -99,7 +99,7 @@ class Tensor(TensorMethods):
     # -- subclasses -------------------------------------------------------------------------------------------------
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = getattr(cls.__torch_function__, "__func__", None) is not Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+        own = getattr(cls.__torch_function__, "__func__", None) is not vars(Tensor)["__torch_function__"].__func__
         if register_subclass(cls) and own:
             shadow(cls, Tensor)
 

@@ -1,4 +1,4 @@
-"""What the ranks of a group do together: reduce, gather, scatter, broadcast, exchange, and messages between two.
+"""Collectives of the ranks of a group: reduce, gather, scatter, broadcast, exchange, and messages between two.
 
 Every function takes `group` (all ranks by default) and, with `async_op=True`, returns a `Work` to wait for."""
 
@@ -253,7 +253,7 @@ def scatter(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    """One tensor of rank `src`'s list to each rank."""
+    """Send one tensor of rank `src`'s list to each rank."""
     _tensor(tensor, "tensor")
     scatter_list = _tensors(scatter_list, "scatter_list") if scatter_list else []
     _same_dtype(tensor, scatter_list)
@@ -395,13 +395,13 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
         return -1
     work.wait()
     pg = _resolve(group)
-    if src is None and group_src is None:
-        return groups.get_global_rank(pg, work.source_rank())
-    return src if src is not None else groups.get_global_rank(pg, group_src)  # type: ignore[arg-type]
+    if src is not None:
+        return src
+    return groups.get_global_rank(pg, work.source_rank() if group_src is None else group_src)
 
 
 class P2POp:
-    """One `isend` or `irecv` for `batch_isend_irecv`."""
+    """An `isend` or `irecv` for `batch_isend_irecv`."""
 
     def __init__(
         self,

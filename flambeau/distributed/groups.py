@@ -245,7 +245,7 @@ def _change(what: str) -> None:
 def _forget_all() -> None:
     for pg in reversed(list(_world.pg_map)):
         pg.shutdown()
-    _world.__init__()  # type: ignore[misc]
+    _World.__init__(_world)
 
 
 def _abort_process_group(group: ProcessGroup | None = None) -> None:
@@ -291,7 +291,7 @@ def get_rank(group: ProcessGroup | None = None) -> int:
 
 
 def get_world_size(group: ProcessGroup | None = None) -> int:
-    """How many processes are in the group; -1 if this one is not."""
+    """Return the number of processes in the group; -1 if this one is not in it."""
     return -1 if _rank_not_in_group(group) else _resolve(group).size()
 
 

@@ -67,7 +67,7 @@ class BarrierOptions(_Options):
 
 
 class DebugLevel(enum.Enum):
-    """How much is checked: at DETAIL, that all ranks call the same operation with the same shapes."""
+    """Extent of the checks: at DETAIL, that all ranks call the same operation with the same shapes."""
 
     OFF = 0
     INFO = 1

@@ -77,8 +77,6 @@ class Transform:
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __call__(self, x: Tensor) -> Tensor:
         if not self._cache_size:
             return self._call(x)
@@ -128,8 +126,6 @@ class ByValue(Transform):
         kind = next(c for c in type(self).__mro__ if own_name(c.__module__).startswith(__package__ + "."))
         return isinstance(other, kind) and all(_same(getattr(self, f), getattr(other, f)) for f in self._fields)
 
-    __hash__ = None
-
 
 class _InverseTransform(Transform):
     """Another transform, the other way round."""
@@ -161,8 +157,6 @@ class _InverseTransform(Transform):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _InverseTransform) and self._inv == other._inv
-
-    __hash__ = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._inv!r})"

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import flambeau
 
-from ..autograd.function import FunctionCtx
+from ..autograd.function import Function, FunctionCtx
 from ..core.naming import torch_name
 from ..core.tensor import Tensor
 from ..fx.experimental.graph_recorder import GraphRecorder
@@ -74,19 +74,19 @@ class FunctionTarget:
 
     _made: ClassVar[dict[tuple[type, int], FunctionTarget]] = {}
 
-    def __init__(self, function: type, count: int) -> None:
+    def __init__(self, function: type[Function], count: int) -> None:
         self.function, self.__name__ = function, function.__name__
         arguments = ", ".join(f"Any arg{i}" for i in range(count))
         self._schema = parse_schema(f"autograd::{function.__name__}({arguments}) -> Any")
         self.overloadpacket = self
 
     @classmethod
-    def of(cls, function: type, count: int) -> FunctionTarget:
+    def of(cls, function: type[Function], count: int) -> FunctionTarget:
         """The same target for the same function."""
         return cls._made.setdefault((function, count), cls(function, count))
 
     def __call__(self, *args: Any) -> Any:
-        return self.function.apply(*args)  # type: ignore[attr-defined]
+        return self.function.apply(*args)
 
 
 class Recorder(GraphRecorder):
@@ -125,13 +125,13 @@ class Recorder(GraphRecorder):
         finally:
             self.calling = None
 
-    def handle_function(self, function: type, args: tuple) -> Any:
+    def handle_function(self, function: type[Function], args: tuple) -> Any:
         """A user's autograd.Function that is wanted as one node (see `keeping`)."""
         if not keeping.wanted(function):
             return NotImplemented
 
         def run() -> Any:
-            result = function._call(FunctionCtx(), args)  # type: ignore[attr-defined]
+            result = function._call(FunctionCtx(), args)
             return self.note(FunctionTarget.of(function, len(args)), args, {}, result)  # type: ignore[arg-type]
 
         return self.unseen(run)

@@ -192,7 +192,7 @@ class _Linear:
         with Tape():
             self.seeds = [_seed(o) for o in traced.lowered]
             for seed in self.seeds:
-                seed._ensure_autograd().tape = tape  # type: ignore[attr-defined]
+                seed._ensure_autograd().tape = tape
             self.rows = products(traced.lowered, tape.leaves, self.seeds, True, LinearPass)
         tape.records_outside = before
 

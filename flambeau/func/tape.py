@@ -74,7 +74,7 @@ class Tape:
             leaf = value.view_as(value)
         else:
             leaf = value.detach().requires_grad_()
-            leaf._ensure_autograd().tape = self  # type: ignore[attr-defined]
+            leaf._ensure_autograd().tape = self
         self.leaves.append(leaf)
         return raised(leaf, self.levels)
 

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import overrides
 from ..core.tensor import Tensor
@@ -237,7 +237,7 @@ def _instruction(frame: FrameType) -> tuple[list[dis.Instruction], int]:
 
 
 def _is_assert(instructions: list[dis.Instruction], position: int) -> bool:
-    """Whether the jump at `position` is that of an `assert`."""
+    """Return whether the jump at `position` is that of an `assert`."""
     if "POP_JUMP" not in instructions[position].opname or "TRUE" not in instructions[position].opname:
         return False
     after = instructions[position + 1]
@@ -254,6 +254,10 @@ class Proxy:
         overrides.register(type(self))
         self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer
         self.node = node
+
+    if TYPE_CHECKING:  # made below, as all operators are
+
+        def __getitem__(self, key: Any) -> Proxy: ...
 
     def __repr__(self) -> str:
         return f"Proxy({self.node.name})"
@@ -283,7 +287,7 @@ class Proxy:
         caller = sys._getframe(1)
         instructions, position = _instruction(caller)
         if instructions[position].opname == "UNPACK_SEQUENCE":  # a, b = proxy
-            return (self[i] for i in range(instructions[position].argval))  # type: ignore[index]
+            return (self[i] for i in range(instructions[position].argval))
         return self.tracer.iter(self)
 
     def __abs__(self) -> Any:

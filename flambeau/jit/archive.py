@@ -167,7 +167,7 @@ class Archive:
         made = UntypedStorage(nbytes)
         file = self.reader.file
         file.seek(self.reader.get_record_offset(name))
-        target = memoryview(made.numpy())  # type: ignore[arg-type]
+        target = made.numpy().data
         if nbytes and read_into(file, target) != nbytes:
             raise RuntimeError(f"corrupt archive: {name} ends after the file")
         if info.CRC and zlib.crc32(target) != info.CRC:

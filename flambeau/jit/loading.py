@@ -210,7 +210,7 @@ class Loader:
         elif target.id == "__buffers__":
             made.buffers = set(names)
         elif target.id in ("__forward_hooks__", "__forward_pre_hooks__"):
-            made.hook_names = {**getattr(made, "hook_names", {}), target.id: names}  # type: ignore[attr-defined]
+            made.hook_names[target.id] = names
 
     def defaults(self, tree: ast.FunctionDef) -> dict[str, Any]:
         positional = tree.args.args

@@ -28,29 +28,31 @@ def mark_of(thing: Any) -> Mark | None:
     return getattr(thing, _ATTRIBUTE, None)
 
 
+def marked(fn: Any, mark: Mark) -> Any:
+    """Mark a function and return it."""
+    fn._torchscript_modifier = mark
+    return fn
+
+
 def export(fn: Callable) -> Callable:
     """Mark a method of a module to be compiled, though `forward` does not call it."""
-    fn._torchscript_modifier = Mark.EXPORT  # type: ignore[attr-defined]
-    return fn
+    return marked(fn, Mark.EXPORT)
 
 
 def unused(fn: Any) -> Any:
     """Mark a method that compiled code never runs: a call raises an exception there."""
     if isinstance(fn, property):
-        getter = fn.fget
-        getter._torchscript_modifier = Mark.UNUSED  # type: ignore[union-attr]
+        marked(fn.fget, Mark.UNUSED)
         if fn.fset:
-            fn.fset._torchscript_modifier = Mark.UNUSED  # type: ignore[attr-defined]
+            marked(fn.fset, Mark.UNUSED)
         return fn
-    fn._torchscript_modifier = Mark.UNUSED
-    return fn
+    return marked(fn, Mark.UNUSED)
 
 
 def ignore(drop: Any = False, **kwargs: Any) -> Any:
     """Mark a function to be left to Python, as `@ignore` or `@ignore(drop=...)`: compiled code calls back, and cannot be saved."""
     if callable(drop):
-        drop._torchscript_modifier = Mark.IGNORE
-        return drop
+        return marked(drop, Mark.IGNORE)
     if not isinstance(drop, bool):
         raise RuntimeError(f"Argument to @torch.jit.ignore must be a bool or a function but got {drop}")
     for_export = kwargs.pop("drop_on_export", None)
@@ -61,16 +63,14 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
         warnings.warn("ignore(True) has been deprecated. TorchScript will now drop the function call on compilation. Use torch.jit.unused now. {}", category=FutureWarning, stacklevel=2)  # fmt: skip
 
     def mark(fn: Callable) -> Callable:
-        fn._torchscript_modifier = Mark.UNUSED if drop else Mark.IGNORE  # type: ignore[attr-defined]
-        return fn
+        return marked(fn, Mark.UNUSED if drop else Mark.IGNORE)
 
     return mark
 
 
 def drop(fn: Callable) -> Callable:
     """Mark a function that compiled code cannot call, and whose types need not be TorchScript's."""
-    fn._torchscript_modifier = Mark.UNUSED  # type: ignore[attr-defined]
-    return fn
+    return marked(fn, Mark.UNUSED)
 
 
 def overload(fn: Callable) -> Callable:

@@ -1,4 +1,4 @@
-"""Which overload of an operator a call means, and the conversions that its arguments need.
+"""Matching of a call with the overloads of an operator, and the conversions that its arguments need.
 
 Matching touches the graph only when it has succeeded: each argument becomes a small plan that is carried out at the end.
 """
@@ -65,7 +65,7 @@ class Match(NamedTuple):
 
 
 def convertible_to_list(actual: Type, wanted: Type) -> bool:
-    """Whether a tuple can stand for a list: all its elements fit."""
+    """Return whether a tuple can stand for a list: all its elements fit."""
     if not isinstance(wanted, ListType):
         return False
     if isinstance(actual, ListType):
@@ -76,7 +76,7 @@ def convertible_to_list(actual: Type, wanted: Type) -> bool:
 
 
 def plan_conversion(graph: Graph, place: Range | None, wanted: Type, value: Value, allow: bool) -> tuple[Plan, Type]:
-    """How to make a value of a type from another one, and the type that this gives (it may still not fit)."""
+    """Plan how to make a value of a type from another one; return also the type that this gives (it may still not fit)."""
     actual = value.type
     if isinstance(wanted, OptionalType) and not isinstance(actual, OptionalType) and actual is not NONE:
         return plan_conversion(graph, place, wanted.element, value, allow)
@@ -210,8 +210,9 @@ def plan_argument(
     value = given.value
     actual = value.type
     formal = argument.type
-    if argument.N is not None and isinstance(without_none(formal), ListType):
-        element = without_none(formal).element  # type: ignore[attr-defined]
+    bare = without_none(formal)
+    if argument.N is not None and isinstance(bare, ListType):
+        element = bare.element
         if actual is element or (actual in INT_LIKE and element in INT_LIKE):
             size = argument.N
             one, _ = plan_conversion(graph, place, element, value, allow)
@@ -260,7 +261,7 @@ def mismatch(name: str, wanted: Type, found: str) -> str:
 
 
 def _takes_rest(schema: Schema, index: int) -> bool:
-    """Whether positional arguments from here on may stand for a list: `torch.zeros(2, 3)`."""
+    """Return whether positional arguments from here on may stand for a list: `torch.zeros(2, 3)`."""
     argument = schema.arguments[index]
     last = index + 1 == len(schema.arguments) or schema.arguments[index + 1].kwarg_only
     kind = argument.type
@@ -322,7 +323,7 @@ def _with_rest_joined(schema: Schema, args: Sequence[Named]) -> Sequence[Any]:
 
 
 def _told(schema: Schema, problem: NoMatch) -> str:
-    """What is wrong with a call, as the compiler says it."""
+    """Return the compiler's message about what is wrong with a call."""
     kind, *details = problem.args
     if kind == "missing":
         return f"Argument {details[0]} not provided.\n"
@@ -338,7 +339,7 @@ def _given(value: Value) -> Value:
 
 
 def _is_spread(args: Sequence[Named], position: int, kind: Type) -> bool:
-    """Whether the rest of the arguments are the elements of a list rather than one list."""
+    """Return whether the rest of the arguments are the elements of a list rather than one list."""
     first = args[position].value.type
     assert isinstance(kind, ListType)
     return not (

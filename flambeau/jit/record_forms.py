@@ -124,12 +124,12 @@ class _Writer:
 
     def _several(self, call: Any) -> list[str]:
         """Arguments that another operator makes of the own ones."""
-        if not isinstance(call, ast.Call):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise _Uncovered
-        names = [a.id for a in call.args]  # type: ignore[attr-defined]
+        names = [a.id for a in call.args if isinstance(a, ast.Name)]
         self.types.update(dict.fromkeys(names, "Tensor"))
         made = [f"expanded_{n}" for n in names]
-        self.before.append(f"{', '.join(made)} = aten.{call.func.id}([{', '.join(names)}])")  # type: ignore[attr-defined]
+        self.before.append(f"{', '.join(made)} = aten.{call.func.id}([{', '.join(names)}])")
         return made
 
     def _own(self, name: str, argument: Argument) -> str:

@@ -44,7 +44,7 @@ class _Same:
 
 
 class Concrete:
-    """What is known of a Python module beyond its compiled type."""
+    """Facts about a Python module beyond its compiled type."""
 
     def __init__(self, python_class: type):
         self.python_class = python_class
@@ -270,7 +270,7 @@ def _make_type(concrete: Concrete) -> ClassType:
     for name, value in concrete.constants.items():
         if is_constant(value):
             made.constants[name] = value
-    made.concrete = concrete  # type: ignore[attr-defined]
+    made.concrete = concrete
     made.compile_method = functools.partial(_compile_method, made, concrete)
     return made
 
@@ -325,7 +325,7 @@ def method_overloads(kind: ClassType, function: Any, name: str) -> list[str]:
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether a module is a ScriptModule, whose class says so."""
+    """Return whether a module is a ScriptModule, whose class says so."""
     return getattr(type(module), "_is_compiled", False)
 
 
@@ -416,48 +416,34 @@ def _is_unimplemented(function: Any) -> bool:
 def _compile(made: Any, module: Any, concrete: Concrete, methods: Callable | None) -> None:
     kind = concrete.script_type
     assert kind is not None
+    _compile_children(made, module, concrete)
+    if kind.compiled and methods is None:
+        return
+    kind.compiled = True
+    _compile_methods(made, module, kind, methods or exported)
+
+
+def _compile_children(made: Any, module: Any, concrete: Concrete) -> None:
+    """Compile what submodules export, in each class once; their `forward` is compiled when it is called."""
     for name, inner in concrete.modules.items():
         child = module._modules.get(name)
-        if (
-            isinstance(inner, Concrete)
-            and child is not None
-            and inner.done is None
-            and not getattr(inner.script_type, "compiled", False)
-        ):
-            inner.script_type.compiled = True  # type: ignore[union-attr]
-            _compile_exported(made._modules[name], child, inner)
-    if getattr(kind, "compiled", False) and methods is None:
-        return
-    kind.compiled = True  # type: ignore[attr-defined]
+        if child is None or not isinstance(inner, Concrete) or inner.done is not None:
+            continue
+        kind = inner.script_type
+        assert kind is not None
+        if not kind.compiled:
+            kind.compiled = True
+            _compile_children(made._modules[name], child, inner)
+            _compile_methods(made._modules[name], child, kind, exported)
+
+
+def _compile_methods(made: Any, module: Any, kind: ClassType, methods: Callable) -> None:
     _compile_hooks(module, kind)
-    for name in (methods or exported)(module):
+    for name in methods(module):
         if method_overloads(kind, getattr(type(module), name), name):
             continue
         found = kind.find_method(name)
         if found is not None:
-            found.ensure()
-    if hasattr(made, "_adopt"):
-        made._adopt(module)
-
-
-def _compile_exported(made: Any, module: Any, concrete: Concrete) -> None:
-    """Submodules: what is exported is compiled now, forward when it is called."""
-    kind = concrete.script_type
-    assert kind is not None
-    for name, inner in concrete.modules.items():
-        child = module._modules.get(name)
-        if (
-            isinstance(inner, Concrete)
-            and child is not None
-            and inner.done is None
-            and not getattr(inner.script_type, "compiled", False)
-        ):
-            inner.script_type.compiled = True  # type: ignore[union-attr]
-            _compile_exported(made._modules[name], child, inner)
-    _compile_hooks(module, kind)
-    for name in exported(module):
-        found = kind.find_method(name)
-        if found is not None and not method_overloads(kind, getattr(type(module), name), name):
             found.ensure()
     if hasattr(made, "_adopt"):
         made._adopt(module)

@@ -310,7 +310,7 @@ def schema_of(m: Any, tree: ast.FunctionDef, self_type: Type | None, defaults: d
 
 
 def _state_type(m: Any, tree: ast.FunctionDef, owner: ClassType) -> Type:
-    """What `__setstate__` is given: what `__getstate__` returns."""
+    """Return the type that `__setstate__` is given: what `__getstate__` returns."""
     getter = owner.find_method("__getstate__")
     if getter is None:
         raise error(
@@ -378,9 +378,9 @@ def _parse_comment(m: Any, text: str, node: Any) -> Type:
 
 def _located(tree: Any, node: Any) -> Any:
     for part in ast.walk(tree):
-        if hasattr(part, "lineno"):
-            part.lineno, part.col_offset = node.lineno, node.col_offset  # type: ignore[attr-defined]
-            part.end_lineno, part.end_col_offset = node.lineno, node.col_offset + 1  # type: ignore[attr-defined]
+        if isinstance(part, (ast.expr, ast.arg, ast.keyword)):
+            part.lineno, part.col_offset = node.lineno, node.col_offset
+            part.end_lineno, part.end_col_offset = node.lineno, node.col_offset + 1
     return tree
 
 

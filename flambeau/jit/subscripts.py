@@ -100,7 +100,8 @@ class Subscripts:
     def _tuple_subscript(self: Any, place: Range, value: Value, node: ast.expr) -> Value:
         index = self.expression(node)
         known, number = self.known(index)
-        kinds = value.type.elements  # type: ignore[attr-defined]
+        assert isinstance(value.type, TupleType)
+        kinds = value.type.elements
         if index.type is not INT:
             raise error(place, "tuple index must be an integer")
         if not known:
@@ -116,7 +117,8 @@ class Subscripts:
 
     def tuple_item(self: Any, place: Range | None, value: Value, index: int) -> Value:
         number = self.constant(index, INT, place)
-        return self.graph.op("prim::TupleIndex", [value, number], value.type.elements[index], place)  # type: ignore[attr-defined]
+        assert isinstance(value.type, TupleType)
+        return self.graph.op("prim::TupleIndex", [value, number], value.type.elements[index], place)
 
     def tensor_item(self: Any, place: Range, value: Value, indices: Sequence[ast.expr]) -> Value:
         """x[...]: selections and slices one after another, then one index operator for the tensors among them."""

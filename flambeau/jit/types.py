@@ -15,12 +15,12 @@ class Type:
     name = "?"
 
     def __str__(self) -> str:
-        """As graphs and schemas write it."""
+        """Return the type as graphs and schemas write it."""
         return self.name
 
     @property
     def code(self) -> str:
-        """As Python annotations write it."""
+        """The type as Python annotations write it."""
         return str(self)
 
     annotation_str = code
@@ -46,7 +46,7 @@ class Type:
     containedTypes = contained  # noqa: N815  PyTorch's name
 
     def with_contained(self, parts: Sequence[Type]) -> Type:
-        """The same kind of type around other types."""
+        """Return the same kind of type around other types."""
         return self
 
     def __call__(self) -> Type:
@@ -357,6 +357,9 @@ class ClassType(Type):
         self.ignored: dict[str, Any] = {}  # Python functions that stay Python
         self.properties: dict[str, tuple[Any, Any]] = {}  # getter, setter
         self.forward_hooks: list[Any] = []
+        self.concrete: Any = None  # the module it was made of (see `recursive`)
+        self.compiled = False  # whether its exported methods are
+        self.hook_names: dict[str, list[str]] = {}  # in a file that is read
         self.forward_pre_hooks: list[Any] = []
         self.python_class: Any = None
         self.compile_method: Any = None  # makes a method when it is first asked for
@@ -381,7 +384,7 @@ class ClassType(Type):
 
 
 class InterfaceType(Type):
-    """What a class must be able to do: methods' schemas by name."""
+    """Interface of a class: methods' schemas by name."""
 
     def __init__(self, name: str, is_module: bool = False):
         self.name, self.is_module = name, is_module
@@ -405,7 +408,7 @@ class InterfaceType(Type):
 
 
 def is_subtype(a: Type, b: Type, why: list[str] | None = None) -> bool:
-    """Whether every value of type a is one of type b."""
+    """Return whether every value of type a is one of type b."""
     if a is b or b is ANY or a == b:
         return True
     if isinstance(b, TensorType):
@@ -609,7 +612,7 @@ class _Single:
 
 
 def exposed(name: str) -> Any:
-    """What `torch._C` calls `name`: a class of types with parts, or the holder of one without; None if there is no such type."""
+    """Return what `torch._C` has under `name`: a class of types with parts, or the holder of one without; None if there is no such type."""
     parts = {c.__name__: c for c in (ListType, DictType, TupleType, OptionalType, FutureType, UnionType, ClassType, EnumType, InterfaceType)}  # fmt: skip
     if name in parts:
         return parts[name]

@@ -1,4 +1,4 @@
-"""What a name can stand for while a program is compiled: a value of the graph, a module, a function, a class, a range...
+"""Meanings of a name while a program is compiled: a value of the graph, a module, a function, a class, a range...
 
 Each kind knows what `x.name`, `x(...)`, `x[i]`, `for ... in x` and `a, b = x` mean for it; `m` is the emitter at work.
 """
@@ -285,7 +285,7 @@ def no_attribute(place: Range | None, kind: Type, name: str) -> Exception:
 
 
 def _takes(schema: Schema, kind: Type) -> bool:
-    """Whether there is an argument self that could be of a type (in the coarse sense of a method lookup)."""
+    """Return whether there is an argument self that could be of a type (in the coarse sense of a method lookup)."""
     formal = next((a.type for a in schema.arguments if a.name == "self"), None)
     if formal is None:
         return False
@@ -414,7 +414,8 @@ class MethodValue(Sugared):
                 method.ensure(place)
                 schemas.append(method.schema)
             else:
-                schemas.append(kind.methods[name])  # type: ignore[attr-defined]
+                assert isinstance(kind, InterfaceType)
+                schemas.append(kind.methods[name])
         match = match_call(m.graph, place, schemas, [Named(self.owner, place), *args], kwargs)
         node = m.graph.create("prim::CallMethod", [plan() for plan in match.plans], 1, place)
         node.attributes["name"] = self.names[schemas.index(match.schema)]

@@ -164,7 +164,7 @@ class Update:
 
     def run_one(self, owner: Owner, group: dict[str, Any], options: dict[str, Any], p: Tensor) -> None:
         """Update a parameter that the loop over tensors on the CPU cannot."""
-        if p.grad.is_sparse:  # type: ignore[union-attr]
+        if p.grad is not None and p.grad.is_sparse:
             owner._sparse_gradient(group, p, options)
         elif compiles(p.device) and p.device is not cpu:
             self.run_together(owner, group, [p], options)

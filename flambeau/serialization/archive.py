@@ -202,7 +202,7 @@ class ArchiveReader:
             return UntypedStorage.borrow(view.ctypes.data, nbytes, view)
         storage = UntypedStorage(nbytes)
         self.file.seek(start)
-        target = memoryview(storage.numpy())  # type: ignore[arg-type]
+        target = storage.numpy().data
         if read_into(self.file, target) != nbytes:
             raise RuntimeError(f"corrupt checkpoint: record {info.filename} ends after the file")
         self._check(info, target)

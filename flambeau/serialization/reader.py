@@ -171,7 +171,7 @@ def _fill(file: Any, key: str, storage: UntypedStorage, swapped: dtype | None) -
     (numel,) = struct.unpack("<q", count)
     if numel < 0 or (numel and nbytes % numel):
         raise RuntimeError(f"corrupt checkpoint: storage {key!r} has {numel} elements in {nbytes} bytes")
-    _exactly(file, memoryview(storage.numpy()))  # type: ignore[arg-type]
+    _exactly(file, storage.numpy().data)
     if swapped is not None:
         storage.byteswap(swapped)
 
@@ -246,7 +246,7 @@ def _switched_on(variable: str) -> bool:
 
 
 def _restricted(weights_only: bool | None, pickle_module: Any) -> bool:
-    """Whether only weights may be read: what the caller says, or PyTorch's two environment variables, or yes."""
+    """Return whether only weights may be read: what the caller says, or PyTorch's two environment variables, or yes."""
     always, never = _switched_on("TORCH_FORCE_WEIGHTS_ONLY_LOAD"), _switched_on("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
     if always and never:
         raise RuntimeError(

@@ -37,7 +37,7 @@ from ..ops.sparse.csr import check_compressed
 
 
 class _Loading(threading.local):
-    """What belongs to the file this thread is reading. The older format keeps the numbers behind the objects: what looks at numbers
+    """State of the file that this thread is reading. The older format keeps the numbers behind the objects: what looks at numbers
     waits in `steps` until they are read. `turned` has the memory that holds conjugates or negatives of a storage's numbers."""
 
     steps: list[Callable[[], Any]] | None = None
@@ -197,7 +197,7 @@ def parameter(data: Any, requires_grad: Any, backward_hooks: Any) -> Parameter:
 
 def parameter_with_state(data: Any, requires_grad: Any, backward_hooks: Any, state: Any) -> Parameter:
     result = parameter(data, requires_grad, backward_hooks)
-    return set_object_state(result, state)  # type: ignore[return-value]
+    return set_object_state(result, state)
 
 
 def wrapper_subclass(kind: Any, *about: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -111,10 +110,3 @@ def _numbered(source: str) -> str:
 def _check(status: int, what: str) -> None:
     if status:
         raise CudaError(f"NVRTC failed with status {status} ({what})")
-
-
-def include_folders() -> list[str]:
-    """Folders with CUDA's headers, for sources that include some."""
-    path = getattr(library("nvrtc"), "_name", "")
-    roots = [os.path.join(os.path.dirname(os.path.dirname(path)), "include"), "/usr/local/cuda/include"]
-    return [root for root in roots if os.path.isdir(root)]

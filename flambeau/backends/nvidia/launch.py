@@ -28,7 +28,7 @@ _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 def describe(
     function: int, index: int, shared: int, grid: Any = 0, block: Any = 0, kinds: Kinds = (), values: tuple = ()
 ) -> bytes:
-    """What machine code needs to know of a kernel: handles, its device, and where they are fixed the sizes and first arguments.
+    """Describe a kernel for machine code: handles, its device, and where they are fixed the sizes and first arguments.
     Each fixed argument is found by a distance from the start."""
     functions = driver.functions()
     words = [
@@ -89,7 +89,8 @@ def three(size: int | tuple[int, ...]) -> tuple[int, int, int]:
     """Sizes of a grid or a block as three numbers."""
     if isinstance(size, int):
         return size, 1, 1
-    return (*size, 1, 1)[:3]  # type: ignore[return-value]
+    x, y, z = (*size, 1, 1)[:3]
+    return x, y, z
 
 
 def pack(kinds: Kinds, values: tuple) -> tuple[Any, list[Any]]:

@@ -49,7 +49,7 @@ class Module:
 
 
 def architecture(index: int) -> str:
-    """What NVRTC calls a device's instructions: sm_90a where kernels may use all that Hopper has."""
+    """Return NVRTC's name for a device's instructions: sm_90a where kernels may use all that Hopper has."""
     major, minor = driver.capability(index)
     return f"sm_{major}{minor}"
 
@@ -62,11 +62,6 @@ def _load(source: str, index: int, options: tuple[str, ...]) -> Module:
 def load_source(source: str, where: device, options: tuple[str, ...] = ()) -> Module:
     """Compile a source (or find it on disk) and load it on a device; once."""
     return _load(source, where.index or 0, tuple(options))
-
-
-def loaded_count() -> int:
-    """How many modules are loaded."""
-    return _load.cache_info().currsize
 
 
 class Bound:

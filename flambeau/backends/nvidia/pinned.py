@@ -65,12 +65,12 @@ def storage(nbytes: int) -> UntypedStorage:
 
 
 def _reusable(size: int) -> PinnedBlock | None:
-    blocks = _free.get(size)
-    for _ in range(len(blocks or ())):
-        block = blocks.pop(0)  # type: ignore[union-attr]
+    blocks = _free.get(size, [])
+    for _ in range(len(blocks)):
+        block = blocks.pop(0)
         if block.is_idle():
             return block
-        blocks.append(block)  # type: ignore[union-attr]
+        blocks.append(block)
     return None
 
 
@@ -83,7 +83,7 @@ def _block_at(host: int) -> PinnedBlock | None:
 
 
 def holds(host: int) -> bool:
-    """Whether an address lies in locked memory."""
+    """Return whether an address lies in locked memory."""
     return bool(_addresses) and _block_at(host) is not None
 
 

@@ -24,9 +24,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from ... import serialization  # noqa: F401  the whole room before its parts: see naming.load
 from ...core import naming
-from ...serialization.names import written_name
+from ...serialization import names as file_names
 from ...torch_version import OWN_VERSION, TORCH_VERSION, TORCHVISION_VERSION
 from ...torch_version import TorchVersion as _TorchVersion
 from ..former_names import AliasLoader, spec_of
@@ -101,7 +100,7 @@ def _rename_classes(module: ModuleType) -> None:
     """Classes say that they are PyTorch's: programs print them, compare their names and pickle them by name."""
     for value in list(vars(module).values()):
         if isinstance(value, type) and value.__module__ == module.__name__:
-            value.__module__ = (written_name(value) or (value.__module__, ""))[0]
+            value.__module__ = (file_names.written_name(value) or (value.__module__, ""))[0]
 
 
 class _MxnetFinder(importlib.abc.MetaPathFinder):
@@ -127,7 +126,7 @@ class _LastFinder(importlib.abc.MetaPathFinder):
 
 
 def _is_question() -> bool:
-    """Whether `importlib.util.find_spec` is looking for the module: that is how programs ask if there is one, and None is
+    """Return whether `importlib.util.find_spec` is looking for the module: that is how programs ask if there is one, and None is
     the answer, not an error."""
     frame = sys._getframe(1)
     while (frame := frame.f_back) is not None and "importlib" in frame.f_code.co_filename:  # type: ignore[assignment]

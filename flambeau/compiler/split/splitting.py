@@ -49,7 +49,7 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def refusal(given: Source) -> str:
-    """Why a function cannot be split, or nothing."""
+    """Return why a function cannot be split, or ""."""
     private = [
         n for n in ast.walk(given.tree)
         if getattr(n, "attr", getattr(n, "id", "")).startswith("__") and not getattr(n, "attr", getattr(n, "id", "")).endswith("__")
@@ -78,8 +78,8 @@ def marked(given: Source, mark: Callable[[int], None]) -> tuple[types.FunctionTy
                 inner.body = block(s.body)
                 if isinstance(s, (ast.For, ast.While)):
                     inner.body.append(call(s, s.body[-1]))  # the next round begins in the statement itself
-                if getattr(s, "orelse", None):
-                    inner.orelse = block(s.orelse)  # type: ignore[union-attr]
+                if not isinstance(inner, ast.With):
+                    inner.orelse = block(inner.orelse)
                 s = inner
             result.append(s)
         return result
@@ -101,7 +101,7 @@ def header(s: ast.stmt) -> ast.stmt:
 
 
 def alone(given: Source, s: ast.stmt) -> types.FunctionType | None:
-    """One statement as a function, or nothing where it makes no sense by itself."""
+    """Return a statement as a function, or None where it makes no sense by itself."""
     if isinstance(s, (ast.Break, ast.Continue, ast.Global, ast.Nonlocal)):
         return None
     head = header(s)
@@ -166,14 +166,14 @@ class Split:
         return result
 
     def _stays(self, s: ast.stmt) -> bool:
-        """Whether a statement, or one inside it, cannot be in a part."""
+        """Return whether a statement, or one inside it, cannot be in a part."""
         if s in self.bad or any(isinstance(n, _LEAVING) and not self._inside_loop(s, n) for n in own_nodes(s)):
             return True
         return isinstance(s, BLOCKS) and any(inner in self.bad for inner in statements([s]))
 
     @staticmethod
     def _inside_loop(s: ast.stmt, leaving: ast.AST) -> bool:
-        """Whether a `break` or `continue` leaves a loop that the statement holds."""
+        """Return whether a `break` or `continue` leaves a loop that the statement holds."""
         if not isinstance(leaving, (ast.Break, ast.Continue)):
             return False
         return any(
@@ -186,18 +186,18 @@ class Split:
             return self._with_inner_calls(s)
         inner = copy.copy(s)
         now = set(definite)
-        if isinstance(s, ast.For):
-            now |= stores(s.target)
-            inner.iter = self._with_inner_calls(s.iter)  # type: ignore[union-attr]
-        elif isinstance(s, ast.With):
-            for item in s.items:
+        if isinstance(inner, ast.For):
+            now |= stores(inner.target)
+            inner.iter = self._with_inner_calls(inner.iter)
+        elif isinstance(inner, ast.With):
+            for item in inner.items:
                 now |= stores(item.optional_vars) if item.optional_vars is not None else set()
         else:
-            inner.test = self._with_inner_calls(s.test)  # type: ignore[union-attr]
+            inner.test = self._with_inner_calls(inner.test)
         looped = looped or isinstance(s, (ast.For, ast.While))
         inner.body = self._block(s.body, now, looped)
-        if getattr(s, "orelse", None):
-            inner.orelse = self._block(s.orelse, set(definite), looped)  # type: ignore[union-attr]
+        if not isinstance(inner, ast.With) and inner.orelse:
+            inner.orelse = self._block(inner.orelse, set(definite), looped)
         return inner
 
     def _run(self, run: list[ast.stmt], definite: set[str], looped: bool) -> list[ast.stmt]:
@@ -286,7 +286,7 @@ class Split:
         return e
 
     def _fixed(self, e: ast.expr) -> bool:
-        """Whether an expression is a constant or a variable of this function alone."""
+        """Return whether an expression is a constant or a variable of this function alone."""
         own = self.source.locals - {n for s in self.source.outer for n in s.names}
         return isinstance(e, ast.Constant) or (isinstance(e, ast.Name) and e.id in own)
 
@@ -315,7 +315,7 @@ class Split:
         return Calls().visit(copy.deepcopy(node))
 
     def _inner_call(self, f: Any) -> Any:
-        """What a statement that stays shall call instead of a function."""
+        """Return what a statement that stays shall call instead of a function."""
         if not _is_users(f):
             return f
         key = (id(f.__self__), id(f.__func__)) if isinstance(f, types.MethodType) else id(f)
@@ -328,7 +328,7 @@ class Split:
 
 
 def _is_computed(e: ast.expr) -> bool:
-    """Whether an expression is a computation as a whole, whose truth is asked for only at the end."""
+    """Return whether an expression is a computation as a whole, whose truth is asked for only at the end."""
     if isinstance(e, ast.Compare) and (len(e.ops) > 1 or isinstance(e.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))):
         return False
     if any(isinstance(n, (ast.BoolOp, ast.IfExp, ast.NamedExpr)) for n in own_nodes(e)):
@@ -337,14 +337,14 @@ def _is_computed(e: ast.expr) -> bool:
 
 
 def _reads(e: ast.expr) -> bool:
-    """Whether an expression reads a value by itself."""
+    """Return whether an expression reads a value by itself."""
     calls = [n.func for n in own_nodes(e) if isinstance(n, ast.Call)]
     methods = any(isinstance(f, ast.Attribute) and f.attr in _READERS for f in calls)
     return methods or any(isinstance(f, ast.Name) and f.id in _TAKERS for f in calls)
 
 
 def _is_users(f: Any) -> bool:
-    """Whether something that is called is worth compiling: a module, or a function that is not of a library."""
+    """Return whether something that is called is worth compiling: a module, or a function that is not of a library."""
     if isinstance(f, Module):
         return True
     plain = f.__func__ if isinstance(f, types.MethodType) else f
@@ -371,7 +371,7 @@ def target(function: Any) -> tuple[Any, tuple, str]:
 
 
 def is_plain(module: Any) -> bool:
-    """Whether calling a module is calling its class's `forward`."""
+    """Return whether calling a module is calling its class's `forward`."""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return "forward" not in module.__dict__ and not any(getattr(module, name, None) for name in hooks)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from ...core.tensor import Tensor
@@ -56,7 +56,7 @@ def traverse_state_dict(
 def traverse_state_dict_v_2_3(
     state_dict: Mapping, visitor: Callable[[OBJ_PATH, Any], None], keep_traversing: Callable = _keep_visiting_tensors
 ) -> None:
-    """The same as PyTorch did it until 2.3: dictionaries without tensors are visited as a whole."""
+    """Visit the values of a state dict as PyTorch did until 2.3: dictionaries without tensors are visited as a whole."""
     for key, value in state_dict.items():
         _walk((str(key),), value, visitor, keep_traversing, False)
 
@@ -66,8 +66,8 @@ def set_element(root_dict: Any, path: OBJ_PATH, value: Any) -> None:
     container: Any = root_dict
     for key, following in zip(path, path[1:]):
         fresh: Any = {} if isinstance(following, str) else []
-        if isinstance(container, Mapping):
-            container = container.setdefault(key, fresh)  # type: ignore[attr-defined]
+        if isinstance(container, MutableMapping):
+            container = container.setdefault(key, fresh)
         else:
             _extend(container, key)
             if container[key] is None:
@@ -83,7 +83,7 @@ def _extend(items: list, index: Any) -> None:
 
 
 def get_element(root_dict: Any, path: OBJ_PATH, default_value: Any = None) -> Any:
-    """What lies at a path, or the default."""
+    """Return what lies at a path, or the default."""
     found = root_dict
     for key in path:
         if isinstance(key, int):

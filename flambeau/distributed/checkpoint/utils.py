@@ -187,7 +187,7 @@ def find_tensor_shard(tensor: Any, index: MetadataIndex) -> Tensor:
 
 
 def find_state_dict_object(state_dict: dict[str, Any], index: MetadataIndex) -> Any:
-    """What a state dict holds under an index."""
+    """Return what a state dict holds under an index."""
     if index.fqn not in state_dict:
         raise ValueError(f"Could not find FQN: '{index.fqn}'")
     found = state_dict[index.fqn]
@@ -271,9 +271,9 @@ def _api_bc_check(func: Callable) -> Callable:
         names = [p.name for p in inspect.signature(func).parameters.values() if p.kind == p.KEYWORD_ONLY]
         if "storage_writer" in names or "storage_reader" in names:
             kind = "storage_writer" if "storage_writer" in names else "storage_reader"
-            order = [kind, *(["process_group", "coordinator_rank", "no_dist", "planner"])]
+            order: list[str | None] = [kind, "process_group", "coordinator_rank", "no_dist", "planner"]
             if "coordinator_rank" not in names:
-                order = [kind, "process_group", None, "no_dist", "planner"]  # type: ignore[list-item]
+                order = [kind, "process_group", None, "no_dist", "planner"]
             for name, value in zip(order, args[1:]):
                 if name is not None:
                     kwargs[name] = value

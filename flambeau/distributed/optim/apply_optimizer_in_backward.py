@@ -16,12 +16,10 @@ def _apply_optimizer_in_backward(
     """Give each parameter an optimizer of its own, which steps when its gradient has arrived and then frees it."""
     for parameter in params:
         optimizer = optimizer_class([parameter], **optimizer_kwargs)
-        if not hasattr(parameter, "_in_backward_optimizers"):
-            parameter._in_backward_optimizers, parameter._optimizer_classes = [], []  # type: ignore[attr-defined]
-            parameter._optimizer_kwargs = []  # type: ignore[attr-defined]
-        parameter._in_backward_optimizers.append(optimizer)  # type: ignore[attr-defined]
-        parameter._optimizer_classes.append(optimizer_class)  # type: ignore[attr-defined]
-        parameter._optimizer_kwargs.append(optimizer_kwargs)  # type: ignore[attr-defined]
+        known = vars(parameter)
+        known.setdefault("_in_backward_optimizers", []).append(optimizer)
+        known.setdefault("_optimizer_classes", []).append(optimizer_class)
+        known.setdefault("_optimizer_kwargs", []).append(optimizer_kwargs)
         if register_hook:
 
             def step(tensor: Tensor, one: Any = optimizer) -> None:

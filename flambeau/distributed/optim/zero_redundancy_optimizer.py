@@ -21,7 +21,7 @@ _torch = namespace("torch")
 
 
 def _recursive_copy_to_device(value: Any, non_blocking: bool, device: Any) -> Any:
-    """The same, with tensors on a device."""
+    """Return a value with its tensors on a device."""
     if isinstance(value, Tensor):
         return value.to(device, non_blocking=non_blocking)
     if isinstance(value, (list, tuple)):
@@ -32,7 +32,7 @@ def _recursive_copy_to_device(value: Any, non_blocking: bool, device: Any) -> An
 
 
 def _broadcast_object(obj: Any, src_rank: int, group: Any = None, device: Any = None) -> Any:
-    """What rank `src_rank` of the world has."""
+    """Return the object that rank `src_rank` of the world has."""
     box = [obj]
     broadcast_object_list(box, src_rank, group)
     return box[0]
@@ -167,8 +167,8 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             collectives.broadcast(tensor, group=self.process_group, group_src=rank, async_op=True)
             for tensor, rank in moving
         ]
-        for work in works:
-            work.wait()  # type: ignore[union-attr]
+        for work in filter(None, works):
+            work.wait()
 
     def _ranks_of_buckets(self) -> list[int]:
         return sorted({rank for p, rank in self._owner.items() if p.requires_grad})

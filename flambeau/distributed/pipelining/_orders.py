@@ -33,7 +33,7 @@ def gpipe(stage: int, num_stages: int, microbatches: int) -> Listed:
 
 
 def one_forward_one_backward(stage: int, num_stages: int, microbatches: int) -> Listed:
-    """As many forwards as there are stages behind, then one backward for each forward: so few microbatches are held at a time."""
+    """List as many forwards as there are stages behind, then one backward for each forward: so few microbatches are held at a time."""
     ahead = min(microbatches, num_stages - stage)
     order: Listed = [_Action(stage, F, m) for m in range(ahead)]
     for m in range(microbatches):
@@ -83,7 +83,7 @@ def interleaved(
 
 
 def with_waits(orders: dict[int, Listed]) -> dict[int, Listed]:
-    """The same with more waits: no forward before the one of the stage before it."""
+    """Add waits to orders: no forward before the one of the stage before it."""
     timed: dict[int, Listed] = {rank: [] for rank in orders}
     waiting = {rank: deque(actions) for rank, actions in orders.items()}
     done: set[_Action | None] = set()
@@ -92,8 +92,8 @@ def with_waits(orders: dict[int, Listed]) -> dict[int, Listed]:
         for rank, actions in waiting.items():
             if actions:
                 first = actions[0]
-                early = first is not None and first.computation_type is F and first.stage_index > 0
-                if early and first._replace(stage_index=first.stage_index - 1) not in done:  # type: ignore[union-attr]
+                forward = first is not None and first.computation_type is F and first.stage_index > 0
+                if first is not None and forward and first._replace(stage_index=first.stage_index - 1) not in done:
                     timed[rank].append(None)
                 else:
                     now.append(actions.popleft())

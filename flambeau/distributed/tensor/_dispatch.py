@@ -1,4 +1,4 @@
-"""How a call on spread tensors becomes a call on the parts of each rank.
+"""Dispatch of a call on spread tensors to a call on the parts of each rank.
 
 The operator's rule (`_rules`) says which ways of lying its arguments and results may have together. For each dimension of the mesh the
 cheapest is chosen, arguments are moved there, and the operator runs on the parts. Where a gradient flows, the parts' own graph is kept
@@ -29,7 +29,7 @@ _MAX_DECISIONS = 4096
 
 
 class _Switches(threading.local):
-    """What holds in this thread: whether plain tensors among the arguments count as equal on all ranks, and who is told of calls."""
+    """Switches of this thread: whether plain tensors among the arguments count as equal on all ranks, and who is told of calls."""
 
     implicit = False
     watchers: tuple[Callable[[Call], None], ...] = ()
@@ -39,7 +39,7 @@ switches = _Switches()
 
 
 class Call:
-    """One call: the operator, and its arguments with the spread tensors taken out."""
+    """Call of an operator, its arguments with the spread tensors taken out."""
 
     def __init__(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         self.face = face
@@ -81,11 +81,11 @@ class Call:
 
     @property
     def name(self) -> str:
-        """What PyTorch calls the operator."""
+        """PyTorch's name of the operator."""
         return f"aten.{self.op.aten_name}.default"
 
     def key(self) -> tuple | None:
-        """What decides about the call, if it can be looked up."""
+        """Return the key under which the decision about the call is looked up; None if it cannot be."""
         key = (self.face, tuple(t._spec for t in self.tensors), _frozen(self.args), _frozen(self.kwargs))
         try:
             hash(key)
@@ -94,7 +94,7 @@ class Call:
         return key
 
     def metas(self) -> list[TensorMeta]:
-        """What the results look like as wholes."""
+        """Return the metadata of the results as wholes."""
         if self._metas is None:
             self._metas = [meta_of(t.shape, t._strides, t.dtype) for t in tensors_in(self.headers())]
         return self._metas
@@ -164,7 +164,7 @@ def _spread_in(value: Any) -> list[Any]:
 
 
 class Decision:
-    """How the arguments are to lie, how the results lie then, what those are as wholes, and what the parts are called with."""
+    """Decision about a call: how the arguments are to lie, how the results lie then, what those are as wholes, and what the parts are called with."""
 
     __slots__ = ("inputs", "outputs", "metas", "possible")
 
@@ -239,7 +239,7 @@ def forget_decisions() -> None:
 
 
 def uses_of_decisions() -> tuple[int, int]:
-    """How often a decision was found again, and how often one was made, since they were last forgotten."""
+    """Return how often a decision was found again, and how often one was made, since they were last forgotten."""
     return _uses[0], _uses[1]
 
 
@@ -320,13 +320,13 @@ def _candidates(possible: Any, now: list[Placement], count: int, width: int) -> 
 
 
 def _cut_like(ins: Any, now: list[Placement]) -> Any:
-    """How the tensors of a way are cut now, if one of them is as the way wants it: `Shard`, or a _StridedShard with its factor. Ways that
+    """Return how the tensors of a way are cut now, if one of them is as the way wants it: `Shard`, or a _StridedShard with its factor. Ways that
     cut nothing (sums) can always be taken."""
     wants = False
     for entry, placement in zip(ins, now):
         if type(entry) is int:
             wants = True
-            if _is_shard_like(placement) and placement.dim == entry:  # type: ignore[attr-defined]
+            if _is_shard_like(placement) and placement.dim == entry:
                 return placement
     return None if wants else Shard(0)
 
@@ -341,7 +341,7 @@ def _cost(tensors: list[Any], now: list[Placement], ins: list[Placement], i: int
     total = 0.0
     for t, placement, wanted in zip(tensors, now, ins):
         if placement != wanted:
-            if _is_shard_like(wanted) and t.shape[wanted.dim] < parts:  # type: ignore[attr-defined]
+            if _is_shard_like(wanted) and t.shape[wanted.dim] < parts:
                 return float("inf")
             # Parts may differ in size, and all ranks must decide alike: only the whole counts.
             nbytes = t.numel() * t.dtype.itemsize / t._spec.num_shards

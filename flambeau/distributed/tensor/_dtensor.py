@@ -32,7 +32,7 @@ _new_object = object.__new__
 
 
 class DTensor(SpreadTensor):
-    """One tensor, spread over the ranks of a mesh: to the program it has the shape of the whole, and operators work on it as on any
+    """Tensor that is spread over the ranks of a mesh: to the program it has the shape of the whole, and operators work on it as on any
     other; each rank holds a part (`to_local()`), as the `placements` say."""
 
     _local_tensor: Tensor
@@ -96,7 +96,7 @@ class DTensor(SpreadTensor):
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """How it lies on each dimension of the mesh."""
+        """Placement on each dimension of the mesh."""
         return self._spec.placements
 
     @staticmethod
@@ -143,7 +143,7 @@ class DTensor(SpreadTensor):
         forward_dtype: Any = None,
         backward_dtype: Any = None,
     ) -> DTensor:
-        """The same tensor, lying otherwise on the mesh. It is differentiable. `forward_dtype` and `backward_dtype` are what values and
+        """Return this tensor with other placements on the mesh. It is differentiable. `forward_dtype` and `backward_dtype` are what values and
         gradients travel in."""
         mesh = device_mesh or self.device_mesh
         if placements is None:
@@ -168,7 +168,7 @@ class DTensor(SpreadTensor):
 
     @staticmethod
     def _total_norm(tensors: list[Any], norm_type: float) -> DTensor:
-        """What `clip_grad_norm_` asks for: the norm of all of them."""
+        """Return the norm of all tensors, for `clip_grad_norm_`."""
         return total_norm(tensors, norm_type)
 
     # -- what plain tensors are asked ------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class DTensor(SpreadTensor):
 
     @property
     def data(self) -> Tensor:
-        """The same data, cut off from the graph."""
+        """This tensor's data, cut off from the graph."""
         return self._bare_alias()
 
     @data.setter
@@ -312,7 +312,7 @@ def _part_of(whole: Tensor, mesh: DeviceMesh, placements: tuple[Placement, ...])
     part = whole
     for i, p in enumerate(placements):
         if _is_shard_like(p):
-            part = p.part_of(part, mesh.size(i), mesh.get_local_rank(i))  # type: ignore[attr-defined]
+            part = p.part_of(part, mesh.size(i), mesh.get_local_rank(i))
         elif isinstance(p, Partial):
             part = p._partition_value(part, mesh, i)
         else:
@@ -392,7 +392,7 @@ class _FromLocal(Function):
 
 
 def _check_alike(tensor: Tensor, shapes: bool) -> None:
-    """Whether all ranks have tensors of one kind (and of one shape)."""
+    """Check that all ranks have tensors of one kind (and of one shape)."""
     own = (str(tensor.dtype), tensor.requires_grad, *((tuple(tensor.shape), tensor.stride()) if shapes else ()))
     found: list[Any] = [None] * groups.get_world_size()
     all_gather_object(found, own)

@@ -1,4 +1,4 @@
-"""What is known of a spread tensor besides its values: shape of the whole, mesh, and how it lies on the mesh's dimensions."""
+"""Description of a spread tensor besides its values: shape of the whole, mesh, and how it lies on the mesh's dimensions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TensorMeta(NamedTuple):
 
 
 class DTensorSpec:
-    """Where a tensor lies: one placement for each dimension of the mesh. `shard_order` says in which order several of them cut one
+    """Layout of a spread tensor: one placement for each dimension of the mesh. `shard_order` says in which order several of them cut one
     dimension of the tensor, where that is not from the first to the last; `use_strided_shard_as_shard_order`, whether _StridedShard
     placements stand for such an order (else they came from a view)."""
 
@@ -106,7 +106,7 @@ class DTensorSpec:
 
     @functools.cached_property
     def key(self) -> tuple:
-        """What makes two of them equal."""
+        """Key by which two specifications are compared."""
         return (self.mesh, self.placements, self.tensor_meta, self._order)
 
     def __eq__(self, other: object) -> bool:
@@ -159,7 +159,7 @@ class DTensorSpec:
         found = [-1] * self.ndim
         for i, placement in enumerate(self.placements):
             if _is_shard_like(placement):
-                dim = placement.dim  # type: ignore[attr-defined]
+                dim = placement.dim
                 if found[dim] >= 0:
                     raise ValueError(
                         f"Tensor dim {dim} is already sharded on mesh dim {found[dim]}, DTensor operator implementation does not"
@@ -174,7 +174,7 @@ class DTensorSpec:
         found = [1] * self.ndim
         for i, placement in enumerate(self.placements):
             if _is_shard_like(placement):
-                found[placement.dim] *= self.mesh.size(i)  # type: ignore[attr-defined]
+                found[placement.dim] *= self.mesh.size(i)
         return found
 
     @property
@@ -191,11 +191,12 @@ class DTensorSpec:
             placements[i] = Partial()
         for dim, i in enumerate(dim_map):
             if i >= 0:
-                if placements[i].is_shard():
+                before = placements[i]
+                if isinstance(before, Shard):
                     raise RuntimeError(
-                        f"DeviceMesh dimension cann't be mapped to two dimension of the same tensor: {placements[i].dim} and {dim}"  # type: ignore[attr-defined]
+                        f"DeviceMesh dimension cann't be mapped to two dimension of the same tensor: {before.dim} and {dim}"
                     )
-                if placements[i].is_partial():
+                if before.is_partial():
                     raise RuntimeError(f"DeviceMesh dimension {i} cannot be both shard and partial!")
                 placements[i] = Shard(dim)
         return cls(mesh, tuple(placements), tensor_meta)
@@ -210,7 +211,7 @@ class DTensorSpec:
         return DTensorSpec(self.mesh, self.placements, tensor_meta)
 
     def with_placements(self, placements: tuple[Placement, ...]) -> DTensorSpec:
-        """The same tensor, lying otherwise."""
+        """Return the specification with other placements."""
         if placements == self.placements and self._order is None:
             return self
         return DTensorSpec(self.mesh, placements, self.tensor_meta, None, False)

@@ -44,7 +44,7 @@ def redistribute_local_tensor(
 
 @dataclass(frozen=True)
 class _TransformInfo:
-    """One step: a dimension of the mesh to another placement. `logical_shape` is that of what the ranks along it have together."""
+    """Step of a redistribution: a dimension of the mesh gets another placement. `logical_shape` is that of what the ranks along it have together."""
 
     mesh_dim: int
     src_dst_placements: tuple[Placement, Placement]
@@ -175,7 +175,9 @@ def _merged(kind: str, group: list[_TransformInfo], mesh: Any) -> tuple[_Flatten
     source, target = group[0].src_dst_placements
     outermost = group[0]
     if kind != "all_reduce":
-        dim = (source if kind == "all_gather" else target).dim  # type: ignore[attr-defined]
+        cut = source if kind == "all_gather" else target
+        assert _is_shard_like(cut)
+        dim = cut.dim
         outermost = max(group, key=lambda info: info.logical_shape[dim])
         if outermost.logical_shape[dim] % math.prod(mesh.size(i) for i in dims):
             return None, "uneven_tensor_shape"
@@ -216,33 +218,33 @@ def _tell(mesh: Any, group: list[_TransformInfo], way: tuple, kind: str, problem
 
 
 def _must_be_gathered(now: list[Placement], wanted: tuple[Placement, ...], i: int) -> bool:
-    """Whether parts along mesh dimension i must be put together first: another dimension of the mesh cuts the same dimension of the
+    """Return whether parts along mesh dimension i must be put together first: another dimension of the mesh cuts the same dimension of the
     tensor, and the order in which they do so would change."""
-    if not _is_shard_like(now[i]):
+    here, there = now[i], wanted[i]
+    if not _is_shard_like(here):
         return False
-    dim = now[i].dim  # type: ignore[attr-defined]
+    dim = here.dim
     others = [j for j in range(len(now)) if j != i and any(_cuts(p, dim) for p in (now[j], wanted[j]))]
-    if now[i] != wanted[i]:
-        return bool(others) or (_is_shard_like(wanted[i]) and _shared(now, wanted, i))
+    if here != there:
+        return bool(others) or (_is_shard_like(there) and _shared(now, wanted, i, there.dim))
     return any(j < i and now[j] != wanted[j] for j in others)
 
 
-def _shared(now: list[Placement], wanted: tuple[Placement, ...], i: int) -> bool:
-    dim = wanted[i].dim  # type: ignore[attr-defined]
+def _shared(now: list[Placement], wanted: tuple[Placement, ...], i: int, dim: int) -> bool:
     return any(j != i and (_cuts(now[j], dim) or _cuts(wanted[j], dim)) for j in range(len(now)))
 
 
 def _cuts(placement: Placement, dim: int) -> bool:
-    return _is_shard_like(placement) and placement.dim == dim  # type: ignore[attr-defined]
+    return _is_shard_like(placement) and placement.dim == dim
 
 
 def _length(shape: tuple[int, ...], mesh: Any, placements: list[Placement], i: int, dim: int) -> int:
-    """How long a dimension is for the ranks along mesh dimension i together, which those before it have cut already."""
+    """Return the length of a dimension for the ranks along mesh dimension i together, which those before it have cut already."""
     length = shape[dim]
     coordinate = mesh.get_coordinate()
-    for j in range(i):
-        if _cuts(placements[j], dim):
-            length = placements[j].sizes(length, mesh.size(j))[coordinate[j]]  # type: ignore[attr-defined]
+    for j, placement in enumerate(placements[:i]):
+        if _is_shard_like(placement) and placement.dim == dim:
+            length = placement.sizes(length, mesh.size(j))[coordinate[j]]
     return length
 
 
@@ -250,7 +252,7 @@ def _length(shape: tuple[int, ...], mesh: Any, placements: list[Placement], i: i
 
 
 def _carried_out(tensor: Tensor, info: _TransformInfo, mesh: Any, later: bool = False) -> Tensor:
-    """One step. `later`: nobody need wait for the result yet."""
+    """Carry out one step. `later`: nobody need wait for the result yet."""
     placement: Any
     target: Any
     (placement, target), i, scale = info.src_dst_placements, info.mesh_dim, None
@@ -304,12 +306,12 @@ _START, _HOP, _BYTES = (
 
 
 def redistribute_cost(placement: Placement, wanted: Placement, nbytes: float, parts: int) -> float:
-    """How dear one dimension of the mesh is, in microseconds between GPUs of one machine (as PyTorch reckons, so that tensors come to
+    """Return the cost of redistributing one dimension of the mesh, in microseconds between GPUs of one machine (as PyTorch reckons, so that tensors come to
     lie as they do there). `nbytes`: of this rank's part. Infinite for what makes no sense."""
     if placement == wanted:
         return 0.0
-    if wanted.is_partial():
-        return 0.0 if placement.is_replicate() and wanted.reduce_op != "product" else float("inf")  # type: ignore[attr-defined]
+    if isinstance(wanted, Partial):
+        return 0.0 if placement.is_replicate() and wanted.reduce_op != "product" else float("inf")
     if placement.is_replicate():
         return 0.0
     if placement.is_partial():

@@ -18,7 +18,7 @@ from .placement_types import Partial
 
 
 class Place:
-    """Where a tensor stood among the arguments."""
+    """Place of a tensor among the arguments."""
 
     __slots__ = ("index",)
 
@@ -28,7 +28,7 @@ class Place:
 
 @dataclass
 class Ways:
-    """What a rule allows. `free`: a way may be taken even if no argument lies so yet. `adapt(call, decision, args, kwargs)` changes the
+    """Ways that a rule allows. `free`: a way may be taken even if no argument lies so yet. `adapt(call, decision, args, kwargs)` changes the
     arguments that the parts are called with; `compute`, of the same arguments, replaces the call. `draws`: random numbers are drawn.
     `exact`: the one way, with the placements of all arguments and all results on the whole mesh."""
 
@@ -127,7 +127,7 @@ def _linear_groups(call: Any) -> list[tuple[frozenset, Kinds]]:
 
 
 def _passing(impl: Any, group: frozenset, arity: int, params: tuple) -> Kinds:
-    """Which reductions of these operands may wait until after the operator."""
+    """Return which reductions of these operands may wait until after the operator."""
     key = (impl, group, arity, tuple((type(p), p) for p in params))
     try:
         return _passing_formula(key)
@@ -153,7 +153,7 @@ def _passing_formula(key: tuple) -> Kinds:
 
 
 def _is_shift(node: Any, group: frozenset) -> bool:
-    """Whether something that all ranks have is added to an operand of the group: then the largest stays the largest."""
+    """Return whether something that all ranks have is added to an operand of the group: then the largest stays the largest."""
     if node.op == "fma":
         return (
             all(_degree(a, group) == 0 for a in node.args[:2])
@@ -175,18 +175,19 @@ def _degree(node: Any, group: frozenset) -> int | None:
         return 0
     if node.op == "call":
         return 0 if all(_degree(a, group) == 0 for a in node.args[1:]) else None
-    parts = [_degree(a, group) for a in node.args if hasattr(a, "op")]
-    if None in parts:
+    degrees = [_degree(a, group) for a in node.args if hasattr(a, "op")]
+    parts = [degree for degree in degrees if degree is not None]
+    if len(parts) < len(degrees):
         return None
     if node.op in ("neg", "cast"):
         return parts[0]
     if node.op in ("add", "sub"):
         return parts[0] if parts[0] == parts[1] else None
     if node.op == "fma":
-        product = parts[0] + parts[1]  # type: ignore[operator]
+        product = parts[0] + parts[1]
         return product if product == parts[2] and product <= 1 else None
     if node.op == "mul":
-        total = sum(parts)  # type: ignore[arg-type]
+        total = sum(parts)
         return total if total <= 1 else None
     if node.op == "div":
         return parts[0] if parts[1] == 0 else None
@@ -195,7 +196,7 @@ def _degree(node: Any, group: frozenset) -> int | None:
 
 @rule("random")
 def random(call: Any) -> Ways:
-    """As if element by element; a part draws numbers of its own."""
+    """Rule of random operators: as if element by element; a part draws numbers of its own."""
     found = Ways(aligned(call, tuple(call.metas()[0].shape)))
     found.draws = True
     return found

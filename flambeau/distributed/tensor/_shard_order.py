@@ -31,7 +31,7 @@ def default_order(placements: tuple[Placement, ...]) -> ShardOrder:
     found: dict[int, list[int]] = {}
     for i, p in enumerate(placements):
         if _is_shard_like(p):
-            dim = p.dim  # type: ignore[attr-defined]
+            dim = p.dim
             if dim < 0:
                 raise AssertionError(f"Shard dim {dim} in placements {placements} must be normalized")
             found.setdefault(dim, []).append(i)
@@ -39,7 +39,7 @@ def default_order(placements: tuple[Placement, ...]) -> ShardOrder:
 
 
 def is_default(order: ShardOrder | None) -> bool:
-    """Whether every dimension is cut from the first dimension of the mesh to the last."""
+    """Return whether every dimension is cut from the first dimension of the mesh to the last."""
     return order is not None and all(a < b for entry in order for a, b in itertools.pairwise(entry.mesh_dims))
 
 

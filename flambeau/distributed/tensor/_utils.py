@@ -1,4 +1,4 @@
-"""Where the part of a rank lies in the whole tensor, and how large a tensor is whose parts are known."""
+"""Place of a rank's part in the whole tensor, and size of a tensor whose parts are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ...core.size import Size, make_size
 from ...core.tensor import Tensor
 from ..object_collectives import all_gather_object
-from .placement_types import Placement, _is_shard_like
+from .placement_types import Partial, Placement, _is_shard_like
 
 __all__ = ["compute_global_tensor_info", "compute_local_shape_and_global_offset"]
 
@@ -25,7 +25,7 @@ def compute_local_shape_and_global_offset(
 def _compute_local_shape_and_global_offset(
     global_shape: Sequence[int], mesh_shape: Sequence[int], my_coordinate: Any, placements: Sequence[Placement]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The same for the rank whose place along a dimension of the mesh `my_coordinate(dimension)` says."""
+    """Return shape and offset of the part of the rank whose place along a dimension of the mesh `my_coordinate(dimension)` says."""
     return part_at(tuple(global_shape), mesh_shape, [my_coordinate(i) for i in range(len(mesh_shape))], placements)
 
 
@@ -54,7 +54,7 @@ def compute_global_tensor_shape(shape: Size, mesh: Any, placements: Sequence[Pla
 def part_at(
     global_shape: Sequence[int], mesh_shape: Sequence[int], coordinate: Any, placements: Sequence[Placement]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The same for the rank at `coordinate` of the mesh."""
+    """Return shape and offset of the part of the rank at `coordinate` of the mesh."""
     if coordinate is None:
         return (0,) if global_shape else (), ()
     found = indices_at(global_shape, mesh_shape, coordinate, placements)
@@ -70,10 +70,10 @@ def indices_at(
     found: list[np.ndarray | None] = [None] * len(global_shape)
     for along, placement in enumerate(placements):
         if _is_shard_like(placement):
-            dim = placement.dim  # type: ignore[attr-defined]
+            dim = placement.dim
             before = found[dim]
             before = np.arange(global_shape[dim]) if before is None else before
-            part = placement.indices(len(before), mesh_shape[along])[coordinate[along]]  # type: ignore[attr-defined]
+            part = placement.indices(len(before), mesh_shape[along])[coordinate[along]]
             found[dim] = before[part]
     return found
 
@@ -86,8 +86,8 @@ def compute_local_shape(global_shape: Sequence[int], mesh: Any, placements: Sequ
     shape = list(global_shape)
     for along, placement in enumerate(placements):
         if _is_shard_like(placement):
-            dim = placement.dim  # type: ignore[attr-defined]
-            shape[dim] = placement.sizes(shape[dim], mesh.size(along))[coordinate[along]]  # type: ignore[attr-defined]
+            dim = placement.dim
+            shape[dim] = placement.sizes(shape[dim], mesh.size(along))[coordinate[along]]
     return tuple(shape)
 
 
@@ -98,7 +98,7 @@ def compute_global_tensor_info(
     shape, stride = list(tensor.shape), list(tensor.stride())
     for along, placement in enumerate(placements):
         if _is_shard_like(placement):
-            dim = placement.dim  # type: ignore[attr-defined]
+            dim = placement.dim
             if dim < 0:
                 raise AssertionError(
                     f"Shard placements should have negative dims normalized in the user-facing APIs: {placement}"
@@ -138,7 +138,7 @@ def normalize_to_torch_size(size: Any) -> Size:
 
 def assert_no_mixed_partial_types(placements: Sequence[Placement]) -> None:
     """Values can be waiting for one kind of reduction only: the order of two would matter."""
-    kinds = {p.reduce_op for p in placements if p.is_partial()}  # type: ignore[attr-defined]
+    kinds = {p.reduce_op for p in placements if isinstance(p, Partial)}
     if len(kinds) > 1 and not kinds <= {"sum", "avg"}:
         raise ValueError(
             "Mixed Partial reduce types are not supported in the same placement list. Found reduce ops:"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -20,15 +20,15 @@ class Placement:
     """What all placements can be asked."""
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Whether it is cut into parts (along this dimension)."""
+        """Return whether it is cut into parts (along this dimension)."""
         return type(self) is Shard and dim in (None, self.dim)
 
     def is_replicate(self) -> bool:
-        """Whether each rank has all of it."""
+        """Return whether each rank has all of it."""
         return isinstance(self, Replicate)
 
     def is_partial(self, reduce_op: str | None = None) -> bool:
-        """Whether the values of the ranks have yet to be reduced."""
+        """Return whether the values of the ranks have yet to be reduced."""
         return isinstance(self, Partial) and reduce_op in (None, self.reduce_op)
 
 
@@ -178,7 +178,7 @@ class _StridedShard(Placement):
 
     _split_tensor = Shard._split_tensor  # the parts of this class
     _select_split_tensor = Shard._select_split_tensor
-    _to_replicate_tensor = Shard._to_replicate_tensor
+    _to_replicate_tensor: ClassVar[Any] = Shard._to_replicate_tensor
     _replicate_to_strided_shard = Shard._replicate_to_shard
 
     def __repr__(self) -> str:
@@ -209,7 +209,7 @@ class Partial(Placement):
 
     @property
     def linear(self) -> bool:
-        """Whether the whole is a linear function of what the ranks have."""
+        """True if the whole is a linear function of what the ranks have."""
         return self.reduce_op in ("sum", "avg")
 
     def _reduce_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:
@@ -300,7 +300,7 @@ class _MaskPartial(Partial):
         return f"MaskP({self.reduce_op}, {self.offset_shape}, {self.offset_dim})"
 
 
-def _is_shard_like(p: Placement) -> bool:
+def _is_shard_like(p: Placement) -> TypeGuard[Shard | _StridedShard]:
     return isinstance(p, (Shard, _StridedShard))
 
 

@@ -165,9 +165,9 @@ class FxGraphDrawer:
         if meta is None:
             return ""
         if isinstance(meta, TensorMetadata):
-            fields = (("dtype", meta.dtype), ("shape", tuple(meta.shape)))
-            fields += (("requires_grad", meta.requires_grad), ("stride", meta.stride))  # type: ignore[assignment]
-            return "".join(f"|{name}={value}\\n" for name, value in fields)
+            fields = {"dtype": meta.dtype, "shape": tuple(meta.shape)}
+            fields |= {"requires_grad": meta.requires_grad, "stride": meta.stride}
+            return "".join(f"|{name}={value}\\n" for name, value in fields.items())
         if isinstance(meta, (list, tuple, dict)):
             return "".join(self._metadata(m) for m in (meta.values() if isinstance(meta, dict) else meta))
         raise RuntimeError(f"Unsupported tensor meta type {type(meta)}")

@@ -164,7 +164,7 @@ class _Split:
             self.values[next(iter(partition.outputs))] = node
         else:
             for i, name in enumerate(partition.outputs):
-                self.values[name] = Proxy(node)[i].node  # type: ignore[index]
+                self.values[name] = Proxy(node)[i].node
                 self.values[name].meta = dict(self.originals[name].meta)
         if single:
             self.values[next(iter(partition.outputs))].meta = dict(self.originals[next(iter(partition.outputs))].meta)

@@ -109,7 +109,7 @@ class _Splitter:
         args = tuple(self.main_values[n] for n in component.orig_inputs)
         node = self.main.call_module(component.name, args=args, kwargs=None)
         for i, original in enumerate(component.orig_outputs):
-            self.main_values[original] = node if single else Proxy(node)[i].node  # type: ignore[index]
+            self.main_values[original] = node if single else Proxy(node)[i].node
         return paths
 
 

@@ -17,6 +17,8 @@ from .state import Adasum, Average, ProcessSet, Sum, global_process_set
 class _Distributed:
     """Mixed into the class of the wrapped optimizer."""
 
+    param_groups: list[dict[str, Any]]
+
     def _distribute(
         self, named_parameters: Any, compression: Any, passes: int, op: str, predivide: float, sparse_as_dense: bool,
         process_set: ProcessSet,
@@ -34,7 +36,7 @@ class _Distributed:
                     self._watch(parameter)
 
     def _parameters(self) -> list[Tensor]:
-        return [p for group in self.param_groups for p in group["params"]]  # type: ignore[attr-defined]
+        return [p for group in self.param_groups for p in group["params"]]
 
     def _names(self, named_parameters: Any) -> dict[Tensor, str]:
         parameters = self._parameters()

@@ -116,6 +116,8 @@ class LazyLinear(LazyModuleMixin, Linear):
     """A Linear whose in_features is the size of the last dimension of its first input."""
 
     cls_to_become = Linear
+    weight: UninitializedParameter
+    bias: UninitializedParameter
 
     def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         # The parent is built without a bias, so that no random numbers are drawn before the shape is known.
@@ -132,9 +134,9 @@ class LazyLinear(LazyModuleMixin, Linear):
     def initialize_parameters(self, input: Tensor) -> None:
         if self.has_uninitialized_params():
             self.in_features = input.shape[-1]
-            self.weight.materialize((self.out_features, self.in_features))  # type: ignore[attr-defined]
+            self.weight.materialize((self.out_features, self.in_features))
             if self.bias is not None:
-                self.bias.materialize((self.out_features,))  # type: ignore[attr-defined]
+                self.bias.materialize((self.out_features,))
             self.reset_parameters()
         if self.in_features == 0:
             if input.shape[-1] != self.weight.shape[-1]:

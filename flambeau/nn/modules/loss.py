@@ -262,11 +262,12 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.linear.reset_parameters()
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        weight, bias = self.linear.weight, self.linear.bias
+        weight: Tensor = self.linear.weight
+        bias: Tensor | None = self.linear.bias
         if self.out_features:
             shape = (self.num_classes, *self.out_features)
-            weight = weight.reshape(*shape, weight.size(1))  # type: ignore[assignment]
-            bias = None if bias is None else bias.reshape(shape)  # type: ignore[assignment]
+            weight = weight.reshape(*shape, weight.size(1))
+            bias = None if bias is None else bias.reshape(shape)
         settings = {name: getattr(self, name) for name in self._passed}
         return F.linear_cross_entropy(input, weight, target, linear_bias=bias, reduction=self.reduction, **settings)
 

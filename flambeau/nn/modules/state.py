@@ -243,7 +243,8 @@ class _WithModule:
 
 def _as_parameter(value: Tensor, requires_grad: bool) -> Parameter:
     if isinstance(value, Parameter):
-        return value.requires_grad_(requires_grad)  # type: ignore[return-value]
+        value.requires_grad_(requires_grad)
+        return value
     return Parameter(value, requires_grad=requires_grad)
 
 

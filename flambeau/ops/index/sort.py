@@ -315,7 +315,7 @@ def _declare_medians(name: str) -> tuple[Any, Any]:
         """The middle element along a dimension, and where it is."""
 
     label = name.capitalize()
-    of_all = internal(
+    whole = internal(
         of_all,
         name=f"{name}_of_all",
         layout=layout,
@@ -323,7 +323,7 @@ def _declare_medians(name: str) -> tuple[Any, Any]:
         quirks=Quirks(label=f"{label}Backward0"),
         batching="each",
     )
-    along = internal(
+    line = internal(
         along,
         name=f"{name}_along",
         layout=_selection_layout,
@@ -334,7 +334,7 @@ def _declare_medians(name: str) -> tuple[Any, Any]:
         batching="along",
     )
 
-    @of_all.on("any")  # type: ignore[attr-defined]
+    @whole.on("any")
     def _(out: Tensor, input: Tensor) -> None:
         if numel_of(input.shape):
             flat = dense(input).reshape(-1)
@@ -342,11 +342,11 @@ def _declare_medians(name: str) -> tuple[Any, Any]:
         else:
             raw_copy(out, math.nan if out.dtype.is_floating_point else int(np.iinfo(out.dtype.numpy).min))
 
-    @along.on("any")  # type: ignore[attr-defined]
+    @line.on("any")
     def _(out: list[Tensor], input: Tensor, dim: int, keepdim: bool) -> None:
         _select(out[0], out[1], input, dim, 0, name)
 
-    return of_all, along
+    return whole, line
 
 
 median_of_all, median_along = _declare_medians("median")

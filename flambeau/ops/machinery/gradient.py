@@ -1,4 +1,4 @@
-"""How calls of pointwise operators are recorded and differentiated.
+"""Recording and differentiation of calls of pointwise operators.
 
 A *recipe* says, for one plan and one set of operands that need gradients, what to keep from the forward call and which
 expressions the gradients are. In a plain backward pass all gradients of a call come from one compiled kernel; when the pass
@@ -108,7 +108,7 @@ def no_derivative(name: str) -> Any:
 
 
 class Backward:
-    """One native call for all gradients of a pointwise call, given the layout of the incoming gradient."""
+    """Native call that computes all gradients of a pointwise call, for one layout of the incoming gradient."""
 
     __slots__ = ("fn", "first", "outputs", "sources", "sums")
 
@@ -247,8 +247,8 @@ def make_node(plan: PointwisePlan, operands: tuple, runtime: tuple) -> Pointwise
         if isinstance(x, Tensor):
             meta = x._autograd
             if meta is not None or x._base is not None:
-                if x._base is None and meta.grad_fn is not None:  # type: ignore[union-attr]
-                    edge = (meta.grad_fn, meta.output_nr)  # type: ignore[union-attr]
+                if meta is not None and x._base is None and meta.grad_fn is not None:
+                    edge = (meta.grad_fn, meta.output_nr)
                     mask |= bit
                 else:
                     edge = gradient_edge(x)
@@ -299,7 +299,7 @@ class PointwiseNode(Node):
         self.saved = saved
 
     def save_through_hooks(self, operands: tuple, runtime: tuple, out: Tensor) -> None:
-        """What save does, with SavedTensor objects: they know hooks, and layouts that differ from the plan's."""
+        """Save like `save`, but in SavedTensor objects: they know hooks, and layouts that differ from the plan's."""
         values = (None, *operands, *runtime, out)
         last = len(values) - 1
         self.hooked = True
@@ -427,7 +427,7 @@ class PointwiseNode(Node):
 
 
 def _gradient(g: Tensor, share: Expr, op: Any, operands: tuple, layout: Layout) -> Tensor:
-    """One gradient in the operand's dtype and shape."""
+    """Compute one operand's gradient, in the operand's dtype and shape."""
     if share is arg(0):
         result = g
         if g.dtype is not layout.dtype:

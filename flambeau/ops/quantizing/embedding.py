@@ -57,7 +57,7 @@ class EmbeddingPackedParams(NativeObject):
         return self.version(), [self.weight], [], [self.bit_rate()]
 
     def set_state(self, state: Any) -> None:
-        self.__init__(state[1][0])  # type: ignore[misc]
+        EmbeddingPackedParams.__init__(self, state[1][0])
 
 
 @quantized_operator()
@@ -84,7 +84,7 @@ def embedding_bag_byte_prepack(weight: Tensor) -> Tensor:
 
 @quantized_operator(kind="primitive", reads_values=True, batching="each")
 def embedding_bag_byte_prepack_with_rowwise_min_max(weight: Tensor, rowwise_min_max: Tensor) -> Tensor:
-    """The same with a smallest and a largest value for each row that are known."""
+    """Pack rows as bytes, with a given smallest and largest value for each row."""
     values, limits = (values_on_host(t.detach()).astype(np.float32) for t in (weight, rowwise_min_max))
     return _in_rows(values, limits[..., :1], limits[..., 1:])
 

@@ -15,10 +15,11 @@ from ....compiler import (
     reset,
 )
 from ....compiler.state.arguments import DYNAMIC, STATIC
+from ....core import compile_options as exc
 from ....core import naming as _naming
 from ....nn import Module
 from ....nn.unchanged import unchanged
-from . import config, exc  # type: ignore[attr-defined]  # exc is in the table of former names
+from . import config
 from .eval_frame import is_dynamo_supported
 
 

@@ -1,4 +1,4 @@
-"""One parameter of a sharded module: its shard, which lives as long as the module, and the whole, which comes and goes.
+"""Parameter of a sharded module: its shard, which lives as long as the module, and the whole, which comes and goes.
 
 The whole parameter is one tensor object for good, since graphs keep hold of it; its memory is given back and taken again."""
 
@@ -36,7 +36,7 @@ _torch = namespace("torch")
 
 
 class ShardedState(Enum):
-    """What the module holds: this rank's shard, a larger shard of fewer ranks, or all of it."""
+    """State of a sharded parameter: the module holds this rank's shard, a larger shard of fewer ranks, or all of it."""
 
     SHARDED = auto()
     SHARDED_POST_FORWARD = auto()
@@ -45,7 +45,7 @@ class ShardedState(Enum):
 
 @dataclass
 class ParamModuleInfo:
-    """Where a parameter is an attribute: of one module, and of others that share it."""
+    """Modules of which a parameter is an attribute: of one module, and of others that share it."""
 
     module: Module
     param_name: str
@@ -83,7 +83,8 @@ class FSDPParam:
         self._module_info, self.mp_policy, self.device = module_info, mp_policy, device
         self.mesh_info, self.post_forward_mesh_info = mesh_info, post_forward_mesh_info
         self.offload_to_cpu = isinstance(offload_policy, CPUOffloadPolicy)
-        self.pin_memory = self.offload_to_cpu and offload_policy.pin_memory and device.type != "cpu"  # type: ignore[attr-defined]
+        pins = isinstance(offload_policy, CPUOffloadPolicy) and offload_policy.pin_memory
+        self.pin_memory = pins and device.type != "cpu"
         self.all_gather_outputs, self._unsharded_inner_tensors = [], []
         self.unsharded_accumulated_grad: Any = None
         self._param_fqn: str | None = None
@@ -146,7 +147,7 @@ class FSDPParam:
         self.sharded_state = ShardedState.SHARDED
 
     def _describe(self, param: Any) -> Tensor:
-        """How shards lie on the mesh; returns what this rank has of the parameter."""
+        """Describe how shards lie on the mesh; return what this rank has of the parameter."""
         info, placement = self.mesh_info, self.fsdp_placement
         own: tuple[Placement, ...] = (placement,) if isinstance(info, FSDPMeshInfo) else ()
         self._unsharded_dtensor_spec = None
@@ -227,7 +228,7 @@ class FSDPParam:
 
     @property
     def all_gather_inputs(self) -> list[Tensor]:
-        """What this rank contributes to the whole, flat."""
+        """Tensors that this rank contributes to the whole, flat."""
         if self.sharded_state is ShardedState.SHARDED_POST_FORWARD:
             return [self._sharded_post_forward_param_data]  # type: ignore[list-item]
         if self.sharded_state is not ShardedState.SHARDED:

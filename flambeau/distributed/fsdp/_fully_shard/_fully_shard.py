@@ -12,7 +12,7 @@ import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import deprecated
 
@@ -127,8 +127,14 @@ def disable_fsdp_module_new_init() -> Iterator[None]:
         _makes_new[0] = before
 
 
-class FSDPModule:
-    """What a module can do after `fully_shard`, besides what it could before."""
+if TYPE_CHECKING:
+    _Sharded = Module  # whatever class `fully_shard` was given a module of
+else:
+    _Sharded = object
+
+
+class FSDPModule(_Sharded):
+    """Methods that a module gets by `fully_shard`."""
 
     _orig_cls_mro_index = 2
 
@@ -141,13 +147,13 @@ class FSDPModule:
         return self
 
     def _get_fsdp_state(self) -> FSDPState:
-        state = _get_module_fsdp_state(self)  # type: ignore[arg-type]
+        state = _get_module_fsdp_state(self)
         if state is None:
             raise AssertionError(f"No FSDP state found on {self}")
         return state
 
     def _groups(self, recurse: bool = False) -> Iterator[FSDPParamGroup]:
-        modules: Iterable = self.modules() if recurse else (self,)  # type: ignore[attr-defined]
+        modules: Iterable = self.modules() if recurse else (self,)
         for module in modules:
             if isinstance(module, FSDPModule):
                 yield from module._get_fsdp_state()._fsdp_param_groups
@@ -183,24 +189,24 @@ class FSDPModule:
         self._get_fsdp_state()._reset_iter_state()
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Whether the next backward pass is the last one before the gradients are used: if not, it does not wait for them."""
+        """Set whether the next backward pass is the last one before the gradients are used: if not, it does not wait for them."""
         self._get_fsdp_state()._state_ctx.is_last_backward = is_last_backward
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
-        """Whether backward passes reduce gradients. If not, whole gradients are accumulated on each rank."""
+        """Set whether backward passes reduce gradients. If not, whole gradients are accumulated on each rank."""
         for group in self._groups(recurse):
             group.reduce_grads = group.all_reduce_grads = requires_gradient_sync
 
     def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
-        """Whether gradients are reduced over ranks that repeat parameters, too (on a mesh of two dimensions)."""
+        """Set whether gradients are reduced over ranks that repeat parameters, too (on a mesh of two dimensions)."""
         for group in self._groups(recurse):
             group.all_reduce_grads = requires_all_reduce
 
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
-        """Whether parameters are freed between the passes."""
+        """Set whether parameters are freed between the passes."""
         if not isinstance(reshard_after_forward, bool):
             raise ValueError(f"reshard_after_forward should be a bool, got {type(reshard_after_forward)}")
-        for module in self.modules() if recurse else (self,):  # type: ignore[attr-defined]
+        for module in self.modules() if recurse else (self,):
             if isinstance(module, FSDPModule):
                 module._get_fsdp_state()._auto_reshard_after_forward = False
                 for group in module._groups():
@@ -208,7 +214,7 @@ class FSDPModule:
                     group.post_forward_mesh_info = _get_post_forward_mesh_info(reshard_after_forward, group.mesh_info)
 
     def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
-        """Whether parameters are freed after the backward pass."""
+        """Set whether parameters are freed after the backward pass."""
         for group in self._groups(recurse):
             group.reshard_after_backward = reshard_after_backward
 
@@ -251,17 +257,17 @@ class FSDPModule:
             group.gradient_divide_factor = factor
 
     def set_force_sum_reduction_for_comms(self, enable: bool) -> None:
-        """Whether ranks only add, and divide on their own."""
+        """Set whether ranks only add, and divide on their own."""
         for group in self._groups():
             group.force_sum_reduction_for_comms = enable
 
     def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params: bool, *, recurse: bool = True) -> None:
-        """Whether a parameter without a gradient counts as one with zeros: needed where ranks use different parameters."""
+        """Set whether a parameter without a gradient counts as one with zeros: needed where ranks use different parameters."""
         for group in self._groups(recurse):
             group.reduce_scatter_unused_params = reduce_scatter_unused_params
 
     def set_reduce_scatter_max_input_buffers(self, max_input_buffers: int, *, recurse: bool = True) -> None:
-        """How many groups' gradients may be on their way at once."""
+        """Set how many groups' gradients may be on their way at once."""
         if isinstance(max_input_buffers, bool) or not isinstance(max_input_buffers, int):
             raise TypeError(f"max_input_buffers must be an int, got {type(max_input_buffers).__name__}")
         if max_input_buffers < 1:
@@ -270,7 +276,7 @@ class FSDPModule:
             group.reduce_scatter_max_input_buffers = max_input_buffers
 
     def set_separate_reduce_scatter_group(self, enable: bool = True, *, recurse: bool = True) -> None:
-        """Whether gradients have a process group of their own, so that they do not wait for gathers."""
+        """Set whether gradients have a process group of their own, so that they do not wait for gathers."""
         made: dict[tuple[int, ...], Any] = {}
         for group in self._groups(recurse):
             info = group.mesh_info
@@ -283,7 +289,7 @@ class FSDPModule:
             info.reduce_scatter_process_group = made[ranks] if enable else None
 
     def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
-        """Whether the backward pass needs the parameters' values at all (that of an embedding does not)."""
+        """Set whether the backward pass needs the parameters' values at all (that of an embedding does not)."""
         for group in self._groups():
             group.unshard_in_backward = unshard_in_backward
 
@@ -305,7 +311,7 @@ class FSDPModule:
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         self.reshard()
-        result = super()._apply(*args, **kwargs)  # type: ignore[misc]
+        result = super()._apply(*args, **kwargs)
         for group in self._groups():
             for param in group.fsdp_params:
                 param.reset_sharded_param()

@@ -1,4 +1,4 @@
-"""What views do to dimensions, and what becomes of parts.
+"""Effects of views on dimensions, and on parts of spread tensors.
 
 A *dim map* says for each dimension of a view where its elements come from: from one dimension of the argument (`InputDim`), from several
 that were joined (`Flatten`), from a share of one (`Split`), from nowhere (`Singleton`, `NewDim`), or from one that is repeated
@@ -24,10 +24,10 @@ Shape = tuple[int, ...]
 
 @dataclass
 class DimSpec:
-    """Where the elements of one dimension of a view come from."""
+    """Source of the elements of one dimension of a view."""
 
     def inputs(self) -> Iterable[DimSpec]:
-        """What it is made of."""
+        """Return the dimensions that it is made of."""
         return ()
 
 
@@ -335,7 +335,7 @@ def propagate_shape_and_sharding(
     mesh_sizes: Shape,
     strict_view: bool = False,
 ) -> tuple[Sequence[Placement], Sequence[Placement]]:
-    """How the argument of a view must lie, and how the view lies then. With `strict_view` nothing may move: what would have to is an
+    """Return how the argument of a view must lie, and how the view lies then. With `strict_view` nothing may move: what would have to is an
     error."""
     propagator = _ViewShardingPropagator(input_src_placements, global_input_shape, rule, mesh_sizes, strict_view)
     targets, places = propagator.analyze()
@@ -365,7 +365,7 @@ class _ViewShardingPropagator:
     # which cuts can stay
 
     def analyze(self) -> tuple[Sequence[Placement], dict[int, list[int]]]:
-        """How the argument must lie, and in which dimensions of the view each of its dimensions is found."""
+        """Find how the argument must lie, and in which dimensions of the view each of its dimensions is found."""
         named = {d for spec in self.rule for d in _leaves(spec)}
         self.keeps = {d: [d in named] * len(self.mesh_sizes) for d in range(len(self.shape))}
         places: dict[int, list[int]] = {}
@@ -460,11 +460,11 @@ class _ViewShardingPropagator:
     def _strided_for(self, dim: int, spec: Split) -> int | None:
         """The dimension of the mesh whose _StridedShard is a plain cut of this share, if it comes before any plain cut."""
         for along, p in enumerate(self.placements):
-            if along in self.taken or not _is_shard_like(p) or p.dim != dim:  # type: ignore[attr-defined]
+            if along in self.taken or not _is_shard_like(p) or p.dim != dim:
                 continue
-            if type(p) is Shard:
+            if not isinstance(p, _StridedShard):
                 return None
-            if self._pieces_before(spec, dim, along, self.placements) == p.split_factor:  # type: ignore[attr-defined]
+            if self._pieces_before(spec, dim, along, self.placements) == p.split_factor:
                 return along
         return None
 
@@ -489,7 +489,7 @@ class _ViewShardingPropagator:
     def rewrite_output_placements(
         self, input_tgt_placements: Sequence[Any], input_to_output_tensor_dims: dict[int, list[int]]
     ) -> list[Placement]:
-        """How the view lies."""
+        """Return the placements of the view."""
         left = list(self.shape)  # what the dimensions of the mesh before have left of each dimension
         claimed: set[tuple[int, int]] = set()
         found: list[Placement] = []
@@ -500,16 +500,16 @@ class _ViewShardingPropagator:
             outs = [d for d in input_to_output_tensor_dims[p.dim] if (p.dim, d) not in claimed]
             if not outs:
                 raise AssertionError(f"No output dim available for {p!r} on mesh dim {along}.")
-            if type(p) is Shard:
-                found.append(self._plain(p, along, outs, input_tgt_placements, left))
-            else:
+            if isinstance(p, _StridedShard):
                 found.append(self._strided(p, along, outs, input_tgt_placements, claimed))
+            else:
+                found.append(self._plain(p, along, outs, input_tgt_placements, left))
             left[p.dim] //= self.mesh_sizes[along]
         return found
 
     def _plain(self, p: Shard, along: int, outs: list[int], placements: Sequence[Any], left: list[int]) -> Placement:
         if len(outs) > 1:
-            outs = [d for d in outs if isinstance(self.rule[d], Split) and self.rule[d].split_id == 0]  # type: ignore[attr-defined]
+            outs = [d for d in outs if isinstance(part := self.rule[d], Split) and part.split_id == 0]
             if not outs:
                 raise AssertionError(f"No first share is left for {p!r} on mesh dim {along}.")
         spec = self.rule[outs[0]]
@@ -546,7 +546,7 @@ class _ViewShardingPropagator:
         return _StridedShard(kept, split_factor=p.split_factor)
 
     def _holds_pieces(self, out: int, p: _StridedShard, along: int) -> bool:
-        """Whether all pieces of a _StridedShard are whole steps of a share."""
+        """Return whether all pieces of a _StridedShard are whole steps of a share."""
         spec = self.rule[out]
         count = self.mesh_sizes[along] * p.split_factor
         if not isinstance(spec, Split) or self.shape[p.dim] % count:
@@ -562,7 +562,7 @@ class _ViewShardingPropagator:
     def _is_last_shard_in_flatten_range(
         mesh_dim: int, placements: Sequence[Any], flatten_start: int, flatten_end: int
     ) -> bool:
-        """Whether no later dimension of the mesh cuts the same dimension, or a later one that is joined with it."""
+        """Return whether no later dimension of the mesh cuts the same dimension, or a later one that is joined with it."""
         dim = placements[mesh_dim].dim
         return not any(
             _is_shard_like(p) and flatten_start <= p.dim < flatten_end and p.dim >= dim

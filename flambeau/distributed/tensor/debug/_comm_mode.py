@@ -26,7 +26,7 @@ _TRIVIAL = ("detach", "t", "view", "_to_copy", "as_strided", "transpose")  # wha
 
 @dataclass
 class _Seen:
-    """What is known of a module: its place among the others, and what it has done in the passes."""
+    """Record of a module: its place among the others, and what it has done in the passes."""
 
     name: str
     depth: int = 0
@@ -63,7 +63,7 @@ class CommDebugMode:
         self._hooks: list[Any] = []
 
     def __enter__(self) -> CommDebugMode:
-        self.__init__()  # type: ignore[misc]
+        CommDebugMode.__init__(self)
         self._seen["Global"] = _Seen("Global")
         self._counts_of("Global")
         funcol.listeners.found.append(self._count)
@@ -149,7 +149,7 @@ class CommDebugMode:
 
     @property
     def advanced_module_tracker(self) -> Any:
-        """What PyTorch keeps of modules, by its names."""
+        """PyTorch's record of modules, by its names."""
         helpers = {
             name: {"module_type": seen.kind, "depth": seen.depth, "parameters": seen.placements}
             for name, seen in self._seen.items()

@@ -96,7 +96,7 @@ def insert_subgm(
         return gm
     with gm.graph.inserting_after(call):
         for i, old in enumerate(orig_outputs):
-            new = Proxy(call)[i].node  # type: ignore[index]
+            new = Proxy(call)[i].node
             old.replace_all_uses_with(new, propagate_meta=True)
     call.meta["val"] = tuple(old.meta.get("val") for old in orig_outputs)
     return gm

@@ -99,7 +99,8 @@ def query_chw(flat_inputs: list[Any]) -> tuple[int, int, int]:
     """(channels, height, width) of the images of a sample."""
     kinds = (is_pure_tensor, Image, is_pil, Video)
     found = {tuple(get_dimensions(inpt)) for inpt in flat_inputs if check_type(inpt, kinds)}
-    return _agreed(found, "CxHxW dimensions")  # type: ignore[return-value]
+    channels, height, width = _agreed(found, "CxHxW dimensions")
+    return channels, height, width
 
 
 def query_size(flat_inputs: list[Any]) -> tuple[int, int]:
@@ -108,7 +109,8 @@ def query_size(flat_inputs: list[Any]) -> tuple[int, int]:
     found = {tuple(get_size(inpt)) for inpt in flat_inputs if check_type(inpt, kinds)}
     if not found:
         raise TypeError("No image, video, mask, bounding box of keypoint was found in the sample")
-    return _agreed(found, "HxW dimensions")  # type: ignore[return-value]
+    height, width = _agreed(found, "HxW dimensions")
+    return height, width
 
 
 # -- the base ---------------------------------------------------------------------------------------------------------

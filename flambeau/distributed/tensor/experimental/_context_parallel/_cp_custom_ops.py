@@ -13,7 +13,8 @@ from ....groups import _resolve_process_group
 @custom_op("cplib::flex_cp_allgather", mutates_args=())
 def flex_cp_allgather(k: Tensor, v: Tensor, seq_dim: int, pg_name: str) -> tuple[Tensor, Tensor]:
     """Keys and values of the whole sequence, from every rank's part of it."""
-    return tuple(funcol.all_gather_tensor(t, seq_dim, pg_name, now=True) for t in (k, v))  # type: ignore[return-value]
+    whole_k, whole_v = (funcol.all_gather_tensor(t, seq_dim, pg_name, now=True) for t in (k, v))
+    return whole_k, whole_v
 
 
 @custom_op("cplib::flex_cp_allgather_backward", mutates_args=())
@@ -22,7 +23,8 @@ def flex_cp_allgather_backward(
 ) -> tuple[Tensor, Tensor]:
     """This rank's part of the gradients, to which all have contributed."""
     both = (grad_full_k, grad_full_v)
-    return tuple(funcol.reduce_scatter_tensor(g, "sum", seq_dim, pg_name, now=True) for g in both)  # type: ignore[return-value]
+    grad_k, grad_v = (funcol.reduce_scatter_tensor(g, "sum", seq_dim, pg_name, now=True) for g in both)
+    return grad_k, grad_v
 
 
 def _like(tensor: Tensor, dim: int, length: int) -> Tensor:
