@@ -42,6 +42,7 @@ from .core.layout import (
     channels_last,
     channels_last_3d,
     contiguous_format,
+    jagged,
     layout,
     memory_format,
     preserve_format,

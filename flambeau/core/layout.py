@@ -35,7 +35,7 @@ class layout(_Named):
 
 strided, sparse_coo, sparse_csr = layout("strided"), layout("sparse_coo"), layout("sparse_csr")
 sparse_csc, sparse_bsr, sparse_bsc = layout("sparse_csc"), layout("sparse_bsr"), layout("sparse_bsc")
-mkldnn = layout("_mkldnn")
+mkldnn, jagged = layout("_mkldnn"), layout("jagged")
 
 
 def broadcast_two(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

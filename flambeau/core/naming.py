@@ -108,6 +108,7 @@ LATE = frozenset(
         "nn.scaling",
         "ops.kinds",
         "ops.kinds.mkldnn",
+        "ops.kinds.nested",
         "ops.quantizing.operators",
         "overrides",
         "profiler.itt",

@@ -228,6 +228,8 @@ def _reduce_plain(t: Tensor) -> tuple[Any, tuple]:
         return rebuild.sparse_tensor, (t.layout, parts)
     if t.is_mkldnn:
         t.untyped_storage()  # raises: the layout is not for files
+    if t.is_nested:
+        raise NotImplementedError("nested tensors are not written to files: save their values() and offsets()")
     if isinstance(t, QuantizedTensor):
         q, codes = t._quantizer, t._codes
         parameters = (q.scheme, q.scale, q.zero_point) if q.per_tensor else (q.scheme, q.scale, q.zero_point, q.axis)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..core.dtype import BY_NAME, OF_PYTHON, dtype
+from ..core.layout import jagged, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ..core.layout import layout as Layout
-from ..core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ..core.promotion import promote_types
 from ..core.sharded import SpreadTensor
 from ..core.tensor import Tensor, from_array
@@ -296,6 +296,10 @@ _SPARSE: dict[Layout, tuple[str, tuple[str, ...]]] = {
 def _compare_values(first: Tensor, second: Tensor, rtol: float, atol: float, equal_nan: bool) -> None:
     if first.layout is strided:
         return _compare_strided(first, second, rtol, atol, equal_nan)
+    if first.layout is jagged:
+        nested: Any = (first, second)
+        _compare_strided(nested[0].offsets(), nested[1].offsets(), 0, 0, False, "Offsets")
+        return _compare_strided(first.values(), second.values(), rtol, atol, equal_nan)
     if first.layout not in _SPARSE:
         raise ValueError(f"Unsupported tensor layout {first.layout}")
     name, parts = _SPARSE[first.layout]

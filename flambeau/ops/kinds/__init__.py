@@ -19,7 +19,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import OPS, Op, lookup
 from ..machinery.sparse_dispatch import sparse_primitive
 
-HOMES = {"mkldnn": "ops.kinds.mkldnn"}  # what each kind does with a call
+HOMES = {"mkldnn": "ops.kinds.mkldnn", "nested": "ops.kinds.nested"}  # what each kind does with a call
 
 
 def _anything(bound: dict[str, Any]) -> None:

@@ -1,0 +1,404 @@
+"""Nested tensors in the jagged layout: what a call does follows from the operator's record.
+
+Pointwise operators run on the values, reductions and operators along a dimension on the values or, along the ragged one, on each row
+by itself. Operators that compute each row from itself (a linear layer, a norm) are declared in their records with `nested_rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ...core import dtype as dt
+from ...core.held import HeldOperand
+from ...core.jagged import NestedTensor, new_jagged
+from ...core.layout import wrap_dim
+from ...core.pytree import tree_flatten, tree_map
+from ...core.tensor import Tensor
+from ..creation.construct import from_data
+from ..machinery.record import Batched, Op, lookup
+from ..shape.joining import cat, stack
+from . import base_record, held_as, hold, on_values, relabelled, value_of
+
+
+def lengths_of(t: NestedTensor) -> list[int]:
+    """The number of elements of each row along the ragged dimension."""
+    starts = t._starts.tolist()
+    return [b - a for a, b in zip(starts, starts[1:])]
+
+
+def rows_of(t: NestedTensor) -> list[Tensor]:
+    """The rows as plain tensors, each with the history of `t`."""
+    return list(value_of(t).split(lengths_of(t), t._ragged - 1))
+
+
+def joined(rows: list[Tensor], like: NestedTensor, op: Op) -> Any:
+    """Rows of unchanged lengths as a nested tensor with the ragged dimension of `like`."""
+    at = like._ragged - 1
+    if any(row.dim() <= at or row.shape[at] != n for row, n in zip(rows, lengths_of(like))):
+        _refuse_ragged(op, like)
+    return held_as(cat(rows, at), like._mold())
+
+
+def from_rows(rows: list[Tensor]) -> Any:
+    """A nested tensor of tensors that differ in the size of their first dimension."""
+    starts = [0]
+    for row in rows:
+        starts.append(starts[-1] + row.shape[0])
+    return from_values(cat(rows, 0), from_data(starts, dt.int64, rows[0].device))
+
+
+def from_values(values: Tensor, starts: Tensor) -> Any:
+    """A nested tensor over values that lie one row after the other."""
+    like = new_jagged(values.detach(), starts)
+    return relabelled(hold(values, like._mold()), "NestedViewFromJaggedBackward0")
+
+
+def refuse(op: Op, why: str) -> NoReturn:
+    """Raise what PyTorch raises for calls that it does not have for nested tensors."""
+    raise RuntimeError(f"{op.name}(): {why}")
+
+
+def _refuse_ragged(op: Op, like: NestedTensor) -> NoReturn:
+    """Refuse a call along the ragged dimension: an operator that is made of this one may have a rule."""
+    raise HeldOperand(like, f"{op.name}(): not supported for NestedTensor on the ragged dimension")
+
+
+def _without_rule(op: Op, problem: HeldOperand) -> NoReturn:
+    """Refuse an operator whose record says nothing of nested tensors: one that is made of it may have a rule."""
+    raise HeldOperand(problem.tensor, problem.reason or f"aten.{op.name}.default: not implemented for nested tensors")
+
+
+# -- how a call is made ----------------------------------------------------------------------------------------------------------------
+
+
+def call(face: Any, args: tuple, kwargs: dict[str, Any], problem: HeldOperand) -> Any:
+    """Run an operator on nested tensors, as its record allows."""
+    op = base_record(face.op)
+    found = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, NestedTensor)]
+    if not found:
+        _without_rule(op, problem)
+    like = found[0]
+    rule = op.forms.get("nested")
+    if rule is not None:
+        return rule(face, op, args, kwargs, like)
+    if op.kind == "pointwise" or op.formula is not None:
+        return _elementwise(face, op, args, kwargs, like)
+    if op.kind == "reduction":
+        return _reduced(face, op, args, kwargs, like)
+    if op.batching == "along" or (isinstance(op.batching, Batched) and op.batching.form == "along"):
+        return _along(face, op, args, kwargs, like)
+    _without_rule(op, problem)
+
+
+def _elementwise(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    target = args[0] if face.op.name.endswith("_") and args else kwargs.get("out", like)
+    if not isinstance(target, NestedTensor):
+        refuse(op, "a nested result cannot be written into a tensor that is not nested")
+
+    def packed(x: Any) -> Any:
+        if isinstance(x, NestedTensor):
+            if x._symbol is not like._symbol or x._ragged != like._ragged:
+                refuse(
+                    op, f"cannot call binary pointwise function with inputs of shapes {_sizes(like)} and {_sizes(x)}"
+                )
+            return x
+        return _beside(x, like, op) if isinstance(x, Tensor) else x
+
+    args, kwargs = tree_map(packed, (args, kwargs))
+    return on_values(face, args, kwargs, lambda value: held_as(value, like._mold()))
+
+
+def _sizes(t: Tensor) -> str:
+    return f"({', '.join(map(str, t.shape))})"
+
+
+def _beside(x: Tensor, like: NestedTensor, op: Op) -> Tensor:
+    """A plain operand as it meets the values: repeated for the elements of each row, or its padding cut off."""
+    n, at = len(like.shape), like._ragged
+    if x.dim() < n:
+        if x.dim() >= n - at and x.shape[at - n] != 1:
+            refuse(op, f"cannot broadcast a tensor of shape {tuple(x.shape)} with {_sizes(like)}")
+        return x
+    if x.dim() > n or x.shape[0] not in (1, len(like)):
+        refuse(op, f"cannot broadcast a tensor of shape {tuple(x.shape)} with {_sizes(like)}")
+    lengths = lengths_of(like)
+    if x.shape[0] == 1 and x.shape[at] == 1:
+        return x.squeeze(0)
+    rows = x.expand(len(like), *x.shape[1:]).unbind(0)
+    if x.shape[at] == 1:
+        return cat(
+            [row.expand(*(k if d == at - 1 else -1 for d in range(n - 1))) for row, k in zip(rows, lengths)], at - 1
+        )
+    if x.shape[at] != max(lengths, default=0):
+        refuse(op, f"cannot broadcast a tensor of shape {tuple(x.shape)} with {_sizes(like)}")
+    return cat([row.narrow(at - 1, 0, k) for row, k in zip(rows, lengths)], at - 1)
+
+
+def _inner_dims(op: Op, given: Any, like: NestedTensor) -> list[int]:
+    dims = [given] if isinstance(given, int) else list(given)
+    found = [wrap_dim(d, len(like.shape)) for d in dims]
+    if 0 in found and not (op.kind == "reduction" and like._ragged in found):
+        refuse(op, "not supported for NestedTensor on dim=0" if op.kind != "reduction" else
+               "reducing along the batch dimension but not the ragged dimension is not supported for nested tensors")  # fmt: skip
+    return found
+
+
+def _reduced(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    try:
+        bound = op.bind(args, kwargs)
+    except TypeError:  # a part of an operator that takes more: that one may have a rule
+        raise HeldOperand(like, f"aten.{op.name}.default: not implemented for nested tensors") from None
+    options = {k: v for k, v in bound.items() if k not in ("input", "dim", "keepdim") and v is not None}
+    dim, keepdim = bound.get("dim"), bool(bound.get("keepdim"))
+    if dim is None or dim == () or dim == []:
+        return face(value_of(like), **options)
+    dims = _inner_dims(op, dim, like)
+    ragged = like._ragged
+    if ragged not in dims:
+        value = face(value_of(like), [d - 1 for d in dims] if len(dims) > 1 else dims[0] - 1, keepdim, **options)
+        gone = 0 if keepdim else sum(d < ragged for d in dims)
+        return tree_map(lambda v: _moved(v, like, ragged - gone), value)
+    if len(dims) > 1:
+        refuse(op, "reducing along a ragged and non-batch dimension is not supported for nested tensors")
+    results = [face(row, ragged - 1, keepdim, **options) for row in rows_of(like)]
+    if isinstance(results[0], Tensor):
+        return stack(results)
+    made: Any = type(results[0])
+    return made([stack(list(each)) for each in zip(*results)])
+
+
+def _moved(value: Tensor, like: NestedTensor, ragged: int) -> Any:
+    """A value of the same rows whose ragged dimension is another one."""
+    mold = new_jagged(value.detach(), like._starts, ragged, like._symbol)._mold()
+    return held_as(value, mold)
+
+
+def _along(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    """An operator along one dimension: on the values, or along the ragged dimension on each row."""
+    bound = op.bind(args, kwargs)
+    names = op.batching.dims if isinstance(op.batching, Batched) else ("dim",)
+    at = {name: _inner_dims(op, bound[name], like) for name in names if bound.get(name) is not None}
+    inner = {
+        **bound,
+        **{name: dims[0] - 1 if isinstance(bound[name], int) else [d - 1 for d in dims] for name, dims in at.items()},
+    }
+    if not any(like._ragged in dims for dims in at.values()):
+        inner = tree_map(lambda x: value_of(_same(x, like, op)) if isinstance(x, NestedTensor) else x, inner)
+        lost = _dimensions_lost(inner, like, at)
+        return tree_map(
+            lambda v: _moved(v, like, like._ragged - lost(v)) if isinstance(v, Tensor) else v, face(**inner)
+        )
+    if sum(isinstance(x, Tensor) for x in tree_flatten(inner)[0]) > 1:
+        _refuse_ragged(op, like)
+    rows = [face(**tree_map(lambda x, row=row: row if x is like else x, inner)) for row in rows_of(like)]
+    if not all(isinstance(row, Tensor) for row in rows):
+        _refuse_ragged(op, like)
+    return joined(rows, like, op)
+
+
+def _dimensions_lost(inner: dict[str, Any], like: NestedTensor, at: dict[str, list[int]]) -> Callable[[Tensor], int]:
+    """How many dimensions before the ragged one a result has lost."""
+    before = any(d < like._ragged for dims in at.values() for d in dims)
+    return lambda v: max(like._value.dim() - v.dim(), 0) if before else 0
+
+
+def _same(x: NestedTensor, like: NestedTensor, op: Op) -> NestedTensor:
+    if x._symbol is not like._symbol or x._ragged != like._ragged:
+        refuse(op, f"cannot call it with inputs of shapes {_sizes(like)} and {_sizes(x)}")
+    return x
+
+
+# -- operators with a rule of their own ------------------------------------------------------------------------------------------------
+
+
+def _each_element(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    """Rows of the values are computed each from itself: packed as they are, they are a batch."""
+    bound = op.bind(args, kwargs)
+    others = [x for x in tree_flatten(list(bound.values())[1:])[0] if isinstance(x, NestedTensor)]
+    if like._ragged != 1 or next(iter(bound.values())) is not like or others:
+        refuse(op, "the input alone must be nested, with its ragged dimension next to the batch dimension")
+    if len(bound.get("normalized_shape", ())) >= like._value.dim():
+        refuse(op, "normalizing over the ragged dimension is not supported for NestedTensor")
+    return on_values(face, args, kwargs, lambda value: held_as(value, like._mold()))
+
+
+def _transposed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    bound = op.bind(args, kwargs)
+    a, b = (_inner_dims(op, bound[name], like)[0] for name in ("dim0", "dim1"))
+    return _moved(face(value_of(like), a - 1, b - 1), like, {a: b, b: a}.get(like._ragged, like._ragged))
+
+
+def _unsqueezed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    at = wrap_dim(op.bind(args, kwargs)["dim"], len(like.shape) + 1)
+    if at == 0:
+        refuse(op, "not supported for NestedTensor on dim=0")
+    return _moved(face(value_of(like), at - 1), like, like._ragged + (at <= like._ragged))
+
+
+def _unbound(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    if wrap_dim(op.bind(args, kwargs)["dim"], len(like.shape)) != 0:
+        refuse(op, "only supported for NestedTensor on dim=0")
+    return tuple(rows_of(like))
+
+
+def _selected(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    bound = op.bind(args, kwargs)
+    if wrap_dim(bound["dim"], len(like.shape)) == 0:
+        return rows_of(like)[bound["index"]]
+    return _along(face, op, args, kwargs, like)
+
+
+def _viewed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    sizes = args[1:] if len(args) != 2 or isinstance(args[1], int) else tuple(args[1])
+    if kwargs or like._ragged != 1 or len(sizes) < 2 or sizes[0] != len(like) or sizes[1] not in (-1, like._symbol):
+        refuse(
+            op, f"cannot view shape {_sizes(like)} as {list(sizes)}: batch and ragged dimension must stay the first two"
+        )
+    return held_as(face(value_of(like), (like._value.shape[0], *sizes[2:])), like._mold())
+
+
+def _squeezed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    dim = args[1] if len(args) > 1 else kwargs.get("dim")
+    at = _inner_dims(op, dim, like)[0] if isinstance(dim, int) else refuse(op, "needs one dim= for a NestedTensor")
+    if at == like._ragged or like.shape[at] != 1:
+        return like
+    return _moved(value_of(like).squeeze(at - 1), like, like._ragged - (at < like._ragged))
+
+
+def _permuted(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    given = args[1:] if len(args) != 2 or isinstance(args[1], int) else tuple(args[1])
+    order = [wrap_dim(d, len(like.shape)) for d in given or kwargs.get("dims", ())]
+    if sorted(order) != list(range(len(like.shape))) or order[0] != 0:
+        refuse(op, f"not supported for NestedTensor with the order {order}: the batch dimension must stay first")
+    return _moved(value_of(like).permute([d - 1 for d in order[1:]]), like, order.index(like._ragged))
+
+
+def _concatenated(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    bound = op.bind(args, kwargs)
+    at = _inner_dims(op, bound["dim"], like)[0]
+    if at == like._ragged or not all(isinstance(t, NestedTensor) for t in bound["tensors"]):
+        refuse(op, "needs nested tensors and a dimension that is not ragged")
+    return held_as(cat([value_of(_same(t, like, op)) for t in bound["tensors"]], at - 1), like._mold())
+
+
+def _extreme(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    dim = args[1] if len(args) > 1 else kwargs.get("dim")
+    if dim is None:
+        return face(value_of(like))
+    if not isinstance(dim, int):
+        refuse(op, "needs a dimension for a NestedTensor")
+    at, keepdim = _inner_dims(op, dim, like)[0], bool(args[2] if len(args) > 2 else kwargs.get("keepdim", False))
+    if at != like._ragged:
+        found = face(value_of(like), at - 1, keepdim)
+        return type(found)([_moved(v, like, like._ragged - (at < like._ragged and not keepdim)) for v in found])
+    rows = [face(row, at - 1, keepdim) for row in rows_of(like)]
+    return type(rows[0])([stack(list(each)) for each in zip(*rows)])
+
+
+def _attention(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    bound = op.bind(args, kwargs)
+    names = ("query", "key", "value")
+    if not all(isinstance(bound[name], NestedTensor) and bound[name]._ragged == like._ragged == 2 for name in names):
+        refuse(op, "nested query, key and value of shape (batch, heads, ragged, width) are needed")
+    if bound["attn_mask"] is not None or bound["is_causal"]:
+        refuse(op, "masks are not supported for nested tensors")
+    rows = zip(*(rows_of(bound.pop(name)) for name in names))
+    return joined([face(*each, **bound) for each in rows], like, op)
+
+
+def _product(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    a, b = list(op.bind(args, kwargs).values())[:2]
+    if a is not like or isinstance(b, NestedTensor) or like._ragged != 1 or b.dim() not in (2, 3):
+        shapes = [_sizes(t) for t in (a, b)]
+        refuse(op, f"not supported between inputs of shapes {shapes[0]} and {shapes[1]}")
+    if b.dim() == 2:
+        return held_as(value_of(like).matmul(b), like._mold())
+    if b.shape[0] != len(like):
+        refuse(op, f"expected a batch of {len(like)}, got {b.shape[0]}")
+    return joined([row.matmul(other) for row, other in zip(rows_of(like), b.unbind(0))], like, op)
+
+
+for _rule, _keys in (
+    (_each_element, ("nn.functional.linear", "nn.functional.layer_norm", "nn.functional.rms_norm", "nn.functional.embedding")),
+    (_elementwise, ("nn.functional.dropout", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")),
+    (_elementwise, ("masked_fill", "where", "copy_", "fill_", "zero_")),
+    (_transposed, ("transpose",)),
+    (_unsqueezed, ("unsqueeze",)),
+    (_unbound, ("unbind",)),
+    (_selected, ("select",)),
+    (_attention, ("nn.functional.scaled_dot_product_attention",)),
+    (_product, ("matmul", "bmm")),
+    (_viewed, ("view", "reshape")),
+    (_squeezed, ("squeeze",)),
+    (_permuted, ("permute",)),
+    (_concatenated, ("cat",)),
+    (_extreme, ("max", "min")),
+    (_elementwise, ("contiguous",)),
+):  # fmt: skip
+    for _key in _keys:
+        lookup(_key).forms["nested"] = _rule
+
+
+# -- methods ---------------------------------------------------------------------------------------------------------------------------
+
+
+def to_padded_tensor(self: NestedTensor, padding: float, output_size: Any = None) -> Tensor:
+    """The rows as one plain tensor, filled up with `padding` to the longest row or to `output_size`."""
+    at = self._ragged - 1
+    longest = max(lengths_of(self), default=0) if output_size is None else output_size[self._ragged]
+    short = [longest - n for n in lengths_of(self)]
+    if any(n < 0 for n in short):
+        raise RuntimeError("Value in output_size is less than NestedTensor padded size. Truncation is not supported.")
+
+    def filled(row: Tensor, missing: int) -> Tensor:
+        sizes = [missing if d == at else n for d, n in enumerate(row.shape)]
+        return cat([row, row.new_full(sizes, padding)], at)
+
+    return stack([filled(row, missing) for row, missing in zip(rows_of(self), short)])
+
+
+def getitem(self: NestedTensor, key: Any) -> Any:
+    """Return a row, or a part of one."""
+    first, *rest = key if isinstance(key, tuple) else (key,)
+    taken = [k for k in rest if k is not None]
+    plain = all(type(k) is int or isinstance(k, slice) for k in taken)
+    if first is Ellipsis and plain and self._ragged == 1 and len(taken) <= len(self.shape) - 2:
+        return held_as(value_of(self)[key], self._mold())
+    if type(first) is not int:
+        raise RuntimeError("slice(): not supported for NestedTensor on dim=0")
+    row = rows_of(self)[first]
+    return row[tuple(rest)] if rest else row
+
+
+def _rebuilt(value: Tensor, starts: Tensor, ragged: int, requires_grad: bool) -> Tensor:
+    return new_jagged(value, starts, ragged).requires_grad_(requires_grad)
+
+
+def reduce_ex(self: NestedTensor, protocol: int) -> tuple:
+    """Pickle the values and the offsets."""
+    if self.grad_fn is not None:
+        raise RuntimeError("cannot pickle a tensor that is not a graph leaf: use tensor.detach() first")
+    return _rebuilt, (self._value, self._starts, self._ragged, self.requires_grad)
+
+
+def deep_copy(self: NestedTensor, memo: dict) -> NestedTensor:
+    """A copy of a leaf, with the same ragged size."""
+    if id(self) not in memo:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+            )
+        memo[id(self)] = self._mold()(self._value.detach().clone()).requires_grad_(self.requires_grad)
+    return memo[id(self)]
+
+
+def _no_list(self: NestedTensor, *args: Any, **kwargs: Any) -> NoReturn:
+    raise RuntimeError(".tolist() and .numpy() are not supported for tensor subclasses, got NestedTensor")
+
+
+for _name, _method in {
+    "to_padded_tensor": to_padded_tensor, "__getitem__": getitem, "__reduce_ex__": reduce_ex, "__deepcopy__": deep_copy, "values": lambda self: relabelled(value_of(self), "NestedGetValuesBackward0"),
+    "__iter__": lambda self: iter(rows_of(self)), "_min_seqlen": property(lambda self: min(lengths_of(self))), "_max_seqlen": property(lambda self: max(lengths_of(self))),
+    "tolist": _no_list, "numpy": _no_list, "__array__": _no_list,
+}.items():  # fmt: skip
+    setattr(NestedTensor, _name, _method)
