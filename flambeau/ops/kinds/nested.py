@@ -197,7 +197,7 @@ def _along(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedT
 
 
 def _dimensions_lost(inner: dict[str, Any], like: NestedTensor, at: dict[str, list[int]]) -> Callable[[Tensor], int]:
-    """How many dimensions before the ragged one a result has lost."""
+    """The number of dimensions before the ragged one that a result has lost."""
     before = any(d < like._ragged for dims in at.values() for d in dims)
     return lambda v: max(like._value.dim() - v.dim(), 0) if before else 0
 
