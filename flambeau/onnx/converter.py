@@ -55,13 +55,14 @@ class Converter:
         """A tensor's value now: that of a view is taken anew when its base has changed."""
         base = slot.base
         if base is not None and slot.changes != base.changes:
-            slot.value = self._through(self.current(base), slot.steps)
+            found = self._through(self.current(base), slot.steps)
+            slot.value = slot.value if found is _MISSING else found
             slot.changes = base.changes
         return slot.value
 
     def _through(self, value: Any, steps: tuple) -> Any:
         for run in steps:
-            value = run(value)
+            value = value if value is _MISSING else run(value)
         return value
 
     def plain(self, thing: Any) -> Any:
@@ -89,6 +90,8 @@ class Converter:
         base = slot.base
         whole = self.current(base)
         places = self._through(places_of(self.g, whole), slot.steps)
+        if places is _MISSING:
+            return
         base.value = put_at(self.g, whole, places, value)
         base.changes += 1
         slot.value, slot.changes = value, base.changes
@@ -170,7 +173,17 @@ class Converter:
         function = torchlib.function_of(name, schema.overload_name, record) if not reason(name) else None
         if function is None:
             return self._made_here(name, plain, place)
-        return torchlib.call(self.g, function, schema, plain, record, described)
+        made = torchlib.call(self.g, function, schema, plain, record, described)
+        if isinstance(made, Value) and isinstance(described, Described) and name == schema.name:  # not in place
+            self._check_rank(made, described)
+        return made
+
+    def _check_rank(self, made: Value, described: Described) -> None:
+        """Refuse a result of torchlib's that has another number of dimensions than the operator's."""
+        if made.shape is None:
+            torchlib.find_shape(made, self.g.opset)
+        if made.shape is not None and described.shape is not None and len(made.shape) != len(described.shape):
+            raise NotImplementedError(f"torchlib's function: {len(made.shape)} dimensions, not {len(described.shape)}")
 
     def _made_here(self, name: str, plain: dict[str, Any], place: str) -> Any:
         """What an operator without a form gives: a tensor that is made of numbers alone (a window, places) is a constant."""
@@ -192,9 +205,8 @@ class Converter:
 
     def _describe(self, result: Any, described: Any) -> None:
         if isinstance(described, Described) and isinstance(result, Value):
-            result.dtype = (
-                result.dtype or described.dtype
-            )  # what a form says of its nodes goes before what the trace saw
+            # What a form says of its nodes goes before what the trace saw.
+            result.dtype = result.dtype or described.dtype
             if described.shape is not None and result.constant is None:
                 result.shape = tuple(described.shape)
         elif isinstance(described, (list, tuple)) and isinstance(result, (list, tuple)):
@@ -209,7 +221,7 @@ class Converter:
         def step(number: int | None) -> Callable:
             def again(value: Value) -> Any:
                 made = self._run(schema, schema.name, {key: Slot(value), **rest}, "", None, None)
-                return made if number is None else made[number]
+                return made if number is None or made is _MISSING else made[number]
 
             return again
 
@@ -246,9 +258,7 @@ def _same_dtype(first: Slot, result: Any) -> bool:
 
 
 def _holds_values(plain: dict[str, Any]) -> bool:
-    return any(
-        isinstance(v, Value) for given in plain.values() for v in (given if isinstance(given, list) else [given])
-    )
+    return any(isinstance(v, Value) for v in pytree.tree_leaves(plain))
 
 
 def slots(result: Any) -> Any:

@@ -108,11 +108,11 @@ def export(
     job = _Export(model, args, kwargs, opset, dynamo, custom_translation_table, training, _progress(dynamo, verbose))
     job.names(input_names, output_names, dynamic_axes, dynamic_shapes)
     g = job.run()
-    batch_norm = training is TrainingMode.EVAL and export_params
+    norms = training is TrainingMode.EVAL and export_params  # folded into what is before them
     if not dynamo:
-        optimized(g, constants=do_constant_folding and opset >= 9, twins=False, batch_norm=batch_norm)
+        optimized(g, constants=do_constant_folding and opset >= 9, twins=False, norms=norms)
     elif do_constant_folding and optimize:
-        job.say("Optimize the ONNX graph", lambda: optimized(g, batch_norm=batch_norm))
+        job.say("Optimize the ONNX graph", lambda: optimized(g, norms=norms))
     proto = model_proto(
         g,
         dynamo=dynamo,
@@ -148,14 +148,8 @@ class _Export:
         training: TrainingMode,
         loud: bool,
     ) -> None:
-        self.model, self.args, self.kwargs, self.dynamo, self.table, self.training = (
-            model,
-            args,
-            kwargs,
-            dynamo,
-            table,
-            training,
-        )
+        self.model, self.args, self.kwargs = model, args, kwargs
+        self.dynamo, self.table, self.training = dynamo, table, training
         self.loud = loud
         self.g = Builder(opset)
         self.g.older = not dynamo

@@ -129,15 +129,10 @@ class ProgramReader:
     def _name(self, node: Node) -> None:
         """What a node gives, and the ONNX node that makes it, are called after it."""
         made = self.known[node]
-        value = made.value if isinstance(made, Slot) else None
-        if (
-            value is not None
-            and value.producer is not None
-            and not value.producer.name
-            and value.producer.op_type != "Constant"
-        ):
-            value.producer.name = f"node_{node.name}"
-            value.label = node.name
+        producer = made.value.producer if isinstance(made, Slot) else None
+        if producer is not None and not producer.name and producer.op_type != "Constant":
+            producer.name = f"node_{node.name}"
+            made.value.label = node.name
 
     def _operator(self, node: Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         schema = target._schema
@@ -155,11 +150,8 @@ class ProgramReader:
         result = in_parts(self, target, arguments, self._examples(node, arguments)) if self.apart else NotImplemented
         if result is NotImplemented:
             result = self.converter.call(schema, arguments, described(node.meta), _place(node), target)
-        return (
-            result.value
-            if isinstance(result, Slot) and schema.name in ("aten::sym_size", "aten::sym_numel", "aten::item")
-            else result
-        )
+        number = isinstance(result, Slot) and schema.name in ("aten::sym_size", "aten::sym_numel", "aten::item")
+        return result.value if number else result
 
     def _examples(self, node: Node, arguments: dict[str, Any]) -> dict[str, Any]:
         """Arguments of a node's call with tensors like those it had."""

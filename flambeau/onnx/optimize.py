@@ -13,7 +13,7 @@ from .torchlib.schemas import evaluated
 _LIMIT = 1 << 16  # elements: larger results are not worth a constant
 
 
-def optimized(g: Builder, *, constants: bool = True, twins: bool = True, batch_norm: bool = True) -> None:
+def optimized(g: Builder, *, constants: bool = True, twins: bool = True, norms: bool = True) -> None:
     """Apply passes to a graph that is being written: nodes of constants and of parameters computed, nodes that are there twice made
     one, batch normalisation folded into convolutions."""
     if constants:
@@ -21,7 +21,7 @@ def optimized(g: Builder, *, constants: bool = True, twins: bool = True, batch_n
     if twins:
         _merge_twins(g.graph)
     _drop_identities(g.graph)
-    if batch_norm:
+    if norms:
         _fold_batch_norms(g.graph)
     if constants:
         _fold_parameters(g.graph, g.opset)

@@ -16,9 +16,8 @@ from .errors import OnnxExporterError
 Form = Callable[..., Any]
 OLDEST, NEWEST = 7, 23  # versions of ONNX's opset that can be written
 
-CUSTOM: dict[
-    str, dict[int, Form]
-] = {}  # what users register: by the names they give, then by version; arguments in order
+# What users register: by the names they give, then by version; arguments in order.
+CUSTOM: dict[str, dict[int, Form]] = {}
 
 
 def form(*operators: Any, since: int = 0) -> Callable[[Form], Form]:

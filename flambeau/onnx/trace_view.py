@@ -85,5 +85,5 @@ def _optimize_trace(graph: Any, operator_export_type: OperatorExportTypes = Oper
     job = _Export(module, args, {}, DEFAULT_OPSET, False, None, TrainingMode.PRESERVE, False)
     job.names((), (), None, None)
     built = job.run()
-    optimized(built, twins=False, batch_norm=False)
+    optimized(built, twins=False, norms=False)
     return GraphView(built)

@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 
 import flambeau
+from flambeau.onnx.builder import Builder
+from flambeau.onnx.converter import Converter
+from flambeau.onnx.errors import UnsupportedOperatorError
+from flambeau.onnx.torchlib.calls import _bound
 
 onnx = pytest.importorskip("onnx", reason="ONNX files need the package onnx")
 onnxruntime = pytest.importorskip("onnxruntime", reason="exported models are run by onnxruntime")
@@ -104,3 +108,102 @@ def test_a_change_in_place_needs_no_node_of_its_own():
     nodes, found = exported(lambda x: flambeau.relu_(x * 2), x, 20)
     assert [node.op_type for node in nodes] == ["Mul", "Relu"]
     np.testing.assert_array_equal(found, flambeau.relu(x * 2).numpy())
+
+
+@pytest.mark.parametrize(
+    ("overload", "arguments"),
+    [
+        ("avg_pool2d.default", {"kernel_size": [2, 2], "divisor_override": 3}),
+        ("avg_pool3d.default", {"kernel_size": [2, 2, 2], "divisor_override": 3}),
+        (
+            "cross_entropy_loss.default",
+            {"target": flambeau.zeros(2, 2, 2, dtype=flambeau.int64), "label_smoothing": 0.5},
+        ),
+        ("allclose.default", {"other": flambeau.ones(2, 3, 2, 2), "equal_nan": True}),
+    ],
+)
+def test_what_a_translation_ignores_is_refused_unless_it_says_nothing(overload, arguments):
+    name, _, kind = overload.partition(".")
+    schema = getattr(getattr(flambeau.ops.aten, name), kind)._schema
+    ignored = list(arguments)[-1]
+
+    def converted(given):
+        converter = Converter(Builder(20))
+        converter.call(schema, {"self": flambeau.ones(2, 3, 2, 2), **given}, None, "line 7")
+        converter.finish()
+
+    default = next(a.default_value for a in schema.arguments if a.name == ignored)
+    converted({**arguments, ignored: default})
+    with pytest.raises(UnsupportedOperatorError, match=f"aten::{name}: its argument {ignored}={arguments[ignored]}"):
+        converted(arguments)
+
+
+def test_an_ignored_argument_may_be_zero_only_where_that_is_its_default():
+    def translation(self, other):  # as torchlib's functions: without the argument alpha
+        return self, other
+
+    schema = flambeau.ops.aten.add.Tensor._schema
+    x = Builder(20).value(flambeau.ones(2))
+    assert _bound(translation, schema, {"self": x, "other": x, "alpha": 1}).keys() == {"self", "other"}
+    with pytest.raises(NotImplementedError, match="its argument alpha=0"):
+        _bound(translation, schema, {"self": x, "other": x, "alpha": 0})
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_total_weight_of_a_loss_is_computed(reduction, weighted):
+    x, target = flambeau.randn(4, 5).log_softmax(1), flambeau.tensor([0, 4, 2, 1])
+    weight = flambeau.tensor([0.5, 2.0, 3.0, 1.0, 0.25]) if weighted else None
+
+    def total(x):
+        return flambeau.ops.aten.nll_loss_forward.default(x, target, weight, reduction, 2)[1]
+
+    wanted = 0.0 if not reduction else 2.75 if weighted else 3.0  # PyTorch's, also for a sum
+    assert total(x).item() == wanted
+    assert exported(total, x, 20)[1] == wanted
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("shape", [(5,), (2, 5)])
+def test_one_drawn_class_is_a_list_of_one(shape, replacement):
+    chances = flambeau.zeros(shape)
+    chances[..., 3] = 1.0
+    found = exported(lambda x: flambeau.multinomial(x, 1, replacement), chances, 20)[1]
+    assert found.tolist() == np.full((*shape[:-1], 1), 3).tolist()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: flambeau.ops.aten.elu.default(x, 0.5, 2.0, 3.0),  # positive numbers are not scaled by the last factor
+        lambda x: x.argmax(None, True),
+        lambda x: x.argmin(None, True),
+        lambda x: flambeau.addmv(x[0] / 0, flambeau.ones(5, 5), x[1], beta=0),
+        lambda x: flambeau.baddbmm(x[None] / 0, x[None], flambeau.ones(1, 5, 5), beta=0, alpha=2),
+        lambda x: flambeau.addbmm(x / 0, x[None], flambeau.ones(1, 5, 5), beta=0),
+        lambda x: flambeau.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(*[x[None, None]] * 3, 0.0, True)[1],
+        lambda x: flambeau.ops.aten._native_batch_norm_legit_no_training.default(x, *[flambeau.ones(5)] * 4, 0.1, 1e-5)[1],
+    ],
+)  # fmt: skip
+def test_what_torchlib_translates_wrongly_is_written_otherwise(function):
+    x = flambeau.randn(4, 5)
+    wanted, found = function(x).numpy(), exported(function, x, 20)[1]
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "refused"),
+    [
+        (lambda x: x.clone().fill_diagonal_(3.0, True), "aten::"),
+        (
+            lambda x: flambeau.ops.aten._native_batch_norm_legit_functional.default(
+                x, *[flambeau.ones(5)] * 4, True, 0.1, 1e-5
+            )[3],
+            "aten::_native_batch_norm_legit_functional: it changes its statistics",
+        ),
+    ],
+)
+def test_what_cannot_be_written_is_named(function, refused):
+    with pytest.raises(UnsupportedOperatorError, match=refused):
+        exported(function, flambeau.randn(7, 5), 20)

@@ -126,9 +126,8 @@ def convolution(
     whole = aten.convolution.default
     if not transposed or all(o < s for o, s in zip(output_padding, stride)):
         return whole(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-    made = whole(
-        x, weight, None, stride, [0], dilation, True, [0], groups
-    )  # engines refuse so much: it is added, or less cut off
+    # Engines refuse so much: it is added, or less cut off.
+    made = whole(x, weight, None, stride, [0], dilation, True, [0], groups)
     made = F.pad(made, [n for p, o in zip(reversed(padding), reversed(output_padding)) for n in (-p, o - p)])
     return made if bias is None else made + bias.reshape(-1, *[1] * (x.dim() - 2))
 
@@ -154,18 +153,32 @@ def attention(
 ) -> Tensor:  # fmt: skip
     if enable_gqa and query.shape[-3] != key.shape[-3]:
         key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
+    scores = _scores(query, key, attn_mask, is_causal, scale)
+    weights = F.softmax(scores, -1)
+    if attn_mask is not None and attn_mask.dtype == flambeau.bool:  # rows that see nothing give zeros, not nan
+        weights = flambeau.where(weights.isnan(), 0, weights)
+    return (F.dropout(weights, dropout_p) if dropout_p else weights) @ value
+
+
+def _scores(query: Tensor, key: Tensor, attn_mask: Any, is_causal: bool, scale: float | None) -> Tensor:
+    """How much each query looks at each key, before the softmax."""
     factor = (1 / math.sqrt(int(query.shape[-1])) if scale is None else scale) ** 0.5
     scores = (query * factor) @ (key.transpose(-2, -1) * factor)
     if is_causal:
         keep = flambeau.ones(query.shape[-2], key.shape[-2], dtype=query.dtype).tril().to(flambeau.bool)
         scores = flambeau.where(keep, scores, -math.inf)
-    truth = attn_mask is not None and attn_mask.dtype == flambeau.bool
-    if attn_mask is not None:
-        scores = flambeau.where(attn_mask, scores, -math.inf) if truth else scores + attn_mask
-    weights = F.softmax(scores, -1)
-    if truth:  # rows that see nothing give zeros, not nan
-        weights = flambeau.where(weights.isnan(), 0, weights)
-    return (F.dropout(weights, dropout_p) if dropout_p else weights) @ value
+    if attn_mask is None:
+        return scores
+    return flambeau.where(attn_mask, scores, -math.inf) if attn_mask.dtype == flambeau.bool else scores + attn_mask
+
+
+@made_of(aten._scaled_dot_product_flash_attention_for_cpu)
+def flash_attention(
+    query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    made = attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+    return made, _scores(query, key, attn_mask, is_causal, scale).logsumexp(-1)
 
 
 # -- losses -------------------------------------------------------------------------------------------------------------------------
@@ -218,13 +231,8 @@ def kl_div(x: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = 
 
 @made_of(aten.cross_entropy_loss)
 def cross_entropy_loss(
-    x: Tensor,
-    target: Tensor,
-    weight: Any = None,
-    reduction: int = 1,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-) -> Tensor:
+    x: Tensor, target: Tensor, weight: Any = None, reduction: int = 1, ignore_index: int = -100, label_smoothing: float = 0.0
+) -> Tensor:  # fmt: skip
     if x.dim() > 1 and not label_smoothing and not target.is_floating_point():
         return aten.cross_entropy_loss.default(x, target, weight, reduction, ignore_index)
     dim = 1 if x.dim() > 1 else 0
@@ -241,7 +249,20 @@ def cross_entropy_loss(
     if reduction:
         smooth = smooth.sum()
     if reduction == 1:
-        own = used.to(x.dtype)
-        own = own if weight is None else own * weight.index_select(0, (target * used).reshape(-1)).reshape(target.shape)
-        smooth = smooth / own.sum()
+        smooth = smooth / _total_weight(x, target, weight, ignore_index)
     return hard * (1 - label_smoothing) + smooth * each
+
+
+def _total_weight(x: Tensor, target: Tensor, weight: Any, ignore_index: int) -> Tensor:
+    """What a mean over targets is divided by: the weights of their classes, of those that are not ignored."""
+    used = target != ignore_index
+    own = used.to(x.dtype)
+    own = own if weight is None else own * weight.index_select(0, (target * used).reshape(-1)).reshape(target.shape)
+    return own.sum()
+
+
+@made_of(aten.nll_loss_forward, aten.nll_loss2d_forward)
+def nll_loss_forward(x: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> tuple[Tensor, ...]:
+    loss = aten.nll_loss_nd.default(x, target, weight, reduction, ignore_index)
+    counted = reduction or not target.dim()
+    return loss, _total_weight(x, target, weight, ignore_index) if counted else flambeau.zeros((), dtype=x.dtype)

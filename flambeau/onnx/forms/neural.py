@@ -1,4 +1,4 @@
-"""Layers: products, convolutions, batch normalisation, global pooling, a loss."""
+"""Layers: products, convolutions, batch normalisation, global pooling, a loss, drawn classes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+import flambeau
+
 from ..builder import Builder, Value
+from ..dtypes import NUMBER
 from ..registry import aten, form
 from .pointwise import broadcast
 
@@ -100,7 +103,7 @@ def batch_norm(
         outputs=3 if own else 1, **extra,
     )  # fmt: skip
     made = (made[0] if own else made).known(input.dtype, input.shape)
-    return (made, None, None) if name.endswith("no_training") else made
+    return (made, *[g.value(flambeau.empty(0, dtype=input.dtype))] * 2) if name.endswith("no_training") else made
 
 
 def _normalised(g: Builder, x: Value, weight: Value, bias: Value, eps: float) -> Value:
@@ -111,3 +114,11 @@ def _normalised(g: Builder, x: Value, weight: Value, bias: Value, eps: float) ->
     shaped = [g.reshape(value, [1, -1, *[1] * (x.rank - 2)]) for value in (weight, bias)]
     made = g.op("Add", g.op("Mul", g.op("Div", off, spread), shaped[0]), shaped[1])
     return made.known(x.dtype, x.shape)
+
+
+@form(aten.multinomial)
+def multinomial(g: Builder, self: Value, num_samples: Any, replacement: bool = False) -> Value:
+    if not isinstance(num_samples, int) or not (replacement or num_samples == 1):
+        raise NotImplementedError(f"num_samples={num_samples!r} with replacement={replacement}")
+    made = g.op("Multinomial", g.op("Log", self), dtype_i=NUMBER[flambeau.int64], sample_size_i=num_samples)
+    return made.known(flambeau.int64, (self.shape[0], num_samples))

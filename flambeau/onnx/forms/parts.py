@@ -51,6 +51,13 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     return x * (curve + 1) * 0.5
 
 
+@made_of(aten.elu)
+def elu(x: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Tensor:
+    if input_scale == 1:
+        return aten.elu.default(x, alpha, scale)
+    return flambeau.where(x > 0, x, flambeau.expm1(x * input_scale) * alpha) * scale
+
+
 @made_of(aten.special_ndtr)
 def ndtr(x: Tensor) -> Tensor:
     return (flambeau.erf(x * math.sqrt(0.5)) + 1) * 0.5
@@ -90,10 +97,9 @@ def bernoulli_(x: Tensor, p: Any = 0.5, generator: Any = None) -> Tensor:
 @made_of(aten.multinomial)
 def multinomial(x: Tensor, num_samples: int, replacement: bool = False, generator: Any = None) -> Tensor:
     if replacement or num_samples == 1:
-        return aten.multinomial.default(x, num_samples, replacement)
-    noise = -flambeau.log(
-        -flambeau.log(flambeau.rand_like(x).clamp_min(1e-30))
-    )  # the largest after noise of Gumbel's kind
+        rows = x if x.dim() == 2 else x.unsqueeze(0)
+        return aten.multinomial.default(rows, num_samples, replacement).reshape(*x.shape[:-1], num_samples)
+    noise = -flambeau.log(-flambeau.log(flambeau.rand_like(x).clamp_min(1e-30)))  # the largest after Gumbel's noise
     return flambeau.topk(flambeau.log(x) + noise, num_samples)[1]
 
 
@@ -121,7 +127,10 @@ def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
     return (x != 0).sum(dim)
 
 
-def _variance(x: Tensor, dim: Any, unbiased: bool, keepdim: bool, correction: Any) -> tuple[Tensor, Tensor]:
+@made_of(aten.var_mean)
+def var_mean(
+    x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
     if isinstance(dim, bool):  # var(x, unbiased)
         dim, unbiased = None, dim
     dims = list(range(x.dim())) if dim is None or dim == [] else [dim] if isinstance(dim, int) else list(dim)
@@ -135,27 +144,18 @@ def _variance(x: Tensor, dim: Any, unbiased: bool, keepdim: bool, correction: An
 
 
 @made_of(aten.var)
-def var(x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None) -> Tensor:
-    return _variance(x, dim, unbiased, keepdim, correction)[0]
+def var(x: Tensor, *args: Any, **named: Any) -> Tensor:
+    return var_mean(x, *args, **named)[0]
 
 
 @made_of(aten.std)
-def std(x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None) -> Tensor:
-    return var(x, dim, unbiased, keepdim, correction=correction).sqrt()
-
-
-@made_of(aten.var_mean)
-def var_mean(
-    x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
-) -> tuple[Tensor, Tensor]:
-    return _variance(x, dim, unbiased, keepdim, correction)
+def std(x: Tensor, *args: Any, **named: Any) -> Tensor:
+    return var(x, *args, **named).sqrt()
 
 
 @made_of(aten.std_mean)
-def std_mean(
-    x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
-) -> tuple[Tensor, Tensor]:
-    spread, centre = _variance(x, dim, unbiased, keepdim, correction)
+def std_mean(x: Tensor, *args: Any, **named: Any) -> tuple[Tensor, Tensor]:
+    spread, centre = var_mean(x, *args, **named)
     return spread.sqrt(), centre
 
 
@@ -180,6 +180,22 @@ def addmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any =
     return (x * beta).expand(left.shape[0], right.shape[1]).clone()  # the product is zero, which engines do not know
 
 
+def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """x * beta + product * alpha; for no share of x nothing of it, also where it is not finite."""
+    product = product if alpha == 1 else product * alpha
+    return product + (x if beta == 1 else x * beta) if beta else product
+
+
+@made_of(aten.addmv, aten.baddbmm)
+def baddbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return _added(x, left @ right, beta, alpha)
+
+
+@made_of(aten.addbmm)
+def addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return _added(x, (left @ right).sum(0), beta, alpha)
+
+
 @made_of(aten.cdist, aten._cdist_forward)
 def cdist(x: Tensor, other: Tensor, p: float = 2, compute_mode: Any = None) -> Tensor:
     return flambeau.linalg.vector_norm(x.unsqueeze(-2) - other.unsqueeze(-3), p, -1)
@@ -188,6 +204,20 @@ def cdist(x: Tensor, other: Tensor, p: float = 2, compute_mode: Any = None) -> T
 @made_of(aten.trace)
 def trace(x: Tensor) -> Tensor:
     return x.diagonal().sum()
+
+
+def _place_of(best: Any, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    return best(x, None).reshape([1] * x.dim()) if keepdim and dim is None else best(x, dim, keepdim)
+
+
+@made_of(aten.argmax)
+def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return _place_of(aten.argmax.default, x, dim, keepdim)
+
+
+@made_of(aten.argmin)
+def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return _place_of(aten.argmin.default, x, dim, keepdim)
 
 
 @made_of(aten.topk)

@@ -26,13 +26,8 @@ def upsample(
     x = self if self is not None else input
     factors = scale_factors or [s for s in (scales, scales_d, scales_h, scales_w) if s is not None]
     mode = next(word for word in ("nearest", "cubic", "linear") if word in name)
-    where = (
-        "align_corners"
-        if align_corners
-        else "asymmetric"
-        if mode == "nearest" and "exact" not in name
-        else "half_pixel"
-    )
+    where = "asymmetric" if mode == "nearest" and "exact" not in name else "half_pixel"
+    where = "align_corners" if align_corners else where
     extra: dict[str, Any] = {"mode_s": mode, "coordinate_transformation_mode_s": where}
     extra["nearest_mode_s"] = "round_prefer_ceil" if "exact" in name else "floor"
     if name.endswith("_aa"):

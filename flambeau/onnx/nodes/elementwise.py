@@ -15,14 +15,12 @@ from ...nn import functional as F  # noqa: N812
 from ..dtypes import DTYPE, NUMBER, tensor_of
 from .table import NODES, Call, node
 
-_ONE = {
-    "Abs": flambeau.abs, "Acos": flambeau.acos, "Acosh": flambeau.acosh, "Asin": flambeau.asin, "Asinh": flambeau.asinh, "Atan": flambeau.atan,
-    "Atanh": flambeau.atanh, "Ceil": flambeau.ceil, "Cos": flambeau.cos, "Cosh": flambeau.cosh, "Erf": flambeau.erf, "Exp": flambeau.exp,
-    "Floor": flambeau.floor, "Log": flambeau.log, "Neg": flambeau.neg, "Reciprocal": flambeau.reciprocal, "Relu": flambeau.relu,
-    "Round": flambeau.round, "Sigmoid": flambeau.sigmoid, "Sign": flambeau.sign, "Sin": flambeau.sin, "Sinh": flambeau.sinh,
-    "Sqrt": flambeau.sqrt, "Tan": flambeau.tan, "Tanh": flambeau.tanh, "Not": flambeau.logical_not, "IsNaN": flambeau.isnan,
-    "BitwiseNot": flambeau.bitwise_not, "Softplus": F.softplus, "Softsign": F.softsign, "HardSwish": F.hardswish, "Mish": F.mish,
-    "Det": flambeau.det,
+_SAME_NAME = """Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Det Erf Exp Floor IsNaN Log Neg Reciprocal Relu Round Sigmoid Sign Sin
+Sinh Sqrt Tan Tanh"""
+OF_ONE: dict[str, Callable[[Tensor], Tensor]] = {
+    **{name: getattr(flambeau, name.lower()) for name in _SAME_NAME.split()},
+    "Not": flambeau.logical_not, "BitwiseNot": flambeau.bitwise_not,
+    "Softplus": F.softplus, "Softsign": F.softsign, "HardSwish": F.hardswish, "Mish": F.mish,
 }  # fmt: skip
 _TWO = {
     "Sub": flambeau.sub, "Mul": flambeau.mul, "And": flambeau.logical_and, "Or": flambeau.logical_or, "Xor": flambeau.logical_xor,
@@ -51,7 +49,7 @@ def aligned(a: Tensor, b: Tensor, axis: int | None, broadcast: int = 1) -> tuple
     return a, b
 
 
-for _count, _functions in ((1, _ONE), (2, _TWO)):
+for _count, _functions in ((1, OF_ONE), (2, _TWO)):
     for _name, _function in _functions.items():
         _plain(_name, _function, _count)
 

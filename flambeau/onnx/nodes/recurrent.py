@@ -9,21 +9,18 @@ import flambeau
 
 from ...core.tensor import Tensor
 from ...nn import functional as F  # noqa: N812
+from .elementwise import OF_ONE
 from .table import Call, node
 
 _ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
-    "sigmoid": lambda x, a, b: flambeau.sigmoid(x),
-    "tanh": lambda x, a, b: flambeau.tanh(x),
-    "relu": lambda x, a, b: flambeau.relu(x),
+    **{name.lower(): lambda x, a, b, name=name: OF_ONE[name](x) for name in ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")},
     "affine": lambda x, a, b: a * x + b,
     "leakyrelu": lambda x, a, b: F.leaky_relu(x, 0.01 if a is None else a),
     "thresholdedrelu": lambda x, a, b: flambeau.where(x > (1.0 if a is None else a), x, flambeau.zeros_like(x)),
-    "scaledtanh": lambda x, a, b: a * flambeau.tanh(b * x),
+    "scaledtanh": lambda x, a, b: a * OF_ONE["Tanh"](b * x),
     "hardsigmoid": lambda x, a, b: flambeau.clamp((0.2 if a is None else a) * x + (0.5 if b is None else b), 0, 1),
     "elu": lambda x, a, b: F.elu(x, 1.0 if a is None else a),
-    "softsign": lambda x, a, b: F.softsign(x),
-    "softplus": lambda x, a, b: F.softplus(x),
-}
+}  # fmt: skip
 
 
 class _Layer:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable
+from dis import get_instructions
 from typing import Any
 
 import flambeau
@@ -34,7 +36,7 @@ def call(g: Builder, function: Callable, schema: Any, arguments: dict[str, Any],
         raise NotImplementedError("complex numbers")
     wanted = _parameters(function)
     arguments = _promoted(g, schema, arguments, record, result, wanted)
-    given = _bound(wanted, schema, arguments)
+    given = _bound(function, schema, arguments)
     with writing(g):
         try:
             return plain(function(**given))
@@ -42,25 +44,41 @@ def call(g: Builder, function: Callable, schema: Any, arguments: dict[str, Any],
             raise NotImplementedError(f"torchlib's function: {type(error).__name__}: {error}") from error
 
 
-def _bound(wanted: dict[str, Any], schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments under the names that a function has for them: by place, and by name those that the schema has after its star."""
+def _bound(function: Callable, schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments under the names that a function has for them: by place, and by name those that the schema has after its star. An
+    argument that the function does not take, or never reads, is refused unless it has the value that the schema gives it."""
+    wanted, read = _parameters(function), _read(function)
     given: dict[str, Any] = {}
     free = iter(wanted)
     for argument in schema.arguments:
         thing = arguments.get(argument.name)
         place = argument.name if argument.kwarg_only else next(free, "")
-        if place not in wanted:
-            if thing not in (None, False) and argument.name not in SAYS_HOW:
-                raise NotImplementedError(f"its argument {argument.name}={thing!r}")
-        elif thing is not None or wanted[place].default is inspect.Parameter.empty:
+        default, heard = argument.default_value, place in read or argument.name in SAYS_HOW | _CHANGES_NOTHING
+        if not (heard or thing is None or thing == default or (thing is False and default is None)):
+            raise NotImplementedError(f"its argument {argument.name}={thing!r}")
+        if place in wanted and (thing is not None or wanted[place].default is inspect.Parameter.empty):
             given[place] = NUMBER[thing] if isinstance(thing, DType) else operand(thing)
     return given
+
+
+@functools.cache
+def _read(function: Callable) -> frozenset[str]:
+    """The names that a function reads: many functions of torchlib have parameters of the schema that they ignore."""
+    read = [step.argval for step in get_instructions(function) if "LOAD_FAST" in step.opname]
+    single = [[names] if isinstance(names, str) else names for names in read]  # newer Pythons read two at once
+    return frozenset(itertools.chain(function.__code__.co_cellvars, *single))
 
 
 # Arguments that say where or how, never what.
 SAYS_HOW = frozenset([
     "layout", "device", "pin_memory", "memory_format", "requires_grad", "non_blocking", "copy", "generator",
     "implicit", "stable", "sparse_grad", "unsafe", "cudnn_enabled", "cudnn_enable",
+])  # fmt: skip
+
+# Arguments that torchlib's functions may ignore: gradients alone depend on them, they allow an order without asking for one, repeat what
+# other arguments say, or choose between real and complex results, of which complex ones are refused.
+_CHANGES_NOTHING = frozenset([
+    "padding_idx", "scale_grad_by_freq", "sparse", "sorted", "path", "stride", "output_size", "C", "HxW", "return_complex",
 ])  # fmt: skip
 
 

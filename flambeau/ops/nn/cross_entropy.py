@@ -470,7 +470,7 @@ for _name in ("nll_loss", "nll_loss2d"):
         out = _nll(self, target, weight, REDUCTIONS[reduction], ignore_index)
         kept = target != ignore_index
         weights = self.new_ones(target.shape) if weight is None else weight[target * kept]
-        return out, (weights * kept).sum() if reduction == 1 else self.new_zeros(())
+        return out, (weights * kept).sum() if reduction or not target.dim() else self.new_zeros(())
 
 
 _NLL_NAMES = tuple(
