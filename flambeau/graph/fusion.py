@@ -5,6 +5,7 @@ memory would have rounded a value, the fused formula rounds it too, so that resu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -25,19 +26,14 @@ _NODES = 400  # of its formulas
 
 def fuse(program: Program) -> None:
     """Join formulas over the same elements."""
-    slots = Joining(program, loop_in, joined).slots
-    users: dict[int, set[int]] = {}
-    for i, slot in enumerate(slots):
-        for b in slot.touched:
-            users.setdefault(b, set()).add(i)
-    lasting = program.lasting()
+    joining = Joining(program, loop_in, joined)
     calls: list[Call] = []
-    for i, slot in enumerate(slots):
+    for i, slot in enumerate(joining.slots):
         loop = slot.loop
         if loop is None or len(loop.parts) == 1:
             calls.append(slot.call if loop is None else loop.parts[0])  # type: ignore[arg-type]
             continue
-        keep = [p for p in loop.results if p.buffer in lasting or users[p.buffer] != {i} or _read_before(loop, p)]
+        keep = [p for p in loop.results if joining.is_shared(p.buffer, i) or _read_before(loop, p)]
         if keep:
             calls.append(fused_call(loop, keep))
     program.calls = calls
@@ -83,6 +79,19 @@ class Joining:
     def _is_used(self, buffer: int) -> bool:
         """Whether somebody uses a buffer after the call that is looked at now."""
         return buffer in self.lasting or self.last.get(buffer, -1) > self.now
+
+    def is_shared(self, buffer: int, number: int) -> bool:
+        """Return whether somebody besides the slot of this number uses a buffer, now that all are joined."""
+        return buffer in self.lasting or self._users[buffer] != {number}
+
+    @functools.cached_property
+    def _users(self) -> dict[int, set[int]]:
+        """The numbers of the slots that touch each buffer."""
+        found: dict[int, set[int]] = {}
+        for i, slot in enumerate(self.slots):
+            for b in slot.touched:
+                found.setdefault(b, set()).add(i)
+        return found
 
     def _join_last(self) -> None:
         """Join the last loop with earlier ones, for as long as there is one: it moves up to that one, or that one down to it."""

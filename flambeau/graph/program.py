@@ -17,7 +17,7 @@ from ..core.layout import memory_span
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
-from .memory import Buffer, mapped
+from .memory import Buffer, Ref, mapped
 
 NO_MEMORY = -1  # the buffer of values without elements
 
@@ -32,6 +32,16 @@ class Value:
     strides: tuple[int, ...]
     dtype: dtype
     device: device
+
+    @classmethod
+    def of(cls, t: Tensor, find: Callable[[int], Ref | None]) -> Value | None:
+        """The value that a tensor is now, where `find` knows the place of its address; None where it does not."""
+        address = t._storage.ptr
+        place = find(address) if address else Ref(NO_MEMORY, -t._offset * t.dtype.itemsize)
+        if place is None:
+            return None
+        start = place.offset + t._offset * t.dtype.itemsize
+        return cls(place.buffer, start, t.shape, t._strides, t.dtype, t.device)
 
     @property
     def nbytes(self) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..core import modes, watching
-from ..core.generator import Generator
 from ..core.graph import user_frame
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
@@ -50,14 +49,10 @@ class Writer:
         """The value that a tensor is now."""
         if t.is_sparse or not hasattr(t, "_storage"):
             return self._refuse(f"a tensor with layout {t.layout}")
-        held = t._storage
-        if not held.ptr:
-            return Value(NO_MEMORY, 0, t.shape, t._strides, t.dtype, t.device)
-        place = self.memory.find(held.ptr)
-        if place is None:
+        found = Value.of(t, self.memory.find)
+        if found is None:
             return self._refuse("a tensor of unknown origin")
-        found = Value(place.buffer, place.offset + t._offset * t.dtype.itemsize, t.shape, t._strides, t.dtype, t.device)
-        if id(t) in self._known:
+        if id(t) in self._known and found.buffer != NO_MEMORY:
             self.program.states[found] = t
         return found
 
@@ -152,9 +147,7 @@ class Recorder(modes.Mode):
             return self._handle(op, function if run is modes.unwatched(function) else run, run, args, kwargs)
 
     def _handle(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
-        if (
-            op.kind == "pointwise" and op.writes
-        ):  # what it copies for its derivative before it changes it are calls of their own
+        if op.kind == "pointwise" and op.writes:  # what it copies for its derivative before are calls of their own
             return self.writer.call(op, function, lambda *a, **k: self._through(run, a, k), args, kwargs)
         if is_leaf(op) or self.whole(op):
             return self.writer.call(op, function, run, args, kwargs)
@@ -218,11 +211,4 @@ def record(function: Callable, *args: Any, states: Any = (), whole: Callable[[An
     return program
 
 
-def generators_in(call: Call) -> list[Generator]:
-    """The generators that a call was given."""
-    found: list[Generator] = []
-    mapped((call.args, call.kwargs), Generator, found.append)
-    return found
-
-
-__all__ = ["NotWritable", "Recorder", "Writer", "generators_in", "is_leaf", "record"]
+__all__ = ["NotWritable", "Recorder", "Writer", "is_leaf", "record"]

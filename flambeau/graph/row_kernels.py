@@ -23,9 +23,8 @@ from .fusion import passed
 from .loops import Number
 from .program import Call, Program, Value
 
-_THREADS = (
-    132 * 1024
-)  # that a large GPU keeps busy: so many share out the rows whose columns are summed up, eight elements for each
+# Threads that a large GPU keeps busy: so many share out the rows whose columns are summed up, eight elements for each.
+_THREADS = 132 * 1024
 _FLOATS = (float32, bfloat16, float16)
 _i, _j, _rows, _size = (ir.var(name, int64) for name in ("i", "j", "rows", "size"))
 

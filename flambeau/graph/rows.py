@@ -93,20 +93,15 @@ class RowGroup:
 
 def fuse_rows(program: Program) -> None:
     """Join what is computed from rows."""
-    slots = Joining(program, _item, _joined).slots
-    users: dict[int, set[int]] = {}
-    for i, slot in enumerate(slots):
-        for b in slot.touched:
-            users.setdefault(b, set()).add(i)
-    lasting = program.lasting()
+    joining = Joining(program, _item, _joined)
     calls: list[Call] = []
-    for i, slot in enumerate(slots):
+    for i, slot in enumerate(joining.slots):
         group = slot.loop
         if not isinstance(group, RowGroup) or not _is_worth_it(group):
             alone = (slot.call,) if group is None else group.parts
             calls += [call for call in alone if call is not None]
             continue
-        keep = [p for p in group.results if p.buffer in lasting or users[p.buffer] != {i} or p.buffer in group.read()]
+        keep = [p for p in group.results if joining.is_shared(p.buffer, i) or p.buffer in group.read()]
         calls += _calls(program, group, keep)
     program.calls = calls
 

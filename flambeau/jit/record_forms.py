@@ -1,6 +1,6 @@
 """The TorchScript function that a record stands for: its own arguments, and the call of PyTorch's operator that `Op.aten` names.
 
-`F.batch_norm` takes its arguments in another order than `aten::batch_norm`, `F.relu` chooses between two operators, losses take their
+`F.instance_norm` takes its arguments in another order than PyTorch's operator, `F.relu` chooses between two operators, losses take their
 reduction as a word. All of that stands in the declaration (see `ops.machinery.aten_form`); here it becomes the text of a function."""
 
 from __future__ import annotations

@@ -15,12 +15,9 @@ from .schema import Schema, schemas_of
 from .source import Range, error
 from .types import (
     ANY_TUPLE,
-    BOOL,
     COMPLEX,
     DEVICE,
-    FLOAT,
     INT,
-    NUMBER,
     STRING,
     ClassType,
     DictType,
@@ -462,10 +459,4 @@ class SugaredTuple(Sugared):
         return self.items[number]
 
 
-def number_types() -> tuple[Type, ...]:
-    return (INT, FLOAT, COMPLEX, BOOL, NUMBER)
-
-
-__all__ = [
-    "BuiltinFunction", "FunctionValue", "SimpleValue", "Sugared", "number_types",
-]  # fmt: skip
+__all__ = ["BuiltinFunction", "FunctionValue", "SimpleValue", "Sugared"]

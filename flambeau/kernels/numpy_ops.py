@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ..expr.functions import ELEMENTARY
+
 Array = np.ndarray
 _WIDER = {np.dtype(np.float32): np.float64, np.dtype(np.complex64): np.complex128}
 
@@ -354,8 +356,12 @@ def _erfinv(y: Array) -> Array:
     return np.copysign(x, y)
 
 
-def _special(name: str, function: Callable[[Array], Array]) -> Callable[..., Array]:
-    return _real_only(name, _in_double(function))
+_SPECIAL = {"erf": _erf, "erfc": _erfc, "erfinv": _erfinv, "lgamma": _lgamma, "digamma": _digamma}
+
+
+def _of_numpy(name: str) -> Callable[[Array], Array]:
+    """Return NumPy's function of this name: inverse functions begin with "arc" there."""
+    return getattr(np, f"arc{name[1:]}" if name.startswith("a") else name)
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
@@ -406,29 +412,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "conj": np.conjugate,
     "angle": _angle,
     "complex": _complex,
-    "exp": _in_double(np.exp),
-    "exp2": _in_double(np.exp2),
-    "expm1": _in_double(np.expm1),
-    "log": _in_double(np.log),
-    "log2": _in_double(np.log2),
-    "log10": _in_double(np.log10),
-    "log1p": _in_double(np.log1p),
-    "sin": _in_double(np.sin),
-    "cos": _in_double(np.cos),
-    "tan": _in_double(np.tan),
-    "asin": _in_double(np.arcsin),
-    "acos": _in_double(np.arccos),
-    "atan": _in_double(np.arctan),
-    "sinh": _in_double(np.sinh),
-    "cosh": _in_double(np.cosh),
-    "tanh": _in_double(np.tanh),
-    "asinh": _in_double(np.arcsinh),
-    "acosh": _in_double(np.arccosh),
-    "atanh": _in_double(np.arctanh),
+    **{name: _in_double(_of_numpy(name)) for name in ELEMENTARY if name not in _SPECIAL},
     "atan2": _real_only("atan2", _in_double(np.arctan2)),
-    "erf": _special("erf", _erf),
-    "erfc": _special("erfc", _erfc),
-    "erfinv": _special("erfinv", _erfinv),
-    "lgamma": _special("lgamma", _lgamma),
-    "digamma": _special("digamma", _digamma),
+    **{name: _real_only(name, _in_double(function)) for name, function in _SPECIAL.items()},
 }

@@ -84,14 +84,7 @@ def rank_0_sends_a_whole_state(rank, size):
 CHECKS = [parts_are_saved_and_loaded, an_error_on_one_rank_is_known_to_all, rank_0_sends_a_whole_state]
 
 
-@pytest.fixture(scope="module")
-def outcome():
-    return worlds.run(CHECKS, 2)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_on_two_ranks(outcome, check):
-    assert not outcome[check.__name__], outcome[check.__name__]
+test_on_two_ranks = worlds.test_of(CHECKS, 2)
 
 
 # -- one process ----------------------------------------------------------------------------------------------------------------

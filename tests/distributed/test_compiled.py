@@ -473,14 +473,7 @@ CHECKS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def outcome():
-    return worlds.run(CHECKS, 2)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_between_two_ranks(check, outcome) -> None:
-    assert not outcome[check.__name__], outcome[check.__name__]
+test_between_two_ranks = worlds.test_of(CHECKS, 2)
 
 
 OVER_MPI = [a_step_is_one_program, several_buckets, sizes_change_on_one_rank_only, ranks_have_another_order]

@@ -435,11 +435,4 @@ CHECKS: list[Callable] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def outcome() -> dict[str, str]:
-    return worlds.run(CHECKS, 2)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
-def test_on_two_ranks(check: Callable, outcome: dict[str, str]) -> None:
-    assert not outcome[check.__name__], outcome[check.__name__]
+test_on_two_ranks = worlds.test_of(CHECKS, 2)

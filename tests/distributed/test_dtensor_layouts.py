@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -290,11 +290,4 @@ CHECKS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def outcome() -> dict[str, str]:
-    return worlds.run(CHECKS, 4)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
-def test_on_four_ranks(check: Callable, outcome: dict[str, str]) -> None:
-    assert outcome[check.__name__] == "", outcome[check.__name__]
+test_on_four_ranks = worlds.test_of(CHECKS, 4)

@@ -407,11 +407,4 @@ def test_pieces_of_a_long_tensor_go_to_their_ranks() -> None:
     assert [sum(share.room for share in own) for own in shares] == [4, 4, 4]
 
 
-@pytest.fixture(scope="module")
-def outcome() -> dict[str, str]:
-    return worlds.run(CHECKS, 2)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_in_two_processes(check: Callable, outcome: dict[str, str]) -> None:
-    assert outcome[check.__name__] == ""
+test_in_two_processes = worlds.test_of(CHECKS, 2)

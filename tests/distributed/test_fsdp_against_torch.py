@@ -132,11 +132,4 @@ def wrapped(rank: int, size: int) -> None:
 CHECKS = [fully_shard, fully_shard_in_lower_precision, wrapped]
 
 
-@pytest.fixture(scope="module")
-def outcome() -> dict[str, str]:
-    return worlds.run(CHECKS, 2)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_as_pytorch_does(check: Callable, outcome: dict[str, str]) -> None:
-    assert outcome[check.__name__] == ""
+test_as_pytorch_does = worlds.test_of(CHECKS, 2)

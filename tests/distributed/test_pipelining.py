@@ -150,14 +150,7 @@ CHECKS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def outcome():
-    return worlds.run(CHECKS, 2)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_on_two_ranks(outcome, check):
-    assert not outcome[check.__name__], outcome[check.__name__]
+test_on_two_ranks = worlds.test_of(CHECKS, 2)
 
 
 # -- graphs, orders and microbatches ---------------------------------------------------------------------------------------------

@@ -117,14 +117,7 @@ CHECKS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def outcome():
-    return worlds.run(CHECKS, 2)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_between_two_ranks(check, outcome) -> None:
-    assert not outcome[check.__name__], outcome[check.__name__]
+test_between_two_ranks = worlds.test_of(CHECKS, 2)
 
 
 def test_every_collective_says_what_it_changes() -> None:

@@ -149,14 +149,7 @@ CHECKS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def outcome():
-    return worlds.run(CHECKS, 2)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_between_two_workers(outcome, check):
-    assert not outcome[check.__name__], outcome[check.__name__]
+test_between_two_workers = worlds.test_of(CHECKS, 2)
 
 
 # -- strangers ------------------------------------------------------------------------------------------------------------------

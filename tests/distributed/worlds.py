@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import queue
 import tempfile
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+
+import pytest
 
 import flambeau.distributed as dist
 
@@ -62,3 +65,14 @@ def run(checks: list[Callable], size: int, backend: str = "gloo", limit: float =
         if process.is_alive():
             process.kill()
     return outcome
+
+
+def test_of(checks: list[Callable], size: int) -> Callable[[Callable], None]:
+    """The test of a list of checks, one case for each. The first case to run starts the processes, which run all of them."""
+    outcome = functools.cache(lambda: run(checks, size))
+
+    @pytest.mark.parametrize("check", checks, ids=lambda check: check.__name__)
+    def test(check: Callable) -> None:
+        assert not outcome()[check.__name__], outcome()[check.__name__]
+
+    return test

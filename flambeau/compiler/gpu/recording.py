@@ -53,16 +53,11 @@ class Prepared(preparation.Prepared):
         super().__init__(*given)
         self.read: set[int] = set()  # leaves whose gradients it reads, or adds to
 
-    def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
+    def _accept(self, t: Tensor) -> None:
         if t.is_sparse or t.device.type != "cuda":
             raise NotRecordable(f"an argument is on {t.device} with layout {t.layout}, and others are on a GPU")
-        if t._storage.ptr in own:
-            raise NotRecordable("an argument shares memory with a parameter or a buffer")
         if not t.is_leaf:
             raise NotRecordable("an argument on a GPU has a history")
-        buffer = self.recorder.know(t._storage, ("argument", i))
-        if buffer is not None and buffer.index not in self.arguments:
-            self.arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
 
     def finish(self, result: Any) -> Recorded:
         recorder = self.recorder

@@ -52,9 +52,8 @@ class AsRecorded:
                 or (not together and b not in written and b not in self.relaid.maps and self._is_there(b))
             ):
                 continue
-            self.memory[b] = np.frombuffer(
-                mmap.mmap(-1, max(held.size, 1)), np.uint8
-            )  # gone when it is not used any more
+            # Pages of its own are gone when it is not used any more.
+            self.memory[b] = np.frombuffer(mmap.mmap(-1, max(held.size, 1)), np.uint8)
             if (b in mine or together) and self._is_there(b):
                 ctypes.memmove(self._at(b), program.address(Ref(b, 0)), self._size(b))
         if together:  # what the first of them reads may be gone when the last has run

@@ -27,10 +27,8 @@ from ...kernels.library import repeated as kernels
 from ..record.planning import Planner
 from ..record.steps import Graph, Launch, Ref, Test, new_buffer, used
 
-_FEWEST, _NARROWEST = (
-    64,
-    64,
-)  # rows that are read, and columns of both matrices: below, copying takes as long as multiplying
+# Rows that are read, and columns of both matrices: below, copying takes as long as multiplying.
+_FEWEST, _NARROWEST = 64, 64
 _WORTH_IT = 0.75  # as many of the rows at most differ, in the recorded call
 _PRODUCTS = 4  # whose sizes are written
 _ROWS, _INNER, _LETTERS, _STEPS = 6, 8, slice(4, 6), slice(9, 12)  # where a product has its numbers

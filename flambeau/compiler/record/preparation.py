@@ -96,16 +96,18 @@ class Prepared:
                 self.storages[id(held._storage)] = held._storage
                 self.versions.append((held._storage, known[1]))
 
-    def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
+    def _accept(self, t: Tensor) -> None:
+        """Refuse an argument that cannot be recorded, and know its gradient."""
         if t.is_sparse or t.device is not cpu:
             raise NotRecordable(f"an argument is on {t.device} with layout {t.layout}")
-        if t._storage.ptr in own:
-            raise NotRecordable("an argument shares memory with a parameter or a buffer")
         if t._autograd is not None and (t._autograd.hooks or t._autograd.post_hooks):
             raise NotRecordable("an argument has hooks")
         self._know_gradient(t)
-        if not t._storage.ptr:
-            return
+
+    def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
+        self._accept(t)
+        if t._storage.ptr in own:
+            raise NotRecordable("an argument shares memory with a parameter or a buffer")
         buffer = self.recorder.know(t._storage, ("argument", i))
         if buffer is not None and buffer.index not in self.arguments:
             self.arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)

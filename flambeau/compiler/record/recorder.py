@@ -25,7 +25,7 @@ from ...graph import loops
 from ...graph import program as operators
 from ...graph.fusion import fused_call
 from ...graph.memory import Memory
-from ...graph.program import NO_MEMORY, Value
+from ...graph.program import Value
 from ...ops.index.bad_index import bad_index
 from ...optim.fused import Update as FusedUpdate
 from .onednn_plans import Plans
@@ -70,9 +70,8 @@ class _Leaf:
         self.converts = False  # whether it has got a number from a tensor
         self.numbers: list[bytes] = []  # those that it has got
         self.generator: Generator | None = None
-        self.mark: Any = (
-            None  # the generator's state before, and when it was made ready: to look at its engine is to do that
-        )
+        # The generator's state before, and when it was made ready: to look at its engine is to do that.
+        self.mark: Any = None
         self.ready: Any = None
 
 
@@ -193,15 +192,7 @@ class Recorder(modes.Mode):
 
     def _value(self, t: Tensor) -> Value | None:
         """The value that a tensor is now, if its memory is known."""
-        if not _is_plain(t):
-            return None
-        held = t._storage
-        if not held.ptr:
-            return Value(NO_MEMORY, 0, t.shape, t._strides, t.dtype, t.device)
-        place = self._find(held.ptr)
-        if place is None:
-            return None
-        return Value(place.buffer, place.offset + t._offset * t.dtype.itemsize, t.shape, t._strides, t.dtype, t.device)
+        return Value.of(t, self._find) if _is_plain(t) else None
 
     def _know_generators(self, leaf: _Leaf, args: tuple, kwargs: dict) -> None:
         found: list[Generator] = []

@@ -225,17 +225,14 @@ class Graph:
     exact: bool = False  # whether passes must keep every bit
     portable: bool = False  # whether all steps must be calls that a program without Python can make
     rounded_otherwise: bool = False  # whether one has not
-    layouts: bool | None = (
-        False  # whether feature maps may lie otherwise between steps; None: where that is expected to take less time
-    )
+    # Whether feature maps may lie otherwise between steps; None: where that is expected to take less time.
+    layouts: bool | None = False
     relaid: list[str] = field(default_factory=list)  # the operators whose steps have them so
-    maps: dict[int, tuple[int, Any]] = field(
-        default_factory=dict
-    )  # feature maps with channels last, by buffer: the recorded buffer, and the `FeatureMap`
+    # Feature maps with channels last, by buffer: the recorded buffer, and the `FeatureMap`.
+    maps: dict[int, tuple[int, Any]] = field(default_factory=dict)
     recomputes: bool = False  # whether long formulas, too, are computed again rather than kept
-    recomputed: list[tuple[str, int]] = field(
-        default_factory=list
-    )  # what is: the operator, and bytes that are not kept
+    # What is: the operator, and bytes that are not kept.
+    recomputed: list[tuple[str, int]] = field(default_factory=list)
 
     def text(self, known: dict[int, tuple] | None = None) -> str:
         """The steps, one a line. `known` keeps lines for the next time: few steps are others then."""

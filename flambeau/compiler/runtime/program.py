@@ -86,9 +86,8 @@ _shared = _Shared()
 def _arena(size: int) -> UntypedStorage:
     known = None if _shared.held is None else _shared.held()
     if known is None or known.size_bytes < size:
-        known = UntypedStorage(
-            max(size if known is None else size + size // 4, 1)
-        )  # memory that is not used costs nothing
+        # Memory that is not used costs nothing.
+        known = UntypedStorage(max(size if known is None else size + size // 4, 1))
         _end_in_small_pages(known, size)
         _shared.held = weakref.ref(known)
     return known

@@ -29,9 +29,8 @@ _PACKAGES = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
 _PYTHON = os.path.dirname(os.path.abspath(types.__file__)) + os.sep
 # Folders of packages that this library calls itself.
 called_by_us = [os.path.join(_PACKAGES, name) + os.sep for name in ("numpy", "llvmlite", "scipy", "cuda", "mpi4py")]
-_NAMED_TUPLE = set(
-    collections.namedtuple("Sample", "")().__new__.__globals__
-)  # what the code that makes one of these sees
+# What the code that makes a named tuple sees.
+_NAMED_TUPLE = set(collections.namedtuple("Sample", "")().__new__.__globals__)
 _BASES = (
     object,
     *c_functions.CONTAINERS,

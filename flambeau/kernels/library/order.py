@@ -35,9 +35,4 @@ def order_key(v, *, kind, descending):
     return 2 * HALF - 1 - key if descending else key
 
 
-def is_wide(kind):
-    """Return whether keys need 64 bits."""
-    return kind is float64 or kind is int64 or kind is uint64
-
-
-__all__ = ["HALF", "LOWEST", "bool_", "is_wide", "order_key"]
+__all__ = ["HALF", "LOWEST", "bool_", "order_key"]

@@ -161,7 +161,7 @@ def attention(
 
 
 def _scores(query: Tensor, key: Tensor, attn_mask: Any, is_causal: bool, scale: float | None) -> Tensor:
-    """How much each query looks at each key, before the softmax."""
+    """Return how much each query looks at each key, before the softmax."""
     factor = (1 / math.sqrt(int(query.shape[-1])) if scale is None else scale) ** 0.5
     scores = (query * factor) @ (key.transpose(-2, -1) * factor)
     if is_causal:
@@ -254,7 +254,7 @@ def cross_entropy_loss(
 
 
 def _total_weight(x: Tensor, target: Tensor, weight: Any, ignore_index: int) -> Tensor:
-    """What a mean over targets is divided by: the weights of their classes, of those that are not ignored."""
+    """Return what a mean over targets is divided by: the weights of their classes, of those that are not ignored."""
     used = target != ignore_index
     own = used.to(x.dtype)
     own = own if weight is None else own * weight.index_select(0, (target * used).reshape(-1)).reshape(target.shape)

@@ -181,7 +181,7 @@ def addmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any =
 
 
 def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """x * beta + product * alpha; for no share of x nothing of it, also where it is not finite."""
+    """Return x * beta + product * alpha; for no share of x nothing of it, also where it is not finite."""
     product = product if alpha == 1 else product * alpha
     return product + (x if beta == 1 else x * beta) if beta else product
 

@@ -1,6 +1,6 @@
 """PyTorch's name of an operator and the order of its arguments: the field `aten` of a declaration.
 
-    aten="batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)"
+    aten="instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False)"
 
 names one of PyTorch's operators (`softmax.int`: one overload) and says for each argument of its schema, in order, what it is: one of the
 operator's own arguments by name, a constant, or a conversion of one: `number(mode, "bilinear", "nearest")` is its place among the

@@ -2,7 +2,8 @@
 
 Only what makes of nan and infinities what PyTorch makes of them is here, and takes less time than a loop over the result does. Its
 `relu`, its larger and smaller of two and its clipping make a number of nan, its `exp` too; its `gelu` fails for large numbers. Those
-that are right, but slower than our loops: `tanh`, `sigmoid`, `silu`, `gelu` by `tanh`, and `elu` with alpha 0, which is a `relu`."""
+that are right, but slower than our loops: its hyperbolic tangent, the `gelu` approximated by it, `sigmoid`, `silu`, and `elu` with alpha
+0, which is a `relu`."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class LinearLeakyReLU(_Fused):
 
 
 class LinearTanh(_Fused):
-    """A linear layer and tanh."""
+    """A linear layer with Tanh behind it."""
 
     _FLOAT_MODULE = nni.LinearTanh
 
