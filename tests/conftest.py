@@ -111,6 +111,22 @@ def distributions_check_their_arguments() -> None:
         theirs.Distribution.set_default_validate_args(True)
 
 
+_DRAWN_FROM: dict[
+    Any, dict[str, Any]
+] = {}  # states that the generators of modules of tests have when these are imported
+
+
+@pytest.fixture(autouse=True)
+def generators_start_anew(request: pytest.FixtureRequest) -> None:
+    """What a test draws from its module's NumPy generator hangs on no other test: answers are recorded for these numbers."""
+    module = request.module
+    if module not in _DRAWN_FROM:
+        made = {name: x for name, x in vars(module).items() if isinstance(x, np.random.Generator)}
+        _DRAWN_FROM[module] = {name: x.bit_generator.state for name, x in made.items()}
+    for name, state in _DRAWN_FROM[module].items():
+        vars(module)[name].bit_generator.state = state
+
+
 def _shown(value: Any) -> str:
     return re.sub(r"\bflambeau(\.core\.\w+)?\.", "torch.", repr(value))
 

@@ -74,7 +74,7 @@ def supports_complex(reduceOp: Any) -> bool:
 
 def _check_complex(tensors: Sequence[Tensor], op: Any) -> None:
     if any(t.dtype.is_complex for t in tensors) and not supports_complex(op):
-        raise ValueError(f"all_reduce does not support {op} on complex tensors")
+        raise ValueError(f"all_reduce does not support {op!s} on complex tensors")
 
 
 _view_as_real = namespace("torch")["view_as_real"]
