@@ -20,6 +20,7 @@ from .types import (
     FLOAT,
     INT,
     NONE,
+    OF_PYTHON,
     STRING,
     TENSOR,
     ClassType,
@@ -75,8 +76,7 @@ class Expressions:
         value, place = node.value, self.at(node)
         if value is None:
             return SimpleValue(self.none(place))
-        kinds: dict[type, Type] = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING}
-        kind = kinds.get(type(value))
+        kind = OF_PYTHON.get(type(value))
         if value is ...:
             return SimpleValue(self.constant("...", STRING, place))
         if kind is None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from .graph_text import print_graph, print_node
 from .node_list import NodeList
 from .source import Range
-from .types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, DictType, ListType, TupleType, Type
+from .types import NONE, OF_PYTHON, TENSOR, DictType, ListType, TupleType, Type
 
 
 class Value:
@@ -573,8 +573,7 @@ class Graph(Block):
             yield
 
     def insertConstant(self, value: Any) -> Value:  # noqa: N802
-        kinds = {bool: BOOL, int: INT, float: FLOAT, str: STRING, type(None): NONE}
-        return self.constant(value, kinds.get(type(value), TENSOR))
+        return self.constant(value, OF_PYTHON.get(type(value), TENSOR))
 
     def lint(self) -> None:
         check(self)

@@ -55,7 +55,7 @@ from .naming import is_library, qualified_name
 from .record_forms import declares_calls, forms_of, takes_alike
 from .schema import Schema, all_names, schemas_of, symbol_of
 from .source import Range, error
-from .types import ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, STRING, ClassType, EnumType, InterfaceType, TupleType, Type
+from .types import ANY, DEVICE, INT, OF_PYTHON, ClassType, EnumType, InterfaceType, TupleType, Type
 from .values import BuiltinFunction, FunctionValue, SimpleValue, SpecialForm, Sugared, SugaredTuple
 
 # -- functions with a meaning of their own ----------------------------------------------------------------------------------
@@ -86,8 +86,8 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     for form, things in meanings.items():
         for thing in things:
             put(thing, functools.partial(SpecialForm, form))
-    for thing, kind, word in ((int, INT, "Int"), (float, FLOAT, "Float"), (bool, BOOL, "Bool"), (complex, COMPLEX, "Complex"), (str, STRING, "str")):  # fmt: skip
-        put(thing, functools.partial(CastValue, kind, f"aten::{word}"))
+    for thing, word in ((int, "Int"), (float, "Float"), (bool, "Bool"), (complex, "Complex"), (str, "str")):
+        put(thing, functools.partial(CastValue, OF_PYTHON[thing], f"aten::{word}"))
     plain = {
         "aten::round": round, "aten::hash": hash, "aten::hex": hex, "aten::oct": oct, "aten::bin": bin, "aten::ord": ord,
         "aten::chr": chr, "aten::sorted": sorted, "aten::all": all, "aten::any": any, "aten::sum": sum, "prim::min": min,
@@ -231,12 +231,11 @@ class Resolver:
         return PythonObject(thing)
 
     def _constant(self, m: Any, place: Range | None, thing: Any, constant: bool) -> Sugared | None:
-        kinds: dict[type, Type] = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING}
-        kind = kinds.get(type(thing))
-        if kind is not None:
-            return SimpleValue(m.constant(thing, kind, place))
         if thing is None:
             return SimpleValue(m.none(place))
+        kind = OF_PYTHON.get(type(thing))
+        if kind is not None:
+            return SimpleValue(m.constant(thing, kind, place))
         if operators.is_numbered(thing):
             return SimpleValue(m.constant(operators.number_of(thing), INT, place))
         if isinstance(thing, torch.device):

@@ -30,6 +30,7 @@ from .types import (
     INT,
     NONE,
     NUMBER,
+    OF_PYTHON,
     STORAGE,
     STRING,
     TENSOR,
@@ -45,9 +46,7 @@ from .types import (
     union_of,
 )
 
-_SIMPLE: dict[Any, Type] = {
-    int: INT, float: FLOAT, complex: COMPLEX, bool: BOOL, str: STRING, None: NONE, type(None): NONE, Any: ANY, Tensor: TENSOR,
-}  # fmt: skip
+_SIMPLE: dict[Any, Type] = {**OF_PYTHON, None: NONE, Any: ANY, Tensor: TENSOR}
 _NAMES: dict[str, Type] = {
     "Tensor": TENSOR, "int": INT, "float": FLOAT, "bool": BOOL, "str": STRING, "complex": COMPLEX, "None": NONE, "NoneType": NONE,
     "Any": ANY, "Device": DEVICE, "number": NUMBER, "Generator": GENERATOR, "Storage": STORAGE, "__torch__.torch.classes.Any": ANY,

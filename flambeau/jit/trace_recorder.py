@@ -27,12 +27,11 @@ from .trace_places import user_range, variable_name, warn
 from .traced_sizes import TracedInt, TracedSizes, plain, tensors_in
 from .tracing_state import active, set_active
 from .types import (
-    BOOL,
-    COMPLEX,
     DEVICE,
     FLOAT,
     INT,
     NONE,
+    OF_PYTHON,
     STRING,
     TENSOR,
     ClassType,
@@ -126,18 +125,10 @@ class Tracer(TracedSizes, AtenRecorder):
             return self.tensor(thing)
         if isinstance(thing, TracedInt) and thing.tracer is self:
             return thing.make()
-        kinds: dict[type, Type] = {
-            bool: BOOL,
-            int: INT,
-            TracedInt: INT,
-            float: FLOAT,
-            complex: COMPLEX,
-            str: STRING,
-            type(None): NONE,
-        }
-        kind = kinds.get(type(thing))
+        thing = int(thing) if type(thing) is TracedInt else thing
+        kind = OF_PYTHON.get(type(thing))
         if kind is not None:
-            return self.constant(int(thing) if type(thing) is TracedInt else thing, kind)
+            return self.constant(thing, kind)
         if operators.is_numbered(thing):
             return self.constant(operators.number_of(thing), INT)
         if isinstance(thing, torch.device):
@@ -184,13 +175,7 @@ class Tracer(TracedSizes, AtenRecorder):
         path = self.paths.get(id(thing))
         if path is not None:
             return self._attribute(path, thing)
-        if (
-            thing.requires_grad
-            and thing.is_leaf
-            and thing.grad_fn is None
-            and not isinstance(thing, torch.nn.Parameter)
-            or (thing.requires_grad and thing.grad_fn is None)
-        ):
+        if thing.requires_grad and thing.grad_fn is None:
             raise RuntimeError("Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or input, or detaching the gradient\n" + f"Tensor:\n{thing}")  # fmt: skip
         value = self.constant(thing.detach() if thing.requires_grad else thing, TENSOR)
         self.known[id(thing)] = (thing, value)

@@ -133,6 +133,7 @@ COMPLEX: Type = _Named("complex", kind="ComplexType")
 BOOL: Type = _Named("bool", kind="BoolType")
 STRING: Type = _Named("str", kind="StringType")
 NONE: Type = _Named("NoneType", kind="NoneType")
+OF_PYTHON: dict[type, Type] = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING, type(None): NONE}
 NUMBER: Type = _Named("Scalar", "number", "NumberType")
 DEVICE: Type = _Named("Device", kind="DeviceObjType")
 STREAM: Type = _Named("Stream", kind="StreamObjType")

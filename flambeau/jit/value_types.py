@@ -13,14 +13,10 @@ from ..core.tensor import Tensor
 from .objects import to_script
 from .signatures import class_type
 from .types import (
-    BOOL,
-    COMPLEX,
     DEVICE,
-    FLOAT,
     GENERATOR,
     INT,
-    NONE,
-    STRING,
+    OF_PYTHON,
     TENSOR,
     ClassType,
     DictType,
@@ -36,8 +32,7 @@ def inferred(value: Any) -> Type | None:
     """The type of a Python value, or None if it has none."""
     if isinstance(value, Tensor):
         return TENSOR
-    kinds: dict[type, Type] = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING, type(None): NONE}
-    known = kinds.get(type(value))
+    known = OF_PYTHON.get(type(value))
     if known is not None:
         return known
     if isinstance(value, (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)):
