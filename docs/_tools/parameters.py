@@ -20,6 +20,10 @@ _PIECES = {
     "number": "Number", "callable": "Callable", "Tensor of ints": "Tensor", "Tensor of bools": "Tensor", "ints": "Sequence[int]",
     "tuple": "tuple[int, ...]", "object": "Any", "class": "type", "sequence of str": "Sequence[str]", "Tensors": "Sequence[Tensor]",
 }  # fmt: skip
+# The namespaces for which parameters.txt was written: elsewhere a name may mean something else.
+_WRITTEN_FOR = re.compile(
+    r"torch(\.(nn|optim|linalg|fft|special|autograd|func|Tensor|nn\.(functional|init|utils)|optim\.lr_scheduler))?\.\w+"
+)
 _STUB_WORDS = {"_Ints": "int | Sequence[int]", "_DeviceLike": "device | str | int", "_Number": "Number"}
 
 
@@ -100,10 +104,10 @@ def types(space: str, name: str, known: Known) -> tuple[dict[str, str], str]:
     return found, result
 
 
-def _annotation(usual: str, p: inspect.Parameter) -> str:
+def _annotation(whole: str, usual: str, p: inspect.Parameter) -> str:
     """The usual type of a parameter, a few words, in the form that signatures have."""
     found = []
-    for piece in re.split(r", | or ", usual) if usual else []:
+    for piece in re.split(r", | or ", usual) if usual and _WRITTEN_FOR.fullmatch(whole) else []:
         many = re.fullmatch(r"(tuple|list|sequence) of (\w+?)s", piece)
         inner = (
             f"{many[1]}[{many[2]}{', ...' if many[1] == 'tuple' else ''}]".replace("sequence[", "Sequence[")
@@ -135,7 +139,7 @@ def call(whole: str, known: Known | None, kinds: dict[str, str], result: str) ->
         if p.kind is p.KEYWORD_ONLY and not starred:
             parts.append("*")
         starred = starred or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
-        parts.append(written(p, kinds[p.name] or _annotation(meaning(whole, p.name)[0], p)))
+        parts.append(written(p, kinds[p.name] or _annotation(whole, meaning(whole, p.name)[0], p)))
     ending = f" -> {result}" if result else ""
     line = f"{whole}({', '.join(parts)}){ending}"
     return line if len(line) <= 90 else f"{whole}(\n" + "".join(f"    {part},\n" for part in parts) + f"){ending}"
