@@ -34,7 +34,9 @@ def main() -> int:
         print(f"programs.py:{line} is wrong, and mypy does not say so")
     for line in sorted(found.keys() - expected):
         print(f"programs.py:{line} is right, and mypy says: {found[line]}")
-    others = [line for line in told.splitlines() if ": error: " in line and "typed/programs.py:" not in line]
+    # The library itself has settings of its own, with which mypy runs over all of it.
+    own = ("flambeau/", str(PROGRAMS), str(PROGRAMS.relative_to(ROOT)))
+    others = [line for line in told.splitlines() if ": error: " in line and not line.startswith(own)]
     print("".join(line + "\n" for line in others) + problems, end="")
     return bool(expected ^ found.keys() or others or problems)
 
