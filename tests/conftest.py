@@ -9,7 +9,7 @@ import random
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,21 @@ def generators_start_anew(request: pytest.FixtureRequest) -> None:
         _DRAWN_FROM[module] = {name: x.bit_generator.state for name, x in made.items()}
     for name, state in _DRAWN_FROM[module].items():
         vars(module)[name].bit_generator.state = state
+
+
+@pytest.fixture
+def replace_kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any, str, Callable], None]]:
+    """`replace_kernel(op, device type, kernel)`: the kernel computes an operator in this test. What the door chose is forgotten with it."""
+    replaced: list[Any] = []
+
+    def replace(op: Any, device: str, kernel: Callable) -> None:
+        monkeypatch.setitem(op.kernels, device, kernel)
+        op.chosen.clear()
+        replaced.append(op)
+
+    yield replace
+    for op in replaced:
+        op.chosen.clear()
 
 
 def _shown(value: Any) -> str:

@@ -72,6 +72,10 @@ CASES = {
     **{f"special.{name}": (getattr(torch.special, name), (real(2, 3, **where),)) for name, where in SPECIAL.items()},
     **{f"F.{name}": (getattr(F, name), (real(2, 4),)) for name in ACTIVATIONS},
     **{name: (getattr(torch, name), many((2, 3), (3,), **POSITIVE)) for name in BINARY},
+    "nested": (
+        lambda x: torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, 2, 5])).sin().values(),
+        (real(5, 2),),
+    ),
     "number - tensor": (lambda x: 2 - x, (real(3),)),
     "number / tensor": (lambda x: 2 / x, (real(3, **POSITIVE),)),
     "number ** tensor": (lambda x: 2**x, (real(3),)),

@@ -22,7 +22,8 @@ def write(folder: Path) -> list[Path]:
                 (folder / block.title).write_text(block.text)
             else:
                 lines[block.line : block.line + block.text.count("\n")] = block.text.splitlines()
-        (folder / f"{page.stem}_page.py").write_text("\n".join(lines) + "\n")
+        if "import torch" not in lines:  # which has PyTorch's types
+            (folder / f"{page.stem}_page.py").write_text("\n".join(lines) + "\n")
     examples = [path for path in sorted((ROOT / "examples").rglob("*.py")) if not _missing(path)]
     return [*sorted(folder.glob("*.py")), *examples]
 

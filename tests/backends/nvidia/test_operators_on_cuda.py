@@ -400,7 +400,7 @@ def test_recurrent_layers(kind):
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
 @pytest.mark.parametrize("biased", [False, True])
-def test_networks_for_a_library(kind, biased, monkeypatch):
+def test_networks_for_a_library(kind, biased, monkeypatch, replace_kernel):
     """The library gets all weights in one block, where it looks for them, and its result is that of the layers one by one."""
     op = OPS["internal.rnn_network"]
     gates, hidden, inputs, layers = rnn.GATES[kind], 6, 5, 2
@@ -419,8 +419,7 @@ def test_networks_for_a_library(kind, biased, monkeypatch):
         for result, value in zip(results, [t for t in found if t is not None]):
             result.copy_(value)
 
-    monkeypatch.setitem(op.kernels, "cpu", compute)
-    op.chosen.clear()
+    replace_kernel(op, "cpu", compute)
     sizes = (3, 3, 2, 1)
     shapes = [(gates * hidden, inputs), (gates * hidden, hidden), *[(gates * hidden,)] * 2 * biased] * 2
     shapes += [(gates * hidden, 2 * hidden), *shapes[1 : len(shapes) // 2]] * 2
