@@ -39,7 +39,8 @@ NAMES = ("torch", "torchvision", "mxnet", "ts", "horovod")
 
 def state():
     return {
-        "finders": [finder for finder in sys.meta_path if type(finder).__name__ != "FormerNames"],
+        # one by its purpose, and absl's, which TensorBoard imports where it is installed
+        "finders": [f for f in sys.meta_path if type(f).__name__ not in ("FormerNames", "ReloadDetector")],
         "hooks": [sys.excepthook, sys.displayhook, *sys.path_hooks],
         "builtins": dict(vars(builtins)),
         "spawn": multiprocessing.spawn.get_preparation_data,
