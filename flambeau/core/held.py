@@ -48,7 +48,7 @@ def _trap(name: str) -> property:
 
 
 class HeldTensor(Tensor):
-    """The base. `_value` is the plain tensor that holds the elements; `kind` names the forms of operators in their records."""
+    """Base class of tensors that hold their elements in a plain tensor, `_value`; `kind` names the forms of operators in their records."""
 
     __slots__ = ("_value",)
     __torch_function__ = disabled_torch_function

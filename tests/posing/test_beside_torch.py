@@ -197,3 +197,31 @@ def test_conversions_take_them():
     theirs = pytest.importorskip("torch", reason="the real PyTorch makes the tensors")
     for convert in (flambeau.tensor, flambeau.as_tensor, flambeau.from_dlpack):
         assert convert(theirs.arange(3)).tolist() == [0, 1, 2]
+
+
+def test_a_thread_that_installs_the_names_waits_for_another_that_does() -> None:
+    run("""
+        import threading, flambeau
+        from flambeau.compat.as_torch import posing
+        begun, go, done = threading.Event(), threading.Event(), []
+        prepare = posing._set_version
+        def slowly(*args):
+            begun.set()
+            go.wait(60)
+            prepare(*args)
+        posing._set_version = slowly
+        def second():
+            flambeau.install_as_torch()
+            import torch.nn  # the names are there
+            done.append(torch.nn is flambeau.nn)
+        threads = [threading.Thread(target=flambeau.install_as_torch), threading.Thread(target=second)]
+        threads[0].start()
+        begun.wait(60)
+        threads[1].start()
+        threads[1].join(0.3)
+        assert threads[1].is_alive()
+        go.set()
+        for thread in threads:
+            thread.join()
+        assert done == [True]
+    """)

@@ -20,6 +20,7 @@ import multiprocessing
 import multiprocessing.spawn
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -203,11 +204,18 @@ def _prepare_new_processes() -> None:
     multiprocessing.set_forkserver_preload([naming.PACKAGE])
 
 
+_installing = threading.RLock()
+
+
 def install_as_torch() -> None:
     """From now on, `import torch` and `import torchvision` give Flambeau in this process and those it starts through
     `multiprocessing`; `torch.__version__` is the version of PyTorch that Flambeau follows."""
-    if naming.is_posing():
-        return
+    with _installing:  # who comes while another thread does it waits until the names are there
+        if not naming.is_posing():
+            _install()
+
+
+def _install() -> None:
     package = sys.modules[naming.PACKAGE]
     for name in _NAMES:
         if name in sys.modules:
