@@ -20,12 +20,11 @@ import multiprocessing
 import multiprocessing.spawn
 import os
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from ...core import naming
+from ...core import locks, naming
 from ...serialization import names as file_names
 from ...torch_version import OWN_VERSION, TORCH_VERSION, TORCHVISION_VERSION
 from ...torch_version import TorchVersion as _TorchVersion
@@ -204,7 +203,7 @@ def _prepare_new_processes() -> None:
     multiprocessing.set_forkserver_preload([naming.PACKAGE])
 
 
-_installing = threading.RLock()
+_installing = locks.new_lock()
 
 
 def install_as_torch() -> None:
@@ -223,13 +222,14 @@ def _install() -> None:
                 f"install_as_torch() must come before the first `import {name}`: the real one is already loaded in this"
                 " process, and objects of the two do not mix"
             )
+    # The finders first: from the moment that the names are PyTorch's, other threads import by them.
+    sys.meta_path[:0] = [_AliasFinder(), _OwnFinder(), _DistributionFinder()]
+    sys.meta_path += [_MxnetFinder(), _LastFinder()]
     naming.start_posing()
     package.__name__ = "torch"  # programs that replace parts of PyTorch compare it
     _set_version(package, TORCH_VERSION)
     for module in [m for n, m in sys.modules.items() if n.startswith(f"{naming.PACKAGE}.")]:
         if isinstance(module, ModuleType):
             _present(module)
-    sys.meta_path[:0] = [_AliasFinder(), _OwnFinder(), _DistributionFinder()]
-    sys.meta_path += [_MxnetFinder(), _LastFinder()]
     serving_names.install(first=False)
     _prepare_new_processes()
