@@ -42,8 +42,15 @@ def programs() -> Iterator[tuple[str, str]]:
             yield f"{path.stem}: {name}", text
 
 
+def _seed() -> None:
+    random.seed(0)
+    np.random.seed(0)
+    flambeau.manual_seed(0)
+
+
 def load(name: str, text: str, folder: str) -> Any:
-    """A new module of this text."""
+    """A new module of this text; the numbers that it draws are the same each time."""
+    _seed()
     path = Path(folder, "program_" + "".join(c if c.isalnum() else "_" for c in name) + ".py")
     path.write_text(_PRELUDE.format(here=str(folder)) + text)
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -76,9 +83,7 @@ def why(compiled: Any) -> list[str]:
 
 def outcome(program: Any, compiled: bool) -> tuple[list[Any], str]:
     """What a program gives in each call, and how it ran before the change."""
-    random.seed(0)
-    np.random.seed(0)
-    flambeau.manual_seed(0)
+    _seed()
     found: list[Any] = []
     f = flambeau.compile(program.f) if compiled else program.f
     try:
