@@ -52,7 +52,7 @@ class OptimizedModule(Module):
         return compiled(*args, **kwargs)
 
     def explain(self) -> str:
-        """What became of the model; see `flambeau.compiler.show`."""
+        """Describe how the model was compiled, as text; see `flambeau.compiler.show`."""
         compiled = self.__dict__["_compiled"]
         return "not called yet" if compiled is None else compiled.explain()
 
@@ -148,9 +148,9 @@ def compile(model: Callable | None = None, **options: Any) -> Any:
 
 
 def show(compiled: Any, picture: str | os.PathLike | None = None) -> str:
-    """What became of a compiled function or model, as text: its graphs before and after each pass, kernels and their times, memory,
-    what it depends on, and why it was recorded again, is split, or runs as it is. `picture` is a file that is written: the graphs and
-    the plan of the memory as a drawing (SVG).
+    """Describe a compiled function or model as text: its graphs before and after each pass, kernels
+    and their times, memory, guards, and the reasons for recording again, splitting, or running
+    eagerly. `picture` is the path of an SVG file to write with the graphs and the plan of the memory.
 
     >>> double = flambeau.compile(lambda x: x * 2)
     >>> flambeau.compiler.show(double).splitlines()[-1]
@@ -227,7 +227,7 @@ _STANCES = (
 
 
 class set_stance:  # noqa: N801 - PyTorch's name
-    """How compiled functions run, from now on or inside a `with` block: "force_eager" means as they are."""
+    """Set how compiled functions run, from now on or inside a `with` block: "force_eager" runs them uncompiled."""
 
     def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None):
         if stance not in _STANCES:

@@ -1,4 +1,4 @@
-"""What became of a compiled function, as text and as a picture."""
+"""Descriptions of a compiled function, as text and as a drawing."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _counted(names: list[str]) -> str:
 
 
 def _memory(program: Any) -> list[str]:
-    """What the plan of the memory has gained, and how much a call needs at most besides what there is before it."""
+    """Return lines on the memory plan: results written in place, values recomputed, and the most bytes that a call needs at once."""
     graph: Graph = program.graph
     again = [name for name, _ in graph.recomputed]
     told = _counted(again)
@@ -136,7 +136,7 @@ def _times(times: list[tuple[str, float]]) -> list[str]:
 
 
 def _guards(items: list[Any]) -> list[str]:
-    """What is guarded, by the first word of its name."""
+    """Return lines that list what a recording is guarded on, grouped by the first word of each guard's name."""
     kinds: collections.Counter = collections.Counter(item.what.split(".")[0].split("[")[0] for item in items)
     told = [f"  {name}" + (f" and {n - 1} parts of it" if n > 1 else "") for name, n in kinds.most_common(_MOST)]
     return ["it depends on the arguments and on", *told] if told else ["it depends on nothing but its arguments"]

@@ -64,7 +64,7 @@ _VALUES = 4  # values of a number among the arguments, after which the function 
 
 
 class _Recording(threading.local):
-    """Whether this thread records, or runs a function whose calls should not be compiled."""
+    """Flag of this thread: True while it records, or runs a function whose inner calls must not be compiled."""
 
     on = False
 
@@ -229,7 +229,7 @@ class CompiledFunction:
         return True
 
     def _sizes(self, pattern: tuple) -> Sizes:
-        """What is known of calls whose arguments differ only in their sizes."""
+        """Return the record of recordings and calls for one kind of arguments, whatever their sizes."""
         return self.patterns.setdefault(pattern, Sizes(UNUSED if self.idling.rests else FREE))
 
     def _note_cause(self, why: str) -> None:
@@ -551,7 +551,7 @@ class CompiledFunction:
         return attached(recorded.derivative, given, table, result, prepared.live)
 
     def _recorder(self, reach: Reach, given: Arguments) -> Recorder:
-        """What watches a function: one that works on a GPU is captured, not written down."""
+        """Make the recorder of a call: an observer for CUDA graphs where a tensor is on a GPU, else a `Recorder` of native calls."""
         if any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
             return gpu_recording.observer()
         recorder = Recorder()
@@ -617,7 +617,7 @@ class _NotPrepared(NotRecordable):
 
 
 def _new_sizes(before: Any, now: Any) -> str:
-    """Which size of an argument is another one now: of two keys that differ only in sizes."""
+    """Describe the first size in which two keys of arguments differ; the keys differ in nothing else."""
     for i, (a, b) in enumerate(zip(before, now)):
         if a == b or type(a) is not tuple:
             continue
@@ -628,8 +628,8 @@ def _new_sizes(before: Any, now: Any) -> str:
 
 
 def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorded:
-    """One call as a recording without guards: for programs that are taken out of Python, where nothing can change. `state` are the
-    tensors that it may find. NotRecordable says everything that stands against it."""
+    """Record one call without guards, for programs that leave Python, where nothing can change. `state` lists the tensors
+    that the function may find besides its arguments. Raises NotRecordable with every reason why it cannot be recorded."""
     reach, recorder = Reach(), Recorder()
     reach.tensors = {id(t): ("state", t) for t in state}
     recorder.graph.portable = True

@@ -1,4 +1,4 @@
-"""Which sizes of arguments are worth a recording.
+"""Decisions on which sizes of arguments are worth a recording.
 
 A recording is for one set of sizes, and making one takes as long as ten to twenty calls. So a further size is recorded at once only while
 those before it are used; where they are not, it has to come back first. Beyond the first recordings each one has to be earned by
@@ -74,7 +74,7 @@ class Waiting:
 
 
 class Idling:
-    """How many calls in a row were not native because of their sizes, and how long a function rests."""
+    """Counter of calls in a row that were not native because of their sizes; it says when a function rests and for how long."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -1,3 +1,3 @@
-"""One graph of operator calls: what a function did, written once, for whoever rewrites, runs, prints or exports it.
+"""Graphs of operator calls: a function's calls, recorded once, for passes, replay, printing and export.
 
 `record` runs a function and returns its `Program`; `check` says what is wrong with one; `text` prints it; `Replay` runs it."""

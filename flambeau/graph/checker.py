@@ -1,4 +1,4 @@
-"""What must be true of a program, before and after every pass.
+"""Checks that a program is valid, before and after every pass.
 
 Memory is written before it is read, and made once. Results look as the records' layout rules say. Calls that touch the same memory, one of
 them writing, are in the order in which they were recorded."""

@@ -101,7 +101,7 @@ def _reading(loop: Loop, source: Value, target: Value) -> Loop:
 
 
 def _same_memory(a: Value, b: Value) -> bool:
-    """Whether two values are the same elements of memory in the same order, both dense."""
+    """Return whether two dense values are the same elements of memory in the same order."""
     return (
         (a.buffer, a.start, a.dtype) == (b.buffer, b.start, b.dtype)
         and numel_of(a.shape) == numel_of(b.shape)

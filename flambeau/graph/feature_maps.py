@@ -26,7 +26,7 @@ _MAPS = ("x", "y", "dx", "dy")  # of a convolution's tensors
 
 
 class FeatureMap(NamedTuple):
-    """How many images, channels of each, and pixels of each channel there are, and of what numbers."""
+    """Size of a feature map: the number of images, channels of each, pixels of each channel, and the dtype."""
 
     images: int
     channels: int
@@ -67,7 +67,7 @@ def is_dense(v: Value) -> bool:
 
 
 class Convolution(NamedTuple):
-    """What a call computes that is a convolution or gradients of one: the tensors by their parts in it, and the window."""
+    """A convolution, or gradients of one, as a call computes it: the tensors by their role, and the window."""
 
     tensors: dict[str, Value]
     window: Any
@@ -97,7 +97,7 @@ class Unit:
     gain: float
 
     def relaid(self, last: dict[int, int]) -> list[Call] | None:
-        """The same with the channels of some maps last; `last` has the buffers that these are in then. None if there is no such call."""
+        """Return the calls with channels last for the buffers in `last` (old to new), or None if there are no such calls."""
         call = self.call
 
         def other(v: Value) -> Value:
@@ -135,7 +135,7 @@ def _walked(v: Value) -> list[tuple[int, int]]:
 
 
 def _results(call: Call) -> list[Value]:
-    """What a call makes, by its layout rule; what only a derivative reads included."""
+    """Return the values that a call makes, by its layout rule, those that only a derivative reads included."""
     if call.op.layout is not None:
         return all_results(call)[0]
     told = described(call) or []
@@ -170,7 +170,7 @@ def _unit(call: Call, known: dict[int, FeatureMap]) -> Unit | None:
 
 
 def _gain(call: Call) -> float | None:
-    """What a call takes less with channels last; None where its kernels do not take them so."""
+    """Return how much time a call saves with channels last; None where its kernels do not take that layout."""
     return None if call.op.channels_last is None else call.op.channels_last(**call.op.bind(call.args, call.kwargs))
 
 
@@ -187,7 +187,7 @@ def _is_map(v: Value) -> bool:
 
 
 class _Finder:
-    """Which buffers hold maps: those of convolutions and of other calls that say so, and what formulas make of them."""
+    """Finds the buffers that hold feature maps: those of convolutions, of other calls that say so, and of formulas over them."""
 
     def __init__(self, program: Program):
         self.program, self.known = program, dict[int, FeatureMap]()
@@ -229,7 +229,7 @@ class _Finder:
             self.known[v.buffer] = found
 
     def _learn_from(self, values: list[Value]) -> None:
-        """What lies as a map does, in a formula over it, is a map too."""
+        """Mark values of a formula as feature maps if another value in it is one and they have as many elements."""
         shape = next((self.known[v.buffer][:3] for v in values if v.buffer in self.known), None)
         for v in values if shape is not None else ():
             if numel_of(v.shape) == math.prod(shape) and self.program.buffers[v.buffer].source == "new":  # type: ignore[arg-type]

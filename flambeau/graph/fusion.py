@@ -53,7 +53,7 @@ class _Slot:
             self.written, self.touched = call.writes(), call.touches()
 
     def before(self, other: _Slot) -> bool:
-        """Whether two slots must stay in their order."""
+        """Return whether this slot must stay before another: one of them is fixed, or writes what the other touches."""
         if self.stays or other.stays:
             return True
         return not other.written.isdisjoint(self.touched) or not self.written.isdisjoint(other.touched)
@@ -77,7 +77,7 @@ class Joining:
             self.now += 1
 
     def _is_used(self, buffer: int) -> bool:
-        """Whether somebody uses a buffer after the call that is looked at now."""
+        """Return whether a buffer is used after the call being looked at."""
         return buffer in self.lasting or self.last.get(buffer, -1) > self.now
 
     def is_shared(self, buffer: int, number: int) -> bool:
@@ -116,20 +116,20 @@ class Joining:
 
 
 def _read_before(loop: Loop, p: Place) -> bool:
-    """Whether a loop reads what was in the memory of a result before: it is somebody else's, then."""
+    """Return whether a loop reads a result's memory before writing it, so that the memory belongs to an earlier value."""
     return any(isinstance(q, Place) and q.buffer == p.buffer for q, _ in loop.reads)
 
 
 def loop_in(call: Call) -> Loop | None:
-    """What a call computes as a loop, fused calls included; None where it does anything else."""
+    """Return a call as a loop, also if it is a fused one; None where it is no loop."""
     if isinstance(call.op.impl, FusedMap):
         return replace(call.op.impl.loop, parts=(call,))
     return loop_of(call)
 
 
 def joined(first: Loop, second: Loop, is_used: Callable[[int], bool] = lambda b: True) -> Loop | None:
-    """One loop that does what both do, one after the other; None where that is not the same, or not worth it. `is_used` says whether
-    somebody else uses a buffer: then it is stored."""
+    """Return one loop that does the work of both in order; None where the result would differ or
+    nothing is gained. `is_used` tells whether anything else uses a buffer, which is then stored."""
     if first.device is not second.device:
         return None
     same = aligned(first, second)
@@ -169,7 +169,7 @@ def joined(first: Loop, second: Loop, is_used: Callable[[int], bool] = lambda b:
 
 
 def are_apart(p: Place, q: Place, sizes: tuple[int, ...], itemsize: int) -> bool:
-    """Whether two operands with the same strides have no element in common: those of the one lie in gaps of the other."""
+    """Return whether two operands with the same strides have no element in common: one lies in the gaps of the other."""
     between, extent, room = abs(p.start - q.start) // itemsize, 0, None
     for s, n in sorted((s, n) for s, n in zip(p.strides, sizes) if n > 1):
         if s > between:
@@ -180,13 +180,13 @@ def are_apart(p: Place, q: Place, sizes: tuple[int, ...], itemsize: int) -> bool
 
 
 def _share_places(first: Loop, second: Loop) -> bool:
-    """Whether both walk over an operand in the same way."""
+    """Return whether two loops walk over some operand with the same strides."""
     mine = set(first.places())
     return any(p in mine and any(p.strides) for p in second.places())
 
 
 def _fits(first: Loop, second: Loop, reads: list[Read], results: Any, is_used: Callable[[int], bool]) -> bool:
-    """Whether one loop is not too much for the device."""
+    """Return whether the joined loop stays within the device's limits on pointers and operations."""
     pointers = sum(isinstance(p, Place) for p, _ in reads) + sum(is_used(p.buffer) for p in results)
     nodes = list(walk(tuple(root for root, _ in results.values())))
     if pointers > _POINTERS or len(nodes) > _NODES:
@@ -205,7 +205,7 @@ def _key(read: Read) -> Any:
 
 
 def _compatible(first: Loop, second: Loop) -> bool:
-    """Whether every element of the second loop needs only what the first has done at the same element, and something is gained."""
+    """Return whether each element of the second loop needs only the first loop's work at that element, and joining them gains something."""
     written = first.written()
     for p, _ in second.reads:
         if isinstance(p, Place) and p.buffer in written and p not in first.results:
@@ -248,7 +248,7 @@ class FusedMap:
 
 
 def passed(x: Any) -> Any:
-    """What a native function gets for a tensor, its address, or for a number."""
+    """Return what a native function gets for an argument: the address of a tensor, or the number itself."""
     return x._storage.ptr + x._offset * x.dtype.itemsize if isinstance(x, Tensor) else x
 
 

@@ -96,7 +96,7 @@ def _grouped(calls: list[Call], members: list[Any]) -> list[_Group]:
 def _reaches(
     position: int, reads: set[int], writes: set[int], touched: dict[int, int], written: dict[int, int]
 ) -> bool:
-    """Whether nothing from there on keeps a call from standing there."""
+    """Return whether a call with these reads and writes can move to a position: no later call touches what it needs."""
     free = all(written.get(b, -1) < position for b in reads)
     return free and all(touched.get(b, -1) < position for b in writes)
 
@@ -132,7 +132,7 @@ def member_of(call: Call) -> Member | None:
 
 
 def _is_even(loop: Loop) -> bool:
-    """Whether a list kernel takes its operands: rows or single elements, and numbers that are floats."""
+    """Return whether a list kernel takes a loop's operands: contiguous rows or single elements, and finite floats."""
     for x, d in loop.reads:
         if isinstance(x, Place):
             if x.strides not in ((0,), (1,)):
@@ -143,7 +143,7 @@ def _is_even(loop: Loop) -> bool:
 
 
 def list_call(members: list[Member]) -> Call:
-    """One call for all members."""
+    """Return one call of a list kernel that does the work of all members."""
     single = [m.alone for m in members]
     impl = FusedList(members[0], [(c.op.impl, len(c.results), len(c.args)) for c in single])
     parts = tuple(part for m in members for part in (m.call.parts or (m.call,)))

@@ -31,7 +31,7 @@ LONG = frozenset((*ELEMENTARY, "atan2", "pow", "call"))
 
 
 class Place(NamedTuple):
-    """Where the elements of an operand lie: a byte of a buffer, and strides in elements over the dimensions of a loop."""
+    """Elements of an operand in memory: the buffer, the first byte, and strides in elements over a loop's dimensions."""
 
     buffer: int
     start: int
@@ -69,7 +69,7 @@ class Loop:
         return self.read() | self.written()
 
     def renamed(self, instead: dict[int, int]) -> Loop:
-        """The same loop with other buffers in the place of some."""
+        """Return the loop with buffers exchanged as in `instead` (old to new)."""
 
         def other(p: Any) -> Any:
             return Place(instead[p.buffer], *p[1:]) if isinstance(p, Place) and p.buffer in instead else p
@@ -78,7 +78,7 @@ class Loop:
         return Loop(self.sizes, reads, {other(p): v for p, v in self.results.items()}, self.parts, self.device)
 
     def split(self, cuts: list[int]) -> Loop:
-        """The same loop with each dimension cut where these numbers of inner elements say."""
+        """Return the loop with its dimensions split at the given counts of inner elements."""
         sizes: list[int] = []
         steps: list[tuple[int, int]] = []  # of each new dimension: the old one, and how many of its elements a step is
         inner = math.prod(self.sizes)
@@ -92,7 +92,7 @@ class Loop:
         return self.walked(sizes, steps) if sizes else self
 
     def cut(self, place: Place, points: set[int]) -> Loop | None:
-        """The same loop with each dimension cut where its distance in an operand's memory is one of these; None where that cannot be."""
+        """Return the loop with each dimension split where its stride in an operand reaches a point; None where that is impossible."""
         sizes: list[int] = []
         steps: list[tuple[int, int]] = []
         for d, (n, s) in enumerate(zip(self.sizes, place.strides)):
@@ -104,7 +104,7 @@ class Loop:
         return self.walked(sizes, steps)
 
     def walked(self, sizes: list[int], steps: list[tuple[int, int]]) -> Loop:
-        """The same loop over dimensions of these sizes: of each the old one, and how many of its elements a step is."""
+        """Return the loop over new dimensions of these sizes. `steps` has the old dimension of each, and the elements of it in a step."""
 
         def moved(p: Any) -> Any:
             if not isinstance(p, Place):
@@ -120,7 +120,7 @@ class Loop:
         return [*(p for p, _ in self.reads if isinstance(p, Place)), *self.results]
 
     def inner_counts(self) -> list[int]:
-        """How many elements lie inside each dimension: where it is cut."""
+        """Return the number of elements inside each dimension, innermost first: the points where another loop can be split."""
         counts, inner = [], 1
         for n in reversed(self.sizes):
             counts.append(inner)
@@ -164,13 +164,13 @@ def turned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
 
 
 def _goes_along(loop: Loop, place: Place) -> bool:
-    """Whether elements that lie side by side in an operand do so in all."""
+    """Return whether elements that are adjacent in an operand are adjacent (or constant) in all operands."""
     inner = next((d for d, s in enumerate(place.strides) if s == 1), None)
     return inner is not None and all(r.strides[inner] in (0, 1) for r in loop.places())
 
 
 def loop_of(call: Call) -> Loop | None:
-    """What a call computes as a loop; None where it does anything else."""
+    """Return a call as a loop over a formula; None where it computes anything else."""
     if call.fixed or call.op.draws or call.op.reads_values:
         return None
     meaning = _meaning(call)
@@ -190,7 +190,7 @@ def loop_of(call: Call) -> Loop | None:
 
 
 def conversion_of(call: Call) -> tuple[Value, Value] | None:
-    """What a call converts to another floating-point dtype, and the result, both dense in the same way; None for other calls."""
+    """Return (input, result) of a call that only converts between floating-point dtypes, both dense in the same order; None for others."""
     meaning = None if call.fixed or call.changes or len(call.makes) != 1 else _meaning(call)
     loop = None if meaning is None else loop_of(call)
     if (
@@ -256,7 +256,7 @@ def _form(
 
 
 def _reads(impl: Pointwise, form: Form, operands: tuple, params: tuple, target: Value) -> list[Read]:
-    """What the arguments of the formula stand for."""
+    """Return the operands that a formula's arguments stand for: places of tensors, or numbers, with their dtypes."""
     values = [*operands, *impl.runtime_params(settle(impl, tuple(params)))]
     dtypes = iter(form.in_dtypes)
     found: list[Read] = []

@@ -1,4 +1,4 @@
-"""Which piece of memory an address belongs to, while a function is being recorded."""
+"""Look-up of the piece of memory that an address belongs to, while a function is being recorded."""
 
 from __future__ import annotations
 

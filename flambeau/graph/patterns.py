@@ -1,4 +1,4 @@
-"""What passes ask of a program, and how they change it: who makes a value, who is its only reader, whether memory stays as it is in between.
+"""Questions that passes ask of a program, and changes to it: the maker of a value, its only reader, whether memory stays unchanged between.
 
 A pass over calls is a loop over `Matches`: it looks at a call, asks for the calls around it, and exchanges them. Conditions under which that
 changes nothing stand here, once."""
@@ -50,11 +50,11 @@ class Matches:
         return None if buffer in self._lasting or any(self.calls[i] is None for i in users) else list(users)
 
     def is_alone(self, buffer: int) -> bool:
-        """Whether one call at most touches a buffer, then or later."""
+        """Return whether at most one call touches a buffer, and nothing reads it after the program."""
         return len(self._touched.get(buffer, ())) <= 1 and buffer not in self._lasting
 
     def is_untouched(self, buffer: int, before: int, gone: list[int]) -> bool:
-        """Whether a buffer is new, and no call touches it before another one, but for those that are `gone`."""
+        """Return whether a buffer is new and no call before position `before` touches it, except those in `gone`."""
         new = self.program.buffers[buffer].source == "new"
         return new and all(self.calls[i] is None or i in gone for i in self._touched[buffer] if i < before)
 
@@ -62,7 +62,7 @@ class Matches:
         return self._touched[buffer][0]
 
     def unchanged(self, buffers: set[int], after: int, before: int) -> bool:
-        """Whether no call between two others writes to these buffers."""
+        """Return whether no call between two positions writes to these buffers."""
         return not any(after < i < before for b in buffers for i in self._written.get(b, ()))
 
     def exchange(self, i: int, now: Call, gone: list[int]) -> None:

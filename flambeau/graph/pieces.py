@@ -25,14 +25,14 @@ def split_copies(program: Program) -> None:
 
 
 def split_where_made(program: Program) -> None:
-    """The same for calls whose parts are all made by calls that can store them where they belong: elsewhere one launch for all parts is
-    better than one for each. What is only copied or converted afterwards goes there at once."""
+    """Split calls into copies of their parts where the makers of all parts can store them in place; elsewhere
+    one launch for all parts is better than one for each. A copy or conversion that follows is merged into them."""
     while _split_once(program):
         pass
 
 
 def _split_once(program: Program) -> bool:
-    """Whether there was such a call."""
+    """Split the calls whose parts can be stored in place, once over the program; return whether there was one."""
     matches = Matches(program)
     found = False
     for i, call in matches:

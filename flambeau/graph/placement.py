@@ -58,7 +58,7 @@ def _moved(matches: Matches, outs: list[Value], at: int, i: int, gone: list[int]
 
 
 def _strides(out: Value, loop: Loop, source: Place, target: Place) -> tuple[int, ...] | None:
-    """How a dense result is walked over where all of it is copied to; None where that is not by steps."""
+    """Return the strides with which a dense result is stored where a loop copies it to; None where it is no strided part."""
     walked = sorted(zip(source.strides, loop.sizes, target.strides), reverse=True)
     inside = 1
     for mine, size, _ in reversed(walked):

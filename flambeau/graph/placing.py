@@ -21,7 +21,7 @@ Box = tuple[tuple[int, int], ...]  # from, to, in each dimension
 
 
 class Part(NamedTuple):
-    """What is written to a part of a dense tensor: `target` is over that tensor's memory."""
+    """A value written to a part of a dense tensor; `target` is a view of that tensor's memory."""
 
     source: Value
     target: Value
@@ -130,7 +130,7 @@ def _overlap(a: Box, b: Box) -> bool:
 
 
 def _copies(found: Sum, call: Call) -> list[Call]:
-    """One call for each part. They add zero, as the sum did: it has no zeros with a sign."""
+    """Return a copying call for each part. They add zero as the sum did, so that no negative zero remains."""
     calls: list[Call] = []
     for k, p in enumerate(found.parts):
         given = [p.target.strides, p.source.strides]

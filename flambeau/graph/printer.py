@@ -42,7 +42,7 @@ def text(program: Program) -> str:
 
 
 def line(call: Call, names: _Names | None = None) -> str:
-    """One call. Memory that existed before it and that it changes stands behind an exclamation mark."""
+    """Return a call as one line of text; after an exclamation mark follow the existing values that it changes."""
     names = names or _Names()
     arguments = [names.shown(a) for a in call.args] + [f"{k}={names.shown(v)}" for k, v in call.kwargs.items()]
     known = set(call.arguments())

@@ -45,7 +45,7 @@ class Value:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes lie between the first and the last element."""
+        """The number of bytes from the first element to the end of the last."""
         low, high = memory_span(self.shape, self.strides, 0)
         return (high - low) * self.dtype.itemsize
 
@@ -91,7 +91,7 @@ class Call:
 
     @property
     def fixed(self) -> bool:
-        """Whether nobody may do otherwise what it does: it was rewritten already, or stays."""
+        """True if passes must leave the call alone: it was rewritten already, or is marked to stay."""
         return bool(self.parts) or self.stays
 
     @property
@@ -131,9 +131,9 @@ class Call:
 
 @dataclass(eq=False, slots=True)
 class Program:
-    """What a function did. `inputs` are the values of its arguments, `outputs` what it returned, with values in the place of tensors;
-    `kept` are further buffers that somebody reads when it has run. `states` are tensors that it found: a value that is just such a
-    tensor stands for that tensor itself."""
+    """Program of operator calls recorded from a function. `inputs` are the values of its arguments, `outputs`
+    its results with values in the place of tensors; `kept` are further buffers that are read after the run.
+    `states` are tensors that it found: a value that is just such a tensor stands for the tensor itself."""
 
     buffers: list[Buffer] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)

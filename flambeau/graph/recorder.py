@@ -18,7 +18,7 @@ from .program import NO_MEMORY, Call, Program, Value
 
 
 class NotWritable(Exception):
-    """Why a function cannot be written down as a program."""
+    """Raised when a function cannot be recorded as a program; the message gives the reason."""
 
 
 class Writer:
@@ -109,7 +109,7 @@ def written_arguments(op: Any, args: tuple, kwargs: dict) -> list[Any]:
 
 
 def is_leaf(op: Any) -> bool:
-    """Whether a call of this operator is written down as one, not as the calls it is made of."""
+    """Return whether a call of this operator is recorded as one call, not as the calls in its body."""
     return not op.has_parts or (op.kind == "composite" and bool(op.writes))
 
 

@@ -49,7 +49,7 @@ def reduced_member(call: Call) -> ReducedMember | None:
 
 
 def reduced_list(members: list[ReducedMember]) -> Call:
-    """One call for all members."""
+    """Return one call that does the reductions of all members."""
     first = members[0]
     impl = FusedReductions(first.parts, first.of.value.device, [(m.of.impl, m.of.requested) for m in members])
     name = f"{first.call.op.name} of a list"

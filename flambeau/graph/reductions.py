@@ -84,7 +84,7 @@ def _sum(value: Value, out: Value, impl: Reduction, call: Call) -> Call:
 
 
 class Reduced(NamedTuple):
-    """What a call reduces, how, over which dimensions, and to which dtype if one was asked for."""
+    """A reduction as a call does it: operand, operator, dimensions, and the dtype asked for (None for the usual one)."""
 
     value: Value
     impl: Reduction
@@ -165,7 +165,7 @@ def _count(value: Value) -> int:
 
 
 def _read(read: Read) -> str:
-    """How an operand is read: "e" element by element, "o" one for all, or the letter of a number."""
+    """Return the letter for how an operand is read: "e" element by element, "o" one for all, or the letter of a number's type."""
     x, d = read
     return passing(d) if not isinstance(x, Place) else "e" if any(x.strides) else "o"
 

@@ -1,4 +1,4 @@
-"""What is kept for a derivative and can be found again is not kept: the derivative reads what it was made from (`Op.remade`, `Op.lean`).
+"""Pass that drops values kept for a derivative if they can be computed from what remains (`Op.remade`, `Op.lean`).
 
 Probabilities of a loss over a large vocabulary take as much memory as the scores, which are there anyway, and longer to write and to read
 than to compute."""

@@ -19,7 +19,7 @@ class Diverged(Exception):
 
 
 class Replay(watching.Watcher):
-    """One run of a program. `at` has the storage of every buffer that is alive; those in `hold` stay."""
+    """Run of a program: `at` has the storage of every live buffer; those in `hold` are not released."""
 
     def __init__(self, program: Program, hold: set[int] | frozenset[int] = frozenset()):
         self.program = program

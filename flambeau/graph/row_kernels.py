@@ -125,7 +125,7 @@ class FusedRows:
         return ir.Kernel("rows", [*outs, *sums, *given, *numbers], loops)
 
     def column(self, c: int) -> Expr:
-        """Where the sum of a column is kept."""
+        """Return the index at which the sum of column `c` is accumulated."""
         return ir.var("mine", int64) + c * self.width + _j
 
 
@@ -135,7 +135,7 @@ def along(width: int, body: list[ir.Statement]) -> ir.For:
 
 
 class _Body:
-    """What is done for one row."""
+    """Builder of the statements that a fused kernel executes for one row."""
 
     def __init__(self, kernel: FusedRows, outs: list[ir.Buffer], partial: Any, given: list[Any]):
         self.kernel, self.outs, self.partial, self.given = kernel, outs, partial, given
@@ -226,14 +226,14 @@ class _Body:
         return ir.load(buffer, self._index(self.kernel.levels[k], self.kernel.outer[k]))
 
     def _index(self, level: str, outer: tuple[int, ...]) -> Expr:
-        """Which element of an operand belongs to this row, and to this element of it."""
+        """Return the index of the element of an operand that belongs to the current row and column."""
         if level == "c" or level == "o":
             return _j if level == "c" else const(0)
         row = self.bases[outer]
         return row + _j if level == "e" else row
 
     def begin(self) -> list[ir.Statement]:
-        """Where the row lies in operands, by their strides."""
+        """Return the statements that compute where the current row begins in each kind of operand."""
         k = self.kernel
         kinds = {k.outer[n] for n, level in k.levels.items() if level in "er"} | {p.outer for p, _, _ in k.stored}
         found: list[ir.Statement] = []
@@ -261,7 +261,7 @@ def _step(outer: tuple[int, ...], dims: tuple[int, ...]) -> int | None:
 
 
 def _is_number(x: Expr) -> bool:
-    """Whether a formula gives a float32, and loses nothing if it is kept as one."""
+    """Return whether a formula gives a float32, or can be kept as one without loss."""
     nodes = list(walk((x,)))
     return x.op not in PREDICATES and not any(n.op in ("cast", "bitcast") and n.args[-1] not in _FLOATS for n in nodes)
 

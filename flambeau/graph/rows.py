@@ -35,8 +35,8 @@ class _NoRows(Exception):
 
 
 class Spot(NamedTuple):
-    """Where an operand lies: a byte of a buffer, how it goes along: with elements ("e"), rows ("r"), columns ("c"), or not ("o"), and
-    its strides over the dimensions that rows have."""
+    """Position of an operand: buffer, first byte, whether it varies with elements ("e"), rows
+    ("r"), columns ("c") or not at all ("o"), and its strides over the dimensions of rows."""
 
     buffer: int
     start: int
@@ -69,7 +69,7 @@ class RowGroup:
         return [*(p for p, _ in self.reads if isinstance(p, Spot)), *self.results]
 
     def split(self, cuts: list[int]) -> RowGroup:
-        """The same group with its dimensions cut where these numbers of inner rows say."""
+        """Return the group with its dimensions split at the given counts of inner rows."""
         reading: list[Read] = [(Place(p.buffer, p.start, p.outer), float32) for p in self.spots()]
         loop = Loop(self.dims, reading, {}, (), self.device).split(cuts)
         places = [p for p, _ in loop.reads if isinstance(p, Place)]
@@ -107,8 +107,8 @@ def fuse_rows(program: Program) -> None:
 
 
 def _is_worth_it(group: RowGroup) -> bool:
-    """Whether one kernel is better than the calls: there are several and rows are summed up, or the kernel of a single one would have to
-    copy an operand first, because it reads dense ones only."""
+    """Return whether one kernel is better than the calls: there are several and rows are summed up,
+    or the only call's own kernel, which reads dense operands only, would have to copy one first."""
     if len(group.parts) > 1:
         return bool(group.sums)
     dense = tuple(s * group.width for s in contiguous_strides(group.dims))
@@ -165,7 +165,7 @@ def _leading(shape: Any, width: int) -> tuple[int, ...] | None:
 
 
 def _spot_of(v: Value, level: str, group: RowGroup) -> Spot:
-    """Where an operand with an element for each element, row or column lies."""
+    """Return the position of an operand that varies with elements, rows or columns; raises _NoRows if it is not laid out so."""
     at = len(group.dims)
     if level == "e":
         whole = tuple(v.shape[:at]) == group.dims and _step(tuple(v.strides[at:]), tuple(v.shape[at:])) == 1
@@ -182,7 +182,7 @@ def _is_dense(v: Value) -> bool:
 
 
 def _is_usable(group: RowGroup) -> bool:
-    """Whether a kernel can be made of it: all operands are floats that go along, and no element is stored twice."""
+    """Return whether a kernel can be made of a group: all operands are floats, and no element is stored twice."""
     floats = all(isinstance(p, Number) or d in _KINDS for p, d in group.reads) and all(
         d in _KINDS for _, d in group.results.values()
     )
@@ -310,7 +310,7 @@ def _aligned(first: RowGroup, second: RowGroup) -> tuple[RowGroup, RowGroup] | N
 
 
 def _joined(first: Any, second: Any, is_used: Callable[[int], bool]) -> RowGroup | None:
-    """One group that does what both do, one after the other; None where that is not the same, or nothing is gained."""
+    """Return one group that does the work of both in order; None where the result would differ or nothing is gained."""
     if isinstance(first, Loop) and isinstance(second, Loop):
         return None
     if isinstance(first, Loop):
@@ -355,7 +355,7 @@ def _key(read: Operand) -> Any:
 
 
 def _compatible(first: RowGroup, second: RowGroup) -> bool:
-    """Whether each row of the second needs only what the first has done in the same row, and they have elements in common."""
+    """Return whether each row of the second group needs only what the first has done in that row, and both share elements."""
     if first.dims != second.dims or first.device is not second.device:
         return False
     written = first.written()

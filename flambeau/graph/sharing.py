@@ -1,4 +1,4 @@
-"""The same thing twice: a call that computes what an earlier one has computed is left out, and that one's result is read instead."""
+"""Common subexpressions: a call that computes what an earlier one has computed is dropped, and that one's result is read."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def share(program: Program) -> None:
 
 
 def _is_fresh(program: Program, call: Call, first: Call, at: int, i: int, writers: dict[int, list[int]]) -> bool:
-    """Whether the first call would make the same now."""
+    """Return whether nothing that a repeated call reads was written since the first one, and their results have the same size."""
     sizes = [[program.buffers[b].size for b in each.makes] for each in (call, first)]
     return sizes[0] == sizes[1] and not any(at < k < i for b in call.reads() for k in writers.get(b, ()))
 
 
 def _key(call: Call) -> Any:
-    """What is equal for calls that compute the same; None where there is no such thing."""
+    """Return a key that is equal for calls with equal results, or None where a call cannot be shared."""
     if call.stays or call.changes or not call.makes or call.op.draws or call.op.reads_values:
         return None
     try:

@@ -204,7 +204,7 @@ def _part(t: Tensor, at: int, count: int) -> Tensor:
 
 
 class Outcome(NamedTuple):
-    """What a run of a step left behind: states, arguments that it changed, its results, and new gradients by their leaves' ids."""
+    """Results of one run of a step: states, changed arguments, returned tensors, and new gradients by the id of their leaf."""
 
     states: list[Any]
     arguments: list[Any]
@@ -212,7 +212,7 @@ class Outcome(NamedTuple):
     gradients: dict[int, Any]
 
     def distances(self, other: Outcome, before: list[Any]) -> Iterator[tuple[str, Any, Distance]]:
-        """Where it is apart from another run's: what, which one, and how far. `before` are the states that both started from."""
+        """Yield each difference from another run as (kind, index, distance). `before` has the states that both runs started from."""
         for i, (a, b) in enumerate(zip(self.states, other.states)):
             yield from _apart("state", i, a, b, before[i])
         for i, (a, b) in enumerate(zip(self.arguments, other.arguments)):

@@ -1,4 +1,4 @@
-"""Whether a recording gave what the function gives."""
+"""Comparison of what a recording computes with what the function computes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ...core.tensor import Tensor
 
 
 class Print:
-    """What is remembered of some memory, to compare other memory with it later: of a little, its bytes; of much, a weighted sum of each
-    32 numbers, which costs a thirty-second of what it stands for. Of what is not numbers with a fraction, a digest."""
+    """Fingerprint of some memory, to compare other memory with later: the bytes themselves if they are few, else a
+    weighted sum of every 32 floating-point numbers (a thirty-second of their size), and for other kinds of data a digest."""
 
     def __init__(self, address: int, size: int, kind: Any = np.float32):
         self.size, self.kind = size, kind
@@ -30,7 +30,7 @@ class Print:
         self.sums = _sums(address, size, kind) if self.bytes is None and kind is not None else None
 
     def matches(self, address: int) -> bool:
-        """Whether the memory there holds the same bytes, or numbers that are as good as the same."""
+        """Return whether the memory at an address holds the same bytes, or floating-point numbers equal up to rounding."""
         if self.bytes is not None:
             return ctypes.string_at(address, self.size) == self.bytes or self._close(address)
         if self.sums is None:
@@ -84,7 +84,7 @@ _WRITABLE = 0x200
 
 
 def kind_of(d: Any) -> Any:
-    """How NumPy sees the numbers of a dtype, if they have a fraction. uint16 stands for bfloat16: NumPy has none."""
+    """Return NumPy's scalar type for the numbers of a floating-point or complex dtype (uint16 for bfloat16), or None for other dtypes."""
     real = d.to_real()
     return real.numpy.type if real.limits is not None and real not in FLOAT8 else None
 

@@ -43,8 +43,8 @@ class Whole:
 
 
 class Boundary(Node):
-    """Where an argument with a history enters a function: graphs of the function end here. A gradient that comes by goes on to the
-    argument, and is told of: a function that differentiates its arguments cannot be recorded."""
+    """Node at which an argument with a history enters a function, so that graphs of the function end here. A gradient that reaches
+    it goes on to the argument and is noted in `told`, because a function that differentiates its arguments cannot be recorded."""
 
     def __init__(self, t: Tensor, told: list[str]):
         super().__init__("CompiledArgumentBackward", (gradient_edge(t),))
@@ -244,7 +244,7 @@ class FunctionNode(CompiledNode):
         self.inner: list[Tensor] = []  # the leaves of that graph
 
     def needed(self) -> list[tuple[UntypedStorage, int]]:
-        """What steps of the program read; the graph of a function that ran as it is knows by itself."""
+        """Return the storages, with their versions, that the recorded backward steps read; none where the function ran eagerly."""
         if self.live is not None or self.derivative.program is None:
             return []
         read, saved = self.derivative.reads, len(self.saved)
@@ -288,7 +288,7 @@ class FunctionNode(CompiledNode):
         return derivative.arrived(found, came)
 
     def is_quiet(self) -> bool:
-        """Whether walking the function's own graph runs no code of the user's."""
+        """Return whether a backward pass through the function's own graph runs no code of the user (nodes, hooks)."""
         nodes = [node for t in self.live or () for node in nodes_of(t.grad_fn)]
         return not any(isinstance(n, UsersNode) or n.hooks or n.prehooks or n.retain for n in nodes)
 

@@ -30,7 +30,7 @@ class Stale(Exception):
 
 
 class OtherLayout(Stale):
-    """What an operator gives depends on a number that it reads from a tensor, and looks otherwise than when it was recorded."""
+    """Raised in a replay when an operator whose result depends on a number read from a tensor gives another shape than was recorded."""
 
 
 def call_operator(program: Program, call: Call) -> None:
@@ -65,7 +65,7 @@ def plain_parts(given: tuple[tuple, dict]) -> set[int] | None:
 
 
 def changes_outside(graph: Graph, steps: list[Any]) -> bool:
-    """Whether steps change memory that existed before the function ran, the state of a generator included."""
+    """Return whether any of the steps changes memory that existed before the function ran, or the state of a generator."""
     for step in steps:
         if isinstance(step, Call) and step.changes:
             return True
@@ -77,13 +77,13 @@ def changes_outside(graph: Graph, steps: list[Any]) -> bool:
 
 
 def can_restart(graph: Graph) -> bool:
-    """Whether nothing that existed before is changed ahead of a call whose results may look otherwise."""
+    """Return whether a call can be started anew: nothing that existed before is changed ahead of a result whose layout may differ."""
     compared = [i for i, step in enumerate(graph.steps) if isinstance(step, Call) and step.results is not None]
     return not compared or not changes_outside(graph, graph.steps[: compared[-1]])
 
 
 def holds_numbers(graph: Graph) -> bool:
-    """Whether a derivative of something in it depends on numbers that were read from tensors."""
+    """Return whether a derivative of some call depends on numbers that were read from tensors."""
     return any(isinstance(step, Call) and step.numbers is not None for step in graph.steps)
 
 

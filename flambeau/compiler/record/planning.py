@@ -40,7 +40,7 @@ def program_of(graph: Graph, results: set[int]) -> Program:
 
 
 def _with_steps(graph: Graph, call: Call, steps: list[Any]) -> Call:
-    """What native calls touch besides an operator's arguments counts as changed."""
+    """Attach native steps to a call; memory that they touch besides the operator's arguments counts as changed."""
     written, touched = effects(graph, steps)
     known = call.reads()
     call.makes = [b for b in call.makes if b in touched]
@@ -77,7 +77,7 @@ def named(name: str) -> Call:
 
 
 def joined_call(steps: list[Any]) -> Call | None:
-    """What a step is a part of that does what several did; None where one of them belongs to no operator."""
+    """Return the call of a step that replaces several, with their calls as its parts; None if one of them belongs to no operator."""
     calls = [step.call for step in steps]
     if None in calls:
         return None

@@ -82,7 +82,7 @@ class Prepared:
         return {grad._storage.ptr}
 
     def _settle_grads(self) -> None:
-        """What became of the gradients: those that steps use belong to the state."""
+        """Decide which gradients that existed before the call belong to its state: those that steps use."""
         self.grads_before: dict[int, Any] = {}  # by the id of their leaf; GONE if nobody holds it any more
         pinned = self.recorder.loose.pinned
         for buffer, grads in pinned.items():
@@ -152,7 +152,7 @@ class Prepared:
         return recorded
 
     def _note_changes(self, recorded: Recorded) -> None:
-        """How often the call has changed which memory, what it has counted, and where the state is."""
+        """Note how often the call changed each storage, which counters it advanced, and where the state is stored."""
         recorded.switched = list(self.switched.values())
         recorded.counted = [step for item in self.reach.items for step in item.steps()]
         recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v and id(s) in self.storages]
@@ -167,7 +167,7 @@ class Prepared:
         recorded.state_ranges = [(s.ptr, s.ptr + s.size_bytes) for s in self.storages.values() if s.ptr]
 
     def _derivative(self, results: Results) -> tuple[Derivative | None, list[Any]]:
-        """What stands for the graph behind the results, where there is one, and the memory that it reads."""
+        """Return the derivative that replaces the graph behind the results (None if they have none), and the memory that it reads."""
         if not results.live:
             return None, []
         positions = {id(t): i for i, t in enumerate(self.given.tensors)}
@@ -186,7 +186,7 @@ class Prepared:
         return storage if id(storage) in self.storages else UntypedStorage(0)
 
     def _first(self, i: int) -> bool:
-        """Whether no earlier argument has the same storage."""
+        """Return whether no earlier argument has the same storage as argument `i`."""
         tensors = self.given.tensors
         return all(tensors[k]._storage is not tensors[i]._storage for k in range(i))
 
@@ -237,8 +237,8 @@ class Prepared:
         del self.storages[id(grad._storage)]
 
     def _live_options(self, graph: Any) -> list[Callable[[], dict[str, Any]]]:
-        """Where the options of updates come from in each call: the optimizer's groups, whose numbers may change. Where the function
-        itself looks at groups, or a group is used otherwise, they are what they were."""
+        """Return a function for each optimizer update that reads its options in each call from the optimizer's groups, whose
+        numbers may change. Where the function itself reads groups, or a group is used in another way, the recorded options stay."""
         found: list[Callable[[], dict[str, Any]]] = []
         for update in graph.updates:
             item = None if "param_groups" in self.reach.names or self.reach.computed else self._group_item(update)
@@ -280,7 +280,7 @@ class Prepared:
 
 
 def new_grads(holders: list, arguments: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
-    """Which gradients a call has set; holders are tensors, or positions of arguments."""
+    """Return the gradients that a call has set. `holders` are tensors, or positions of arguments."""
     found = []
     for holder in holders:
         t = arguments[holder] if type(holder) is int else holder

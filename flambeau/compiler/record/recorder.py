@@ -35,7 +35,7 @@ from .steps import MEMCPY, MEMSET, Buffer, Call, Graph, Launch, Number, Ref, Tes
 
 
 class NotRecordable(Exception):
-    """Why a function cannot be one graph."""
+    """Raised when a function cannot be recorded as one graph; the message gives the reason."""
 
 
 class Loose:
@@ -50,7 +50,7 @@ class Loose:
         self.known.setdefault(buffer, []).append(weakref.ref(grad))
 
     def pin(self, buffer: int) -> bool:
-        """Whether it is still there."""
+        """Keep the gradients in a buffer alive for the recording; return whether any of them still exists."""
         held = [grad for ref in self.known[buffer] if (grad := ref()) is not None]
         if held:
             self.pinned[buffer] = held
@@ -59,7 +59,7 @@ class Loose:
 
 
 class _Leaf:
-    """One operator that runs."""
+    """The operator being recorded: its native calls so far, and why it cannot be replayed."""
 
     def __init__(self, name: str, function: Callable):
         self.name, self.function = name, function
@@ -262,8 +262,8 @@ class Recorder(modes.Mode):
         return call
 
     def _results(self, call: Call, op: Any, result: Any) -> list[Value]:
-        """What an operator that has got a number from a tensor returned, to be compared in later calls; it is a problem where the
-        number, or what follows from it, is not in these results alone, or where there is no way back."""
+        """Return the results of an operator that has read a number from a tensor, to be compared in later calls. It is a problem
+        if the number, or what follows from it, shows elsewhere than in these results, or if the call cannot be started anew."""
         parts = [part for part in parts_of(result) if part is not None]
         tensors = [part for part in parts if isinstance(part, Tensor)]
         if (
@@ -472,13 +472,13 @@ class Recorder(modes.Mode):
 
     @staticmethod
     def _is_update(step: Launch, used: Any, numbers: int) -> bool:
-        """Whether a native call is the kernel over a parameter: not the one that stores a step count."""
+        """Return whether a native call is the kernel that updates a parameter, not the one that stores a step count."""
         pointers = sum(type(a) is Ref for a in step.arguments)
         return pointers == len(used.positions) + 2 + len(used.states)
 
 
 def _is_plain(t: Tensor) -> bool:
-    """Whether a tensor has memory of the host of its own."""
+    """Return whether a tensor is dense and has storage of its own on the CPU."""
     return t.device is cpu and not t.is_sparse and hasattr(t, "_storage")
 
 

@@ -1,4 +1,4 @@
-"""One recording that can be run: the program, and what an eager call would leave behind besides values in memory."""
+"""Recordings that can be replayed: the program, and the side effects of an eager call besides values in memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GradSlot:
 
 
 class Recorded:
-    """One recording that can be run."""
+    """A recording that can be replayed: its program, guard, results, and the side effects of the call."""
 
     def __init__(self, program: Program, guard: Guard, results: Results, make: Callable, grads: list[GradSlot]):
         self.program, self.guard, self.make, self.grads = program, guard, make, grads
@@ -78,7 +78,7 @@ class Recorded:
         self.saves: list[Any] = []  # slots of what the derivative reads, or the storage itself where it existed before
 
     def fits(self, given: Arguments) -> str:
-        """Why the recording cannot be used for this call, or nothing."""
+        """Return why the recording cannot be used for this call, or an empty string if it can."""
         for t in given.tensors:
             storage = t._storage
             if storage.ptr in self.state_addresses or (storage.owner is not None and self._in_state(storage)):
@@ -86,7 +86,7 @@ class Recorded:
         return self.guard.difference()
 
     def _in_state(self, storage: UntypedStorage) -> bool:
-        """Whether memory that belongs to something else overlaps that of the state."""
+        """Return whether borrowed memory overlaps that of the state."""
         end = storage.ptr + storage.size_bytes
         return any(start < end and storage.ptr < stop for start, stop in self.state_ranges)
 
@@ -150,7 +150,7 @@ class Recorded:
         return made, reused
 
     def _leave(self, tensors: list[Tensor], made: list[UntypedStorage], reused: bool) -> None:
-        """What eager would have left behind besides values in memory."""
+        """Apply an eager call's side effects besides values in memory: counters, flags, versions of storages, gradients."""
         for held, name, step in self.counted:
             if name:
                 held[name] += step
@@ -231,7 +231,7 @@ class Recorded:
             self.program.place(made, [i for i, storage in enumerate(made) if storage is not None])
 
     def _is_spare(self, held: Any, slot: GradSlot, count: int) -> bool:
-        """Whether nobody holds a gradient and its memory but its leaf, and whoever else makes up this count with the caller."""
+        """Return whether a gradient's memory can be reused: besides its leaf and the caller, exactly `count` references hold it."""
         assert slot.header is not None
         return (
             type(held) is Tensor

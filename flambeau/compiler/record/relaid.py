@@ -24,8 +24,8 @@ class Relaid(NamedTuple):
 
 
 def relaid_of(graph: Graph, *made: Launch) -> Relaid | None:
-    """What steps of one call stand for; None where they have no feature maps in another layout, are loops, each of whose elements is the
-    same, or where something that the recorded calls read is not there any more."""
+    """Return the recorded meaning of steps of one call that use feature maps in another layout. None where there is no such map,
+    where all steps are loops, whose elements stay the same, or where something that the recorded calls read no longer exists."""
     call = made[0].call
     if call is None or not graph.maps or all(step.is_loop for step in made):
         return None

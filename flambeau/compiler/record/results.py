@@ -1,4 +1,4 @@
-"""What a recorded function returned and left behind, as instructions for making it again."""
+"""Instructions for making anew what a recorded function returned and left behind."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Made:
 
     @property
     def again(self) -> Callable:
-        """What gives it once more."""
+        """The function that gives this object in a replay, counted as one more use of it."""
         self.places += 1
         return self.take
 
@@ -112,7 +112,7 @@ class Results:
         return self._slot_of[key]
 
     def header(self, t: Tensor) -> Header | None:
-        """How to make a tensor like this one again; None if its memory existed before."""
+        """Return instructions for making a tensor like this one, or None if its memory existed before the call."""
         slot = self.slot(t._storage)
         if slot is None:
             return None
@@ -228,7 +228,7 @@ def replaced(value: Any, table: dict[int, Any], copies: list | None = None) -> A
 
 
 def write_back(copies: list[tuple[Any, Any]], table: dict[int, Any]) -> None:
-    """What a function did to copies of its arguments, done to the arguments."""
+    """Apply to the original lists and dicts the changes that a function made to copies of its arguments."""
     inner = {id(copy): original for original, copy in copies}
     for original, copy in copies:
         values = copy if type(copy) is list else copy.values()
@@ -276,7 +276,7 @@ def nodes_of(start: Node | None) -> list[Node]:
 
 
 def _ends(node: Node) -> bool:
-    """Whether an argument with a history enters here (a `differentiable.Boundary`)."""
+    """Return whether a node is where an argument with a history enters (a `differentiable.Boundary`)."""
     return node.label == "CompiledArgumentBackward"
 
 
@@ -307,7 +307,7 @@ def held_storages(node: Node) -> list[UntypedStorage]:
 
 
 def _fields(node: Node) -> list[Any]:
-    """What a node has, but for other nodes."""
+    """Return the values of a node's attributes, but for other nodes."""
     if isinstance(node, AccumulateGrad) or _ends(node):
         return []
     slots = (getattr(node, n, None) for c in type(node).__mro__ for n in c.__dict__.get("__slots__", ()))
@@ -319,13 +319,13 @@ def _is_edge(value: Any) -> bool:
 
 
 def spent(start: Node | None) -> bool:
-    """Whether a graph keeps no values: it was walked already, or needs none."""
+    """Return whether a graph keeps no values: a backward pass has freed them, or it needs none."""
     return not any(held_storages(node) for node in nodes_of(start))
 
 
 def is_live(t: Tensor, arguments: Any) -> bool:
-    """Whether a result can be differentiated by the caller in a way that depends on the call: its graph keeps values, or leads to
-    one of these arguments (their ids), which are others in each call."""
+    """Return whether a result can be differentiated by the caller in a way that depends on the call: its
+    graph keeps values, or leads to one of these arguments (given by id), which are others in each call."""
     if t.grad_fn is None:
         return False
     if not spent(t.grad_fn):
@@ -334,7 +334,7 @@ def is_live(t: Tensor, arguments: Any) -> bool:
 
 
 def walked(t: Tensor) -> bool:
-    """Whether a backward pass has been through a graph, and has freed what it kept."""
+    """Return whether a backward pass has gone through a tensor's graph and freed the saved values."""
     return any(entry is GONE for node in nodes_of(t.grad_fn) for entry in node.saved_fields().values())
 
 

@@ -23,7 +23,7 @@ _METHODS = frozenset(("item", "detach"))
 
 
 def only_returned(codes: frozenset[CodeType]) -> bool:
-    """Whether the call of `item()` that is being handled comes straight from one of these codes, which then only returns."""
+    """Return whether the `item()` being handled was called straight from one of these codes, which then does nothing but return."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code not in FACE_CODES:
         frame = frame.f_back
@@ -33,7 +33,7 @@ def only_returned(codes: frozenset[CodeType]) -> bool:
 
 @functools.lru_cache(1024)
 def _ends(code: CodeType, at: int) -> bool:
-    """Whether what follows an instruction only builds containers, reads more numbers, and returns."""
+    """Return whether the instructions after an offset only build containers, read more numbers, and return."""
     for instruction in dis.get_instructions(code):
         if instruction.offset <= at:
             continue

@@ -90,12 +90,12 @@ class Launch:
         return (a for a in self.arguments if type(a) is Ref)
 
     def exchanged(self, old: int, new: int) -> Launch:
-        """The same step with one buffer exchanged."""
+        """Return the step with one buffer exchanged for another."""
         given = [Ref(new, a.offset) if type(a) is Ref and a.buffer == old else a for a in self.arguments]
         return replace(self, arguments=given)
 
     def renamed(self, instead: dict[int, int], call: operators.Call) -> Launch:
-        """The same step, as a part of another call, with other buffers in the place of some."""
+        """Return the step as a part of another call, with buffers exchanged as in `instead` (old to new)."""
         now = self
         for old in {r.buffer for r in self.refs()} & instead.keys():
             now = now.exchanged(old, instead[old])
@@ -116,7 +116,7 @@ class Launch:
         return [a for i, a in enumerate(self.arguments) if type(a) is Ref and (known is None or i in known)]
 
     def reads(self) -> list[Ref]:
-        """What it may read: also what it writes, unless that is known to be nothing but a result."""
+        """Return the references that the step may read, those that it writes included unless they are known to be results only."""
         known = self.written
         if known is None or not self.is_formula:
             return list(self.refs())
@@ -124,13 +124,13 @@ class Launch:
 
     @property
     def is_formula(self) -> bool:
-        """Whether it is a loop over a formula, or a reduction of one: its results depend on nothing but what it reads, and it writes
-        all of them."""
+        """Return whether the step is a loop over a formula, or a reduction of one: its
+        results depend only on what it reads, and all of them are written."""
         return self.is_loop or self.address in compiled.reductions
 
     @property
     def is_loop(self) -> bool:
-        """Whether it is a loop over a formula."""
+        """Return whether the step is a loop over a formula."""
         return self.address in compiled.maps
 
 
@@ -193,7 +193,7 @@ class Call:
 
     @property
     def sends(self) -> str:
-        """Whether it exchanges messages with other processes (see `Op`)."""
+        """The kind of message that the step exchanges with other processes, or an empty string (see `Op.sends`)."""
         return "" if self.call is None else self.call.op.sends
 
     def refs(self) -> Iterator[Ref]:
@@ -293,7 +293,7 @@ def _line(step: Any) -> str:
 
 @functools.lru_cache(1024)
 def _formula(address: int) -> str:
-    """What a loop computes, if that is short: parts that are used several times are written out each time."""
+    """Return a loop's formula as a comment, with shared parts written out each time, or its length if that is too long to show."""
     known = compiled.maps.get(address)
     if known is None:
         return ""

@@ -1,4 +1,4 @@
-"""Whether Python's state is still what a recording saw.
+"""Guards: checks that Python's state is still what a recording saw.
 
 Each `Item` watches one object: the entries of a dict, the elements of a list, a tensor's header. A native loop compares words of
 memory (versions of dicts, pointers in lists and slots) with what they were: a thousand in a few microseconds. A word that differs is
