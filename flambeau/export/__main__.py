@@ -64,7 +64,7 @@ def _load(what: str) -> Any:
 
 
 class _Steps:
-    """What is being done, one line each on stderr, with the time since the start."""
+    """Progress messages on stderr, one line for each step, with the time since the start."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet, self.started = quiet, time.perf_counter()

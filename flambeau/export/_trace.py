@@ -58,8 +58,8 @@ def input_names(program: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
 
 
 class _Keeping(threading.local):
-    """Which autograd.Functions and which operators that are made of others stay one node of a graph, and what makes the calls that
-    are recorded instead of others: told by exports to formats that have forms for some of them."""
+    """Choices that exporters to other formats make for this thread: which autograd.Functions and composite operators
+    stay one node of a graph, and which function makes the calls that are recorded in place of an overload."""
 
     wanted: Callable[[type], bool] = staticmethod(lambda function: False)
     whole: Callable[[Any, str], bool] = staticmethod(lambda op, name: True)
@@ -82,7 +82,7 @@ class FunctionTarget:
 
     @classmethod
     def of(cls, function: type[Function], count: int) -> FunctionTarget:
-        """The same target for the same function."""
+        """Return the target of a function with this number of results; equal arguments give the same object."""
         return cls._made.setdefault((function, count), cls(function, count))
 
     def __call__(self, *args: Any) -> Any:
@@ -213,7 +213,7 @@ class Recorder(GraphRecorder):
             Module.__call__ = original  # type: ignore[method-assign]
 
     def _signature(self, given: tuple, result: Any) -> ModuleCallSignature:
-        """How a module was called, and what it returned, with the nodes of the tensors."""
+        """Return the signature of a module's call: its arguments and results, with the names of nodes in the place of tensors."""
 
         def named(leaf: Any) -> Any:
             if isinstance(leaf, Tensor):
@@ -239,7 +239,7 @@ def _is_persistent(module: Module, path: str) -> bool:
 
 
 class Trace:
-    """One run of a module."""
+    """Trace of one run of a module: the recorder's graph, inputs, outputs and changed buffers."""
 
     recorder_type: type[Recorder] = Recorder
 

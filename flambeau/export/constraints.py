@@ -1,4 +1,4 @@
-"""What to say of sizes that a program cannot change as its user says: found by trying, told in PyTorch's words."""
+"""Messages on dynamic sizes that a program cannot accept: found by trying, given in PyTorch's wording."""
 
 from __future__ import annotations
 

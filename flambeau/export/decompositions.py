@@ -31,12 +31,12 @@ from .symbols import Expression
 
 
 def composite_table() -> dict[Any, Callable]:
-    """What PyTorch makes of others before it differentiates, with what makes those calls."""
+    """Return the decompositions of composite operators (those that PyTorch takes apart before it differentiates), by overload."""
     return {overload: overload.decompose for overload in made_of_others()}
 
 
 def core_table() -> dict[Any, Callable]:
-    """What all but PyTorch's core operators are made of."""
+    """Return the decompositions of all operators outside PyTorch's core set, by overload."""
     return {overload: overload.decompose for overload in made_of_others(core=True)}
 
 

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class _DimHint:
-    """How much is known of a size: "AUTO", "STATIC" or "DYNAMIC", within bounds."""
+    """Hint about a size: "AUTO", "STATIC" or "DYNAMIC", optionally within bounds."""
 
     def __init__(self, kind: str, min: int | None = None, max: int | None = None) -> None:
         self.type, self.min, self.max = kind, min, max
@@ -162,7 +162,7 @@ def combined(program: Any, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any
 
 
 def parameter_names(program: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
-    """What the arguments are called: those of `*args` are numbered."""
+    """Return the names of the arguments; those of `*args` are numbered."""
     parameters = inspect.signature(program.forward).parameters
     names: list[str] = []
     for name, value in combined(program, args, kwargs).items():

@@ -22,7 +22,7 @@ __all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "default
 
 @dataclass
 class ModuleCallSignature:
-    """How a module is called: the shapes of its arguments and its result."""
+    """Signature of a module's call: its arguments and results, and the trees in which they are nested."""
 
     inputs: list[Any]
     outputs: list[Any]
@@ -60,7 +60,7 @@ class CallSpec:
 
 @dataclass
 class _Check:
-    """What an input must look like: for each dimension a number or an expression."""
+    """Requirement on an input of an exported program: its dtype, and a number or an expression for each size."""
 
     name: str
     sizes: list[Any]
@@ -229,7 +229,7 @@ class ExportedProgram:
     # -- modules --
 
     def checks(self) -> InputChecks:
-        """What the user's inputs must look like."""
+        """Return the requirements on the user's inputs: sizes, dtypes and constants, to be checked in each call."""
         found: list[Any] = []
         nodes = {n.name: n for n in self.graph.nodes if n.op == "placeholder"}
         for spec in self.graph_signature.input_specs:

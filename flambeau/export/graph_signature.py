@@ -1,4 +1,4 @@
-"""What the inputs and outputs of an exported program are."""
+"""Signature of an exported program: the meaning of its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ ArgumentSpec = Any
 
 
 class InputKind(Enum):
-    """What an input of the graph is."""
+    """Kind of an input of an exported graph: given by the user, a parameter, a buffer, a constant, an object or a token."""
 
     USER_INPUT = auto()
     PARAMETER = auto()
@@ -100,7 +100,7 @@ class InputSpec:
 
 
 class OutputKind(Enum):
-    """What an output of the graph is."""
+    """Kind of an output of an exported graph: returned to the user, a loss, a gradient, or a value written back to an input."""
 
     USER_OUTPUT = auto()
     LOSS_OUTPUT = auto()
@@ -127,7 +127,7 @@ class OutputSpec:
 
 @dataclass
 class ExportBackwardSignature:
-    """Which outputs are gradients."""
+    """Names of the outputs that are gradients of parameters and of user inputs, and of the loss."""
 
     gradients_to_parameters: dict[str, str]
     gradients_to_user_inputs: dict[str, str]

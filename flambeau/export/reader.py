@@ -40,7 +40,7 @@ _ARITHMETIC = {
 
 
 def _target(name: Any) -> Any:
-    """What a node of the file calls; nothing but operators can be named."""
+    """Return the operator that a node of the file names; raises ValueError for anything else than an operator."""
     if not isinstance(name, str):
         raise ValueError(f"a node of the exported program calls {str(name)[:80]!r}, which is no name of an operator")
     if name.startswith("torch.ops.aten."):

@@ -61,7 +61,7 @@ def size_entry(size: Any) -> dict[str, Any]:
 
 
 def tensor_meta(tensor: Tensor, sizes: Any = None, strides: Any = None) -> dict[str, Any]:
-    """What a file says about a tensor."""
+    """Return the description of a tensor that a file stores: dtype, sizes, strides, device, layout."""
     return {
         "dtype": dtype_number(tensor.dtype),
         "sizes": [size_entry(s) for s in (tensor.shape if sizes is None else sizes)],

@@ -88,7 +88,7 @@ class InterpreterModuleDispatcher(Module):
 
 
 class _Call:
-    """One call of a module while the graphs are built. `key` is its path, with @N for the call after the Nth."""
+    """Call of a module while the graphs are built. `key` is its path, with @N for the call after the Nth."""
 
     def __init__(self, chain: tuple[str, ...], path: str, module: Any, parent: _Call | None) -> None:
         self.chain, self.path, self.module, self.parent = chain, path, module, parent
@@ -202,7 +202,7 @@ class _Builder:
                 self.root._holder(owner)._modules[name] = InterpreterModuleDispatcher(calls)
 
     def _outputs(self, output: Node) -> None:
-        """What the program returns; buffers that it changes are written back."""
+        """Add the program's outputs to the outermost graph, and write changed buffers back."""
         main = self.calls[0]
         results = []
         for spec, value in zip(self.program.graph_signature.output_specs, output.args[0]):

@@ -419,7 +419,7 @@ class Tracer(TracerBase):
         return proxy
 
     def _flattened(self, root_fn: Callable, args: list, names: list[str]) -> tuple[Callable, list]:
-        """Where an argument is nested, a function of all leaves that returns the leaves of the result."""
+        """Return a function of all leaves, with the leaves, that returns the leaves of the result; as given if no argument is nested."""
         leaves, shape = pytree.tree_flatten(tuple(args))
         if all(child.is_leaf() for child in shape.children()):
             return root_fn, args

@@ -54,7 +54,7 @@ _TYPING_NAMES = {
 
 
 class _CustomBuiltin(NamedTuple):
-    """What every graph's code may name, and how a written-out module imports it."""
+    """Name that the code of every graph may use, and the import line for it in a module written to a file."""
 
     import_str: str
     obj: Any
@@ -88,7 +88,7 @@ class PythonCode:
 
 
 class _PyTreeInfo(NamedTuple):
-    """How a function's arguments and result are nested."""
+    """Structure of a function's nested arguments and result."""
 
     orig_args: list[str]
     in_spec: Any
@@ -219,7 +219,7 @@ class CodeGen:
 
 
 class _Writer:
-    """One graph being written."""
+    """Writer of one graph as Python code."""
 
     def __init__(self, codegen: CodeGen, nodes: list[Node], root: str, namespace: Namespace, options: _Options) -> None:
         self.codegen, self.nodes, self.root, self.namespace, self.options = codegen, nodes, root, namespace, options

@@ -102,7 +102,7 @@ _IMPORT_AS = re.compile(r"from ([\w.]+) import ([\w.]+)(?: as (\w+))?")
 
 
 def _imported(block: str) -> dict[str, Any]:
-    """What the import lines of a pickled module stand for; `torch` is this package."""
+    """Return the objects that the import lines of a pickled module name; `torch` is this package."""
     values = {name: builtin.obj for name, builtin in _custom_builtins.items()}
     known = {builtin.import_str for builtin in _custom_builtins.values()}
     for line in block.splitlines():
@@ -211,7 +211,7 @@ def _assign_attr(from_obj: Any, to_module: Module, target: str) -> None:
 
 
 def _get_attr(model: Module, attr_name: str) -> Any:
-    """What lies at a path."""
+    """Return the attribute of a module at a dotted path."""
     value: Any = model
     for item in attr_name.split("."):
         value = getattr(value, item)

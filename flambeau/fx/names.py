@@ -1,4 +1,4 @@
-"""What things are called: variables of a graph, and functions and types as PyTorch's programs write them."""
+"""Names of a graph's variables, and of functions and types as PyTorch's programs write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How PyTorch spells a call when it hands it to `__torch_function__`.
+"""Spelling of calls for `__torch_function__`: which arguments PyTorch passes by position and which by name.
 
 Functions it compiles see the arguments as the program wrote them. Those it writes in Python (most of `nn.functional`, and
 `torch.functional`) pass on all their parameters: those without a default by position, the others by name.

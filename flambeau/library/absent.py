@@ -62,7 +62,7 @@ def leave_out(path: str, needs: str) -> None:
 
 
 def names_namespace(name: str) -> bool:
-    """Whether a library that was not loaded may have operators in this namespace."""
+    """Return whether a library that was not loaded may have operators in this namespace."""
     pattern = re.compile(rb"\0" + re.escape(name.encode()) + rb"(?:\0|::)")
     return any(_search(library.path, pattern) for library in _libraries)
 

@@ -43,7 +43,7 @@ def custom_op(
 
 
 class CustomOpDef:
-    """What `custom_op` returns: call it, or register more about it."""
+    """Operator made by `custom_op`: can be called, and given kernels, gradients and other rules."""
 
     def __init__(
         self, schema: Schema, function: Callable, device_types: str | Sequence[str] | None, tags: Iterable[Any] = ()
@@ -116,7 +116,7 @@ class CustomOpDef:
         return _KernelSwitch(self, device_type, enabled)
 
     def _switch(self, device_type: str, enabled: bool) -> bool:
-        """Whether the kernel was on."""
+        """Switch the kernel of a device type on or off; return whether it was on."""
         kernels = self.op.kernels
         if enabled and device_type in self._disabled:
             kernels[device_type] = self._disabled.pop(device_type)

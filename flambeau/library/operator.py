@@ -25,7 +25,7 @@ ANY_DEVICE = ("compositeimplicitautograd", "compositeexplicitautograd", "catchal
 
 
 class Derivative:
-    """What autograd does with a user's operator: it stops there (`own`), or follows what the kernel does until it is told a rule."""
+    """Autograd's rule for a user's operator: it is one node (`own`), or the kernel's operators are followed until a rule is registered."""
 
     def __init__(self, op: Op, own: bool) -> None:
         self.own = own
@@ -36,7 +36,7 @@ class Derivative:
 
 
 class OperatorFace:
-    """What `flambeau.ops.<namespace>.<name>` is: the public function of the record `op`."""
+    """Public function of a user's operator, `flambeau.ops.<namespace>.<name>`; `op` is its record."""
 
     def __init__(self, op: Op) -> None:
         self.op = op
@@ -46,7 +46,7 @@ class OperatorFace:
 
     @property
     def as_node(self) -> bool:
-        """Whether a graph shows a call as one node: not if its only kernel is made of other operators."""
+        """True if a graph shows a call as one node: not if the only kernel is made of other operators."""
         return set(self.op.kernels) != {"compositeimplicitautograd"}
 
     @property
@@ -165,7 +165,7 @@ def _require_fresh(op: Op, inputs: list[Tensor], outputs: list[Tensor]) -> None:
 
 
 class _Call:
-    """How the flat lists of one call are to be put together: of inputs, and, once it ran, of outputs."""
+    """Structure of one call, to rebuild nested arguments and (once it ran) results from flat lists."""
 
     def __init__(self, input_shape: Any) -> None:
         self.input_shape = input_shape
@@ -222,7 +222,7 @@ class _NestedNeeds:
 
 
 def _flat_gradients(op: Op, call: _Call, given: Any) -> list:
-    """One gradient for each leaf of the arguments; None for a list stands for None for all in it."""
+    """Return a gradient for each leaf of the arguments; None for a list means None for each element of it."""
     grads = list(given) if isinstance(given, tuple) else [given]
     shapes = [tree_flatten(v)[1] for v in tree_unflatten([None] * call.input_shape.num_leaves, call.input_shape)]
     counted = op.schema.positional

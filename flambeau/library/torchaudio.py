@@ -1,5 +1,5 @@
-"""What torchaudio asks its native library when it is imported, and the two loops for which it has no other form once it believes that
-the library is there: answers and loops of our own, because that library is linked against PyTorch (see `absent.py`)."""
+"""Answers and loops of our own for torchaudio: what it asks its native library when imported, and the two loops that have
+no other form once it believes that the library is there. The library itself is linked against PyTorch (see `absent.py`)."""
 
 from __future__ import annotations
 

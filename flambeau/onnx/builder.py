@@ -21,7 +21,7 @@ LARGEST = 2**63 - 1
 
 
 class Value:
-    """What a node makes, an input, or a parameter."""
+    """Value in an ONNX graph: the output of a node, an input, or a parameter."""
 
     def __init__(self, name: str = "", dtype: DType | None = None, shape: Sequence[Size] | None = None) -> None:
         self.name = name
@@ -102,7 +102,7 @@ class ValueType:
 
 
 class Node:
-    """One call of an ONNX operator. Attributes are numbers, strings, arrays, lists of these, and graphs."""
+    """Call of an ONNX operator. Attributes are numbers, strings, arrays, lists of these, and graphs."""
 
     def __init__(
         self, domain: str, kind: str, inputs: list[Value | None], attributes: dict[str, Any], count: int
@@ -138,7 +138,7 @@ class Graph:
 
 
 class Builder:
-    """What a form writes nodes with: `g.op("Conv", x, w, strides_i=[1, 1])`.
+    """Writer of ONNX nodes, as forms use it: `g.op("Conv", x, w, strides_i=[1, 1])`.
 
     An attribute's name ends in its kind: _i integers, _f floats, _s strings, _t tensors, _g graphs. Numbers, lists of numbers and tensors
     given as inputs become constants.
@@ -360,7 +360,7 @@ class Builder:
         return made.known(x.dtype, shape)
 
     def size(self, x: Value, dim: int) -> Any:
-        """One size: an int where it never changes, else a 0-d value."""
+        """Return one size of a value: an int where it never changes, else a 0-d value."""
         if x.shape is not None:
             size = x.shape[dim]
             if isinstance(size, int):

@@ -1,4 +1,4 @@
-"""Whether the graph of an ONNX file can be computed at all: every value is made before it is read, functions end."""
+"""Checks that the graph of an ONNX file can be computed: every value is made before it is read, functions end."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Slot:
 
 
 class Described:
-    """What is known of a result: its dtype and shape."""
+    """Description of a result: its dtype and shape as far as they are known."""
 
     __slots__ = ("dtype", "shape")
 
@@ -99,7 +99,7 @@ class Converter:
 
     # -- calls -----------------------------------------------------------------------------------------------------------------
     def call(self, schema: Any, arguments: dict[str, Any], described: Any, place: str = "", target: Any = None) -> Any:
-        """One call of an operator; arguments by name in the schema's order. Gives slots, or numbers and lists of them."""
+        """Convert one operator call; `arguments` are by name in the schema's order. Returns slots, or numbers and lists of them."""
         name = schema.name
         first: Any = next(iter(arguments.values()), None)
         if name.endswith("_") and not name.endswith("__") and isinstance(first, Slot):
@@ -186,7 +186,7 @@ class Converter:
             raise NotImplementedError(f"torchlib's function: {len(made.shape)} dimensions, not {len(described.shape)}")
 
     def _made_here(self, name: str, plain: dict[str, Any], place: str) -> Any:
-        """What an operator without a form gives: a tensor that is made of numbers alone (a window, places) is a constant."""
+        """Return an operator's result as a constant if it depends on numbers alone (a window, positions); else note a missing form."""
         record = getattr(operator_named(name), "op", None)
         if record is not None and record.kind == "creation" and not _holds_values(plain) and not reason(name):
             return self.g.value(operator_named(name)(**plain))
@@ -243,12 +243,12 @@ _MISSING = object()
 
 
 def _is_view(operator: Any, arguments: dict[str, Any]) -> bool:
-    """Whether a call gives a view of its first argument."""
+    """Return whether a call gives a view of its first argument."""
     return isinstance(next(iter(arguments.values()), None), Slot) and getattr(operator, "is_view", False)
 
 
 def _is_empty(about: Any) -> bool:
-    """Whether something is known to have no elements."""
+    """Return whether a result is known to have no elements."""
     return bool(about.shape) and 0 in about.shape and all(isinstance(n, int) for n in about.shape)
 
 

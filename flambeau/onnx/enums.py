@@ -14,7 +14,7 @@ class TrainingMode(enum.Enum):
 
 
 class OperatorExportTypes(enum.Enum):
-    """What becomes of operators without an ONNX form. Only ONNX is honoured: an export with others would run nowhere."""
+    """Treatment of operators without an ONNX form. Only ONNX is honoured: an export with others would run nowhere."""
 
     ONNX = 0
     ONNX_ATEN = 1

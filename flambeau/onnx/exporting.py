@@ -135,7 +135,7 @@ def _progress(dynamo: bool, verbose: bool | None) -> bool:
 
 
 class _Export:
-    """One export: what is asked for, and the steps."""
+    """Export of one model: its options, and its steps from recording to the file."""
 
     def __init__(
         self,

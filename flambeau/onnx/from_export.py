@@ -28,7 +28,7 @@ _SIZES = {
 
 
 def described(meta: dict[str, Any], value: Any = None) -> Any:
-    """What the export knows of a node's result."""
+    """Return the dtype and shape that the export knows of a node's result (a list of them for several), or None."""
     value = meta.get("val") if value is None else value
     if isinstance(value, Tensor):
         sizes = meta.get("sizes")
@@ -127,7 +127,7 @@ class ProgramReader:
                 self.converter.missing.setdefault((str(target), ""), _place(node))
 
     def _name(self, node: Node) -> None:
-        """What a node gives, and the ONNX node that makes it, are called after it."""
+        """Name a node's value, and the ONNX node that makes it, after the node of the exported graph."""
         made = self.known[node]
         producer = made.value.producer if isinstance(made, Slot) else None
         if producer is not None and not producer.name and producer.op_type != "Constant":

@@ -357,7 +357,7 @@ def holds_slots(thing: Any) -> bool:
 
 
 def has_control_flow(block: Block) -> bool:
-    """Whether a compiled program has branches or loops."""
+    """Return whether a compiled program has branches or loops."""
     return any(
         n.kind_ in ("prim::If", "prim::Loop") or any(has_control_flow(b) for b in n.blocks_) for n in block.nodes_
     )

@@ -32,8 +32,8 @@ def _changed(size: int) -> int:
 
 
 class Measured:
-    """What everything looks like for inputs of given sizes. An operator whose result depends on values, or that cannot be run
-    without them, has the result it had in the model's run; where `others` are asked for, one of other sizes."""
+    """Shapes of all results for inputs of given sizes. An operator whose result depends on values, or that cannot
+    be run without them, keeps its result from the model's run; where `others` are asked for, one of other sizes."""
 
     def __init__(self, recorded: Recorded, shapes: dict[str, tuple[int, ...]], others: bool) -> None:
         self.others = others

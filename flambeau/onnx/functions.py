@@ -1,4 +1,4 @@
-"""Whether an export is under way, and what it does with functions that say their own ONNX form."""
+"""State of an export under way, and its treatment of functions that define their own ONNX form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _state = _State()
 
 
 def is_in_onnx_export() -> bool:
-    """Whether the model is being run by an export to ONNX, so that it can take another way."""
+    """Return whether an export to ONNX is running the model, so that a model can choose another path."""
     return _state.opset is not None
 
 
@@ -37,7 +37,7 @@ def form_of_function(target: Any) -> Callable | None:
 
 
 def keeps(op: Any, name: str) -> bool:
-    """Whether an operator stays one node of the graph: if it has a form, or cannot be taken apart."""
+    """Return whether an operator stays one node of the graph: it has a form, or cannot be taken apart."""
     if getattr(op, "kind", "") not in ("composite", "pointwise"):
         return True
     opset, plain = current_opset(), f"aten::{name.removesuffix('_')}"
@@ -52,8 +52,8 @@ def keeps(op: Any, name: str) -> bool:
 
 
 def parts(overload: Any) -> Callable | None:
-    """What makes the calls that are exported instead of one: those that are declared, or those that it is made of where nothing
-    translates it."""
+    """Return the function that makes the calls exported in the place of an overload: the declared ones,
+    or those of its body where nothing translates it. None where the overload is exported as it is."""
     name, opset = overload._schema.name, current_opset()
     plain = name.removesuffix("_")
     if overload in _state.table or custom_form(name, opset) is not None:
@@ -71,7 +71,7 @@ def parts(overload: Any) -> Callable | None:
 
 
 def _comes_apart(op: Any) -> bool:
-    """Whether an operator can be written by its parts: a body of other operators, or the formula of one operand alone."""
+    """Return whether an operator can be written by its parts: a body of other operators, or the formula of one operand alone."""
     return op.kind == "composite" or (op.impl.arity == 1 and not op.impl.parameters)
 
 

@@ -173,7 +173,7 @@ class Subgraph:
 
 
 class _Step:
-    """One node: its function and its arguments."""
+    """Node of an ONNX graph, ready to run: its function and its arguments."""
 
     def __init__(self, node: Any, owner: Subgraph) -> None:
         self.proto, self.owner = node, owner
@@ -215,7 +215,7 @@ class _Step:
         return found
 
     def _has_body(self) -> bool:
-        """Whether a node is made of others: by a function of the file, or by ONNX's definition."""
+        """Return whether a node is defined by other nodes: in a function of the file, or by ONNX."""
         if (self.proto.domain, self.proto.op_type) in self.owner.functions:
             return True
         schema = _schema_of(self.proto, self.owner.opsets)

@@ -28,7 +28,7 @@ def optimized(g: Builder, *, constants: bool = True, twins: bool = True, norms: 
 
 
 def optimized_proto(model: Any) -> Any:
-    """The same model with what onnx's own shape inference finds; the graph passes have run while it was written."""
+    """Return the model with the shapes that onnx's shape inference finds; the graph passes ran while it was written."""
     from .serialize import onnx_package  # noqa: PLC0415
 
     return onnx_package().shape_inference.infer_shapes(model)
@@ -44,7 +44,7 @@ _OF_SIZES = frozenset(["Add", "Sub", "Mul", "Neg", "Less", "Equal", "Where"])
 
 
 def _is_folded(node: Node, inputs: list[Any]) -> bool:
-    """Whether a node of constants becomes one."""
+    """Return whether a node whose inputs are constants is replaced by a constant."""
     if not inputs or node.domain or len(node.outputs) != 1 or any(a is None for a in inputs):
         return False
     if node.op_type == "ConstantOfShape":

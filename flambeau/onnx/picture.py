@@ -14,7 +14,7 @@ from .serialize import onnx_package
 
 
 class _Operator:
-    """What a box says of its node."""
+    """Stand-in for a node's operator in a drawing: it has a name and cannot be called."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = self.__qualname__ = name

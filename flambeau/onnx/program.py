@@ -1,4 +1,4 @@
-"""What an export gives: a model to call, to optimize and to save."""
+"""Result of an export to ONNX: a model to call, to optimize and to save."""
 
 from __future__ import annotations
 

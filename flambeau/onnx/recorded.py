@@ -152,8 +152,8 @@ class SizedRecorder(TracedSizes, Recorder):
         self.taken[name], node.meta["variable"] = node, name
 
     def _name(self, tensor: Tensor) -> str:
-        """What the caller of the function that calls the operator has the tensor under. Functions of `nn.functional` that PyTorch
-        writes in Python count as callers."""
+        """Return the name under which the caller of the function that calls the operator holds the tensor,
+        or an empty string. Functions of `nn.functional` that PyTorch writes in Python count as callers."""
         level, frame = self.level, sys._getframe(2)
         while frame is not None:
             file = frame.f_code.co_filename
@@ -179,7 +179,7 @@ class SizedRecorder(TracedSizes, Recorder):
 
 
 def _python_in_pytorch(op: Any) -> bool:
-    """Whether PyTorch writes the function in Python: those of `nn.functional` whose arguments are not the operator's."""
+    """Return whether PyTorch writes the function in Python: those of `nn.functional` whose arguments are not the operator's."""
     if not op.key.startswith("nn.functional."):
         return False
     packet = getattr(flambeau.ops.aten, op.name, None)
@@ -206,7 +206,7 @@ class Recorded(Trace):
 
 
 def is_needed(node: Node) -> bool:
-    """Whether a node does something besides giving its result: changes in place do."""
+    """Return whether a node has an effect besides its result, such as a change in place."""
     schema = getattr(node.target, "_schema", None)
     return node.op in ("placeholder", "output") or (schema is not None and schema.is_mutable)
 

@@ -1,4 +1,4 @@
-"""Which ONNX nodes an operator becomes: forms declared here in the house, and symbolic functions that users register."""
+"""Registry of ONNX forms: those declared in this package, and symbolic functions that users register."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def absent(why: str, *operators: Any) -> None:
 
 
 def operator_named(name: str) -> Any:
-    """What `torch.ops` has under "aten::relu"; None where there is nothing."""
+    """Return the operator that `torch.ops` has under a name like "aten::relu", or None."""
     space, _, own = name.partition("::")
     return getattr(aten if space == "aten" else getattr(flambeau.ops, space, None), own, None)
 
@@ -91,13 +91,13 @@ def parts_of(name: str, opset: int) -> Callable | None:
 
 
 def reason(name: str) -> str:
-    """Why an operator has no form, where that is known."""
+    """Return the reason why an operator has no form, or an empty string if none is known."""
     found = _declared(name)
     return found if isinstance(found, str) else ""
 
 
 def in_torchlib(name: str) -> bool:
-    """Whether torchlib translates an operator of which nothing is declared here."""
+    """Return whether torchlib translates an operator for which nothing is declared here."""
     record = getattr(operator_named(name), "op", None)
     return (
         not isinstance(_declared(name), str)
@@ -112,7 +112,7 @@ def _declared(name: str) -> Any:
 
 
 def custom_form(name: str, opset: int) -> Form | None:
-    """What a user registered for this version: the newest that is not newer, else the oldest."""
+    """Return the form that a user registered for an opset: of the newest version that is not newer, else of the oldest."""
     versions = CUSTOM.get(name)
     if not versions:
         return None

@@ -127,7 +127,7 @@ def without_dead(graph: Graph, outer: set[int] | None = None) -> set[int]:
 
 @functools.cache
 def _is_optional(kind: str, place: int) -> bool:
-    """Whether an operator of ONNX may be asked for fewer results than one at a place."""
+    """Return whether an ONNX operator's output at this place is optional."""
     defs = onnx_package().defs
     outputs = defs.get_schema(kind).outputs if defs.has(kind) else ()
     return place < len(outputs) and outputs[place].option == defs.OpSchema.FormalParameterOption.Optional

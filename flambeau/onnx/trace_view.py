@@ -80,7 +80,7 @@ class GraphView:
 
 
 def _optimize_trace(graph: Any, operator_export_type: OperatorExportTypes = OperatorExportTypes.ONNX) -> GraphView:
-    """What `torch.jit._get_trace_graph` has traced, in ONNX's operators."""
+    """Return the graph that `torch.jit._get_trace_graph` has traced, in ONNX's operators."""
     module, args = graph.traced
     job = _Export(module, args, {}, DEFAULT_OPSET, False, None, TrainingMode.PRESERVE, False)
     job.names((), (), None, None)

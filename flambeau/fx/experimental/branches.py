@@ -14,7 +14,7 @@ from ..graph_module import GraphModule
 
 
 class _Piece:
-    """One branch, recorded."""
+    """Recording of one branch of a conditional."""
 
     def __init__(self, outer: Any, function: Callable, leaves: list[Any], shape: Any) -> None:
         recorder = self.recorder = outer.inner()

@@ -1,4 +1,4 @@
-"""What does not depend on the inputs is computed once."""
+"""Constant folding: nodes that do not depend on the inputs are computed once."""
 
 from __future__ import annotations
 

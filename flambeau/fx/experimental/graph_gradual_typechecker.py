@@ -147,7 +147,7 @@ def _pair(value: Any) -> tuple:
 
 
 def _windows(size: Any, module: Any, index: int) -> Any:
-    """How many windows of a module fit along a dimension."""
+    """Return the number of a pooling or convolution module's windows along a dimension; Dyn if its size is unknown."""
     if size == Dyn:
         return Dyn
     if not isinstance(size, int):

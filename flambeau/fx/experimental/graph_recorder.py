@@ -36,13 +36,13 @@ def as_meta(tensor: Tensor) -> Tensor:
 
 
 def _memory_of(tensor: Tensor) -> int:
-    """Which piece of memory a tensor is in; without values, which it would be."""
+    """Return an identifier of a tensor's memory: its address, or the id of its storage for tensors without values."""
     storage = tensor.untyped_storage()
     return id(storage) if tensor.is_meta else storage.data_ptr()
 
 
 def _place_of(tensor: Tensor) -> tuple:
-    """Where a tensor is in memory, and how."""
+    """Return a tensor's position in memory: storage, offset, shape, strides and dtype."""
     return _memory_of(tensor), tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 

@@ -1,4 +1,4 @@
-"""Which nodes another compiler can take."""
+"""Support tables: classes that tell which nodes another compiler accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several passes need: names of targets, orders of nodes, groups that must stay together."""
+"""Helpers of several passes: names of targets, orders of nodes, groups that must stay together."""
 
 from __future__ import annotations
 

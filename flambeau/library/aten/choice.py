@@ -1,4 +1,4 @@
-"""Which overload of an operator a call means."""
+"""Choice of the overload of an operator that a call means."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def choose(name: str, args: tuple, kwargs: dict[str, Any], loose: bool = False) 
 
 
 def refused(name: str, args: tuple, kwargs: dict[str, Any]) -> str:
-    """Why no overload of an operator fits a call."""
+    """Return the message that tells why no overload of an operator fits a call."""
     reasons = []
     for schema in _candidates(name):
         try:

@@ -59,7 +59,7 @@ class Derivative:
         return [given or _needed(form) or [tensor] for given, form, tensor in zip(self._given, self.forms, tensors)]
 
     def covers(self, values: Sequence[Any]) -> bool:
-        """Whether it gives all gradients that a call with these arguments asks for."""
+        """Return whether the derivative gives all gradients that a call with these arguments asks for."""
         asked = [
             a.name for a, v in zip(self.forward._schema.arguments, values) if isinstance(v, Tensor) and v.requires_grad
         ]
@@ -86,7 +86,7 @@ class Derivative:
 
     # -- and back ---------------------------------------------------------------------------------------------------------
     def means(self, place: int, values: Sequence[Any]) -> bool:
-        """Whether the constants in the text at this place are what these arguments of its operator are."""
+        """Return whether the constants in the text at this place equal these arguments of its operator."""
         constants = [
             (p, v) for p, v in zip(self.forms[place].parts or (), values) if not isinstance(p, (ast.Name, ast.Call))
         ]
@@ -188,7 +188,7 @@ def declared() -> dict[str, Derivative]:
 
 @functools.cache
 def _backwards() -> dict[str, list[tuple[Derivative, int]]]:
-    """The same by the name of the operator that computes them: whose texts name it, and at which place."""
+    """Return the declared derivatives by the name of the operator that computes them, each with its place among the texts."""
     found: dict[str, list[tuple[Derivative, int]]] = {}
     for derivative in declared().values():
         for place, form in enumerate(derivative.forms):
@@ -197,13 +197,13 @@ def _backwards() -> dict[str, list[tuple[Derivative, int]]]:
 
 
 def derivative_of(overload: OpOverload) -> Derivative | None:
-    """What is declared for an overload."""
+    """Return the derivative declared for an overload, or None."""
     known = overload._overloadname
     return declared().get(overload._overloadpacket.__name__ + ("" if known == "default" else f".{known}"))
 
 
 def function_of(name: str, overload: str) -> Callable | None:
-    """What runs for an operator that is the derivative of another; None for others."""
+    """Return the function that runs for an operator that is the derivative of another; None for other operators."""
     found = _backwards().get(name)
     if found is None or overload != "default":
         return None
@@ -223,7 +223,7 @@ def function_of(name: str, overload: str) -> Callable | None:
 
 
 def asks_for_gradients(args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether a backward pass may come back to this call."""
+    """Return whether a backward pass may come back to a call with these arguments."""
     return grad_mode.enabled and any(isinstance(a, Tensor) and a.requires_grad for a in (*args, *kwargs.values()))
 
 

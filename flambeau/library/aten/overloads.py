@@ -32,7 +32,7 @@ def _resolver() -> Any:
 
 
 class OpOverload:
-    """One overload of an operator: `torch.ops.aten.add.Tensor`."""
+    """Overload of an operator, such as `torch.ops.aten.add.Tensor`."""
 
     def __init__(self, packet: OpOverloadPacket, schema: Schema) -> None:
         self._overloadpacket, self._schema = packet, schema
@@ -64,7 +64,7 @@ class OpOverload:
 
     @functools.cached_property
     def is_composite(self) -> bool:
-        """Whether PyTorch makes it of other operators before it differentiates."""
+        """True if PyTorch takes the operator apart into others before it differentiates."""
         return is_composite(self._overloadpacket.__name__, self._schema.overload_name)
 
     def decompose(self, *args: Any, **kwargs: Any) -> Any:
@@ -129,7 +129,7 @@ class OpOverloadPacket:
 
     @property
     def is_view(self) -> bool:
-        """Whether the result shares the memory of the first argument."""
+        """True if the result shares the memory of the first argument."""
         return any(getattr(self, overload).is_view for overload in self.overloads())
 
     def overloads(self) -> list[str]:

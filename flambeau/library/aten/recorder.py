@@ -63,7 +63,7 @@ class AtenRecorder(modes.Mode):
         """The program gets other tensors in the place of those that were noted."""
 
     def mark(self) -> Any:
-        """Where in its notes the recorder is."""
+        """Return the recorder's present position in its notes."""
 
     def forget(self, mark: Any) -> None:
         """Forget the calls noted since then."""
@@ -118,7 +118,7 @@ class AtenRecorder(modes.Mode):
         raise NotImplementedError(f"{op} while {type(self).__name__} records")
 
     def keeps(self, op: Any, name: str) -> bool:
-        """Whether an operator that is made of others, or a formula, is seen as one call."""
+        """Return whether a composite or pointwise operator is recorded as one call; overridden by exporters."""
         return True
 
     def before_cast(self, tensor: Any) -> None:

@@ -1,4 +1,4 @@
-"""What runs for each of PyTorch's operators, and which record is meant by its name.
+"""Look-up of the function that runs for each of PyTorch's operators, and of the record that its name means.
 
 Most are found by name: `aten::linalg_norm` is `linalg.norm`, `aten::add_` is `Tensor.add_`, `aten::relu` is `relu`; their arguments are
 the same. Where they are others, the record says so (`Op.aten`), or the operator is declared for PyTorch's graphs only (`aten_only`)."""
@@ -79,7 +79,7 @@ def by_name(name: str) -> Callable | None:
 
 @functools.cache
 def find(name: str, overload: str) -> Callable | None:
-    """What runs for an overload ("default" is one, too); None where there is nothing."""
+    """Return the function that runs for an overload (or for "default"); None where there is none."""
     return (
         ATEN_ONLY.get(f"{name}.{overload}")
         or ATEN_ONLY.get(name)
@@ -96,7 +96,7 @@ def _declared_parts(name: str, overload: str) -> Callable | None:
 
 @functools.cache
 def body_of(name: str, overload: str) -> Callable | None:
-    """What makes the calls that an overload is made of: what is declared, or the body of the operator; None where it has none."""
+    """Return the function that makes the calls an overload consists of: as declared, or the operator's body; None where it has none."""
     parts = _declared_parts(name, overload)
     if parts is not None:
         return functools.partial(parts, aten)
@@ -155,7 +155,7 @@ def _with_names(function: Callable | None, name: str, overload: str, inner: bool
 
 
 def function_of(name: str, overload: str) -> Callable:
-    """What runs for an overload."""
+    """Return the function that runs for an overload; raises NotImplementedError where there is none."""
     found = find(name, overload)
     if found is None:
         raise NotImplementedError(f"the operator aten::{name}.{overload} is not in Flambeau yet")

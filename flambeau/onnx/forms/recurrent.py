@@ -31,7 +31,7 @@ def _layer(
     activation: str | None,
     sizes: Value | None,
 ) -> tuple[Value, list[Value]]:
-    """One layer: x is (time, batch, features)."""
+    """Write one recurrent layer, in one or both directions; x is (time, batch, features). Returns the output and the last states."""
     w = cat(g, [g.unsqueeze(_gates(g, d[0], kind), [0]) for d in weights], 0)
     r = cat(g, [g.unsqueeze(_gates(g, d[1], kind), [0]) for d in weights], 0)
     b = None
@@ -115,7 +115,7 @@ def pad_packed_sequence(
 
 
 def _zero(state: Value) -> bool:
-    """Whether a state is zeros that were made for it: what ONNX starts from by itself."""
+    """Return whether a state is all zeros made for this call, which ONNX takes as its default."""
     maker = state.producer
     fill = maker.attributes.get("value") if maker is not None and maker.op_type == "ConstantOfShape" else state.constant
     return fill is not None and not fill.any()

@@ -55,7 +55,7 @@ def _scanned(g: Builder, x: Value, dim: int, starts: list[Value], step: Callable
 
 
 def _start(g: Builder, x: Value, dim: int, value: Any, dtype: DType) -> Value:
-    """What a run along a dimension starts from."""
+    """Return the initial value of a scan along a dimension: `value` in the shape of one slice."""
     first = g.op("Gather", x, g.constant(0, flambeau.int64), axis_i=dim)
     first.known(x.dtype, [s for i, s in enumerate(x.shape) if i != dim])
     return g.expand(g.constant(value, dtype), g.shape_of(first)).known(dtype, first.shape)

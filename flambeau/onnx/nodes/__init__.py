@@ -1,4 +1,4 @@
-"""What each ONNX operator computes: functions by their names, a file for each family."""
+"""Implementations of ONNX operators: functions by their names, a file for each family."""
 
 from __future__ import annotations
 

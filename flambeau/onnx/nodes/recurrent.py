@@ -24,7 +24,7 @@ _ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
 
 
 class _Layer:
-    """What the three kinds share: directions, lengths, clipping, activations."""
+    """Base of ONNX's recurrent layers (RNN, GRU, LSTM): directions, lengths, clipping, activations."""
 
     def __init__(self, call: Call, names: list[str], given: dict[str, Any], directions: int) -> None:
         words = [w.lower() for w in given.get("activations") or names * directions]
@@ -119,7 +119,7 @@ def _at_once(kind: str, x: Tensor, w: Tensor, r: Tensor, b: Any, states: list[Te
 
 
 def _is_plain(direction: str, lengths: Any, layout: int, given: dict[str, Any]) -> bool:
-    """Whether a layer has nothing that PyTorch's layers have not."""
+    """Return whether a layer uses nothing that PyTorch's recurrent layers lack."""
     return direction != "reverse" and lengths is None and not layout and not given
 
 

@@ -47,7 +47,7 @@ def _half_up(value: float) -> int:
 
 
 def _origin(i: int, n_in: int, n_out: int, factor: float, region: tuple[float, float], where: str) -> float:
-    """Where in the input an element of the output lies."""
+    """Return the coordinate in the input that output element `i` is read from, by ONNX's coordinate transformation mode."""
     if where == "align_corners":
         return i * (n_in - 1) / (n_out - 1) if n_out != 1 else 0.0
     if where == "asymmetric":

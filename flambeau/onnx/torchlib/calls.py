@@ -31,7 +31,7 @@ def _parameters(function: Callable) -> dict[str, Any]:
 
 
 def call(g: Builder, function: Callable, schema: Any, arguments: dict[str, Any], record: Any, result: Any) -> Any:
-    """What a function of torchlib gives for arguments by name, in the schema's order. `result` tells what the call gives."""
+    """Run a function of torchlib on arguments by name, in the schema's order. `result` describes the result of the call."""
     if _complex(arguments, result):
         raise NotImplementedError("complex numbers")
     wanted = _parameters(function)
@@ -83,7 +83,7 @@ _CHANGES_NOTHING = frozenset([
 
 
 def _complex(arguments: dict[str, Any], result: Any) -> bool:
-    """Whether complex numbers come in or go out: torchlib's functions have them as pairs."""
+    """Return whether an argument or the result is complex: torchlib's functions hold such numbers as pairs."""
     things = (*arguments.values(), *(result if isinstance(result, (list, tuple)) else (result,)))
     return any(getattr(getattr(thing, "dtype", None), "is_complex", False) for thing in things)
 
@@ -142,7 +142,7 @@ def promoted(*values: Any) -> DType:
 
 
 def _example(value: Any) -> Any:
-    """What type promotion looks at: a tensor without memory, or the number itself."""
+    """Return what type promotion looks at in place of a value: a tensor without memory, or the number itself."""
     if isinstance(value, Value):
         return flambeau.empty((0,) if value.rank != 0 else (), dtype=value.dtype, device="meta")
     return value

@@ -58,12 +58,12 @@ class _Reader:
         return self.modules[name]
 
     def _folder(self, package: str) -> list[str]:
-        """Where a package's files are; found without running it."""
+        """Return the folders of a package's files, without running the package."""
         outer, _, own = package.rpartition(".")
         return [os.path.join(folder, own) for folder in importlib.import_module(outer).__path__]
 
     def _import(self, name: str, names: Any = None, local: Any = None, wanted: Any = (), level: int = 0) -> Any:
-        """What an import statement in torchlib gives."""
+        """Return the module that an import statement in torchlib gets, private parts read under names of their own."""
         if name in self.given:
             return self.given[name]
         if name in _PRIVATE:
@@ -73,7 +73,7 @@ class _Reader:
     def _torch_op(
         self, name: str | tuple[str, ...], *, private: bool = False, complex: bool = False, **how: Any
     ) -> Any:
-        """What torchlib declares a function with: it stays a Python function, and is found under its overloads' names."""
+        """Stand in for torchlib's decorator `torch_op`: keep the Python function, and register it under its overloads' names."""
 
         def declare(function: Function) -> Function:
             if not private and not complex:

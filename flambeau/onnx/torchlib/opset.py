@@ -191,7 +191,7 @@ _DRAWS = (
 
 
 def _shortened(kind: str, values: list[Any]) -> Value | None:
-    """What needs no node: the product with a factor that has its default value, and rounded integers."""
+    """Return the input of a node that changes nothing (a product with 1, a rounded integer), or None if the node is needed."""
     if kind in ("Mul", "Div") and values[1].constant is not None and values[1].rank == 0 and values[1].constant == 1:
         return values[0]
     if kind == "Mul" and values[0].constant is not None and values[0].rank == 0 and values[0].constant == 1:
@@ -220,7 +220,7 @@ def _sorted_out(schema: Any, args: tuple, named: dict[str, Any]) -> tuple[list[t
 
 
 def _dtypes(schema: Any, inputs: list[tuple[Any, Any]]) -> dict[str, DType]:
-    """What the type variables of a schema stand for in this call."""
+    """Return the dtypes that the type variables of a schema stand for in this call."""
     found: dict[str, DType] = {}
     for declared, thing in inputs:
         if isinstance(thing, Operand) and thing.value.dtype is not None:
@@ -264,7 +264,7 @@ def _in_version(there: Any, schema: Any, values: list[Any], attributes: dict[str
 
 
 def _needless(schema: Any, name: str, given: Any) -> bool:
-    """Whether a version without an attribute does the same: it has its default value, or says what is known otherwise."""
+    """Return whether an attribute can be left out for an older version: it has its default value, or repeats what is known."""
     if (schema.name, name) in (("Split", "num_outputs"), ("Reshape", "allowzero")):
         return True
     if (schema.name, name) == ("MaxPool", "dilations"):
@@ -432,7 +432,7 @@ def _arranged(kind: str, x: Any, *sizes: Any, **named: Any) -> Any:
 
 
 def _fits(value: Value, sizes: Any) -> bool:
-    """Whether an Expand to these sizes gives exactly them: a 1 keeps what is there."""
+    """Return whether an Expand to these sizes gives exactly them: a 1 would keep the size of the input."""
     return 1 not in sizes and -1 not in sizes
 
 

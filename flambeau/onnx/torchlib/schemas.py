@@ -1,4 +1,4 @@
-"""What the package onnx knows of its operators: declarations by version, names of dtypes, the shapes of results."""
+"""Facts from the onnx package: declarations of operators by version, names of dtypes, shapes of results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def first_version(kind: str) -> int:
 
 @functools.cache
 def type_name(dtype: DType) -> str:
-    """What schemas call tensors of a dtype: "tensor(float)"."""
+    """Return the name of tensors of a dtype in ONNX's schemas, such as "tensor(float)"."""
     word = onnx_package().TensorProto.DataType.Name(NUMBER[dtype]).lower()
     return f"tensor({word})"
 
@@ -81,7 +81,7 @@ def _type_proto(value: Value, onnx: Any) -> Any:
 
 
 def computed(node: Node, version: int) -> np.ndarray | None:
-    """What a node of constants gives; None where it is not worth knowing."""
+    """Return the value of a node whose inputs are constants; None where they are unknown or the result is too large to keep."""
     arrays: list[Any] = [None if v is None else v.constant for v in node.inputs]
     if not arrays or any(a is None and v is not None for a, v in zip(arrays, node.inputs)):
         return None
@@ -94,7 +94,7 @@ def computed(node: Node, version: int) -> np.ndarray | None:
 
 
 def evaluated(node: Node, arrays: list[Any], version: int) -> np.ndarray:
-    """What a node gives for these arrays, by onnx's reference implementation."""
+    """Return a node's result for these arrays, by onnx's reference implementation."""
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415  only exports need it
 
     onnx = onnx_package()

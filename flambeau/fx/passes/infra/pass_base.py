@@ -1,4 +1,4 @@
-"""What a pass is."""
+"""Base class of passes over a graph module, and the result of a pass."""
 
 from __future__ import annotations
 

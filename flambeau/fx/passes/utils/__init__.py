@@ -1,4 +1,4 @@
-"""What passes are made of: finding subgraphs, making them modules."""
+"""Parts of passes: finding subgraphs, and making modules of them."""
 
 from .common import HolderModule, compare_graphs, lift_subgraph_as_module
 

@@ -25,7 +25,7 @@ class SourcePartition:
 
 
 def _source_of(node: Node, wanted: list[Any]) -> tuple[Any, str] | None:
-    """Which wanted source a node comes from, and by which call of it."""
+    """Return the wanted source (a function or module type) that a node comes from, and the name of that call; None if there is none."""
     stack = node.meta.get("source_fn_stack")
     if stack is not None:
         return (stack[-1][1], stack[-1][0]) if stack[-1][1] in wanted else None

@@ -1,4 +1,4 @@
-"""Whether some nodes can become one: no path may leave them and come back."""
+"""Check that some nodes can become one: no path may leave them and come back."""
 
 from __future__ import annotations
 

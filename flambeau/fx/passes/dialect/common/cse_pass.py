@@ -26,7 +26,7 @@ def get_CSE_banned_ops() -> set[Any]:  # noqa: N802
 
 
 def _token(node: Node, values: dict[Node, Node]) -> tuple:
-    """What makes two calls the same."""
+    """Return a key that is equal for nodes that compute the same: target and arguments, with known duplicates replaced."""
     leaves, shape = tree_flatten((node.args, dict(node.kwargs)))
     return node.op, node.target, tuple((type(v), values.get(v, v) if isinstance(v, Node) else v) for v in leaves), shape
 
