@@ -21,7 +21,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """How many there are."""
+    """Return the number of accelerators of the current kind; 0 without one."""
     return _cuda.device_count()
 
 

@@ -1,4 +1,4 @@
-"""What this installation is made of: the text of `flambeau.__config__.show()`. installed.py adds what `flambeau info` says more."""
+"""Facts about this installation: the text of `flambeau.__config__.show()`. installed.py adds the further lines of `flambeau info`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def show() -> str:
 
 
 def facts() -> list[tuple[str, str]]:
-    """What `show` prints: names and values."""
+    """Return the names and values that `show` prints."""
     found = (
         ".".join(map(str, onednn.version()))
         if onednn.available()

@@ -82,7 +82,7 @@ class ConvNet(nn.Module):
 
 @dataclass
 class History:
-    """What is drawn at the end: one number per epoch each."""
+    """Losses and test accuracies of a training run, one number per epoch, for the drawing at the end."""
 
     losses: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)

@@ -56,7 +56,7 @@ def _get_torch_home() -> str:
 
 
 def get_dir() -> str:
-    """Where repositories and weights are kept: the same place PyTorch uses, so that both find what the other fetched."""
+    """Return the folder of repositories and weights: PyTorch's own, so that both find what the other fetched."""
     if _chosen_dir:
         return _chosen_dir[0]
     return os.path.join(_get_torch_home(), "hub")
@@ -129,7 +129,7 @@ def load_state_dict_from_url(
     file_name: str | None = None,
     weights_only: bool = False,
 ) -> dict[str, Any]:
-    """What `flambeau.load` finds in the file at `url`, which is fetched once and then kept in `model_dir`.
+    """Load a state dict from the file at `url`, which is downloaded once and then kept in `model_dir`.
 
     With `check_hash`, names such as `resnet18-f37072fd.pth` promise the first digits of the file's SHA256."""
     model_dir = model_dir or os.path.join(get_dir(), "checkpoints")

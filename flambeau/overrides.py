@@ -208,7 +208,7 @@ def get_ignored_functions() -> set[Callable]:
 
 @functools.cache
 def get_default_nowrap_functions() -> set[Callable]:
-    """What `Tensor.__torch_function__` does not turn into the subclass."""
+    """Return the functions whose results `Tensor.__torch_function__` does not convert to the subclass."""
     return {inspect.getattr_static(Tensor, name).__get__ for name in ("_base", "grad")}
 
 
@@ -231,7 +231,7 @@ def _module(prefix: str) -> Any:
 
 
 def get_overridable_functions() -> dict[Any, list[Callable]]:
-    """Which functions `__torch_function__` is asked about, by the module or class they are in."""
+    """Return the functions that `__torch_function__` can override, by the module or class they are in."""
     ignored = get_ignored_functions()
     found: dict[Any, list[Callable]] = {
         _module(prefix): [f for f in namespace(which).values() if f not in ignored] for prefix, which in _NAMESPACES

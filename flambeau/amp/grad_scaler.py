@@ -32,7 +32,7 @@ class OptState(Enum):
 
 
 class _Progress:
-    """What is known of one optimizer since the last `update`."""
+    """State of one optimizer since the last `update`: the stage it is in, and where its gradients are not finite."""
 
     def __init__(self) -> None:
         self.stage = OptState.READY

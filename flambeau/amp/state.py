@@ -1,4 +1,4 @@
-"""Whether autocast is on, and with which dtype: per thread and type of device, as PyTorch keeps it."""
+"""State of autocast: whether it is on and with which dtype, per thread and type of device, as PyTorch keeps it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CASTING = ("cpu", "cuda")  # types of device whose operators choose
 
 
 class _Switches(threading.local):
-    """What this thread has set. The parts are replaced, not changed, so that `switch` needs no calls."""
+    """Autocast switches of this thread. The parts are replaced, not changed, so that `switch` needs no calls."""
 
     def __init__(self) -> None:
         self.enabled: frozenset[str] = frozenset()

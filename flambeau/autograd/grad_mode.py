@@ -179,8 +179,8 @@ def is_inference_mode_enabled() -> bool:
 
 
 class set_multithreading_enabled(_Switch):
-    """Whether a backward pass may use several threads of its own. Here it runs in the thread that called it either way, and
-    its kernels on all cores: the switch is what programs written for PyTorch ask about."""
+    """Set whether a backward pass may use several threads of its own, from now on or inside a `with` block. Here it always runs
+    in the thread that called it, with kernels on all cores; the switch serves programs written for PyTorch that ask for it."""
 
     def __init__(self, mode: bool) -> None:
         self.value, self.outer = bool(mode), _state.multithreading

@@ -1,4 +1,4 @@
-"""Where the package is, what it was built with, and which module belongs to a device."""
+"""Facts about the installation: the package's folder, what it was built with, and the module of each device type."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class dtype(_WeaklyReferable):
 
     @property
     def has_numpy(self) -> bool:
-        """Whether NumPy has this type itself (bfloat16 and the 8-bit floats are held as raw bits, complex32 as pairs)."""
+        """True if NumPy has this type itself (bfloat16 and the 8-bit floats are held as raw bits, complex32 as pairs)."""
         return self is not bfloat16 and self.numpy.names is None and self.kind != "q"
 
     @property

@@ -162,8 +162,8 @@ def is_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 @lru_cache(4096)
 def suggests_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether convolutions, pooling and the like answer with a channels-last result: strides grow in that order, dimensions of
-    size 1 included, and would not do so row-major as well."""
+    """Return whether convolutions, pooling and the like give a channels-last result for this layout: the
+    strides grow in that order, dimensions of size 1 included, and would not do so row-major as well."""
     if len(shape) not in (4, 5) or strides[1] == 0:
         return False
     least = 0
@@ -175,7 +175,7 @@ def suggests_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> 
 
 
 def _is_dense_in(order: Iterable[int], shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether elements lie next to each other with dimensions from fastest to slowest in this order."""
+    """Return whether elements are contiguous with the dimensions in this order, from fastest to slowest."""
     step = 1
     for d in order:
         if shape[d] != 1:
@@ -198,7 +198,7 @@ def is_non_overlapping_and_dense(shape: tuple[int, ...], strides: tuple[int, ...
 
 
 def has_internal_overlap(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether two indices surely name one memory cell (an expanded tensor)."""
+    """Return whether two indices surely name one memory cell (as in an expanded tensor)."""
     return 0 in strides and any(n > 1 and s == 0 for n, s in zip(shape, strides)) and 0 not in shape
 
 

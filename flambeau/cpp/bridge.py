@@ -1,4 +1,4 @@
-"""What the C++ headers ask of Python (`include/flambeau/*.h`): operators by name, dtypes by number, and a few small calls."""
+"""Functions that the C++ headers (`include/flambeau/*.h`) call in Python: operators by name, dtypes by number, and a few small calls."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ watchers = watching.active  # C++ asks whether there are any
 
 
 def operator(name: str, overload: str) -> Callable:
-    """What runs for one of PyTorch's operators."""
+    """Return the function that runs for an overload of one of PyTorch's operators."""
     return function_of(name, overload)
 
 
 def address(t: Tensor) -> int:
-    """Where the first element lies. Recordings of whole steps are told that somebody outside looks at the bytes."""
+    """Return the address of a tensor's first element. Recordings of whole steps are told that the bytes are read from outside."""
     if t.layout is not strided:
         raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
     if watching.active:
@@ -92,7 +92,7 @@ class CppFunction(Function):
 
 @functools.cache
 def _named_function(name: str) -> type[CppFunction]:
-    """The same, whose nodes are called as PyTorch calls them."""
+    """Return a subclass of CppFunction whose graph nodes have PyTorch's name for them, `CppNode<name>`."""
     made: Any = type(f"CppNode<{name}>", (CppFunction,), {})
     made._backward_cls = type(made.__name__, (FunctionNode,), {"label": made.__name__})
     return made

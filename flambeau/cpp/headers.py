@@ -97,7 +97,7 @@ def _literal(value: Any, kind: str) -> str:
 
 
 class _Signature:
-    """One overload in C++: parameters as declared, and the arguments of the call."""
+    """Signature of an overload in C++: the declared parameters, and the arguments of the call."""
 
     def __init__(self, schema: Schema) -> None:
         self.declared: list[tuple[str, str, str]] = []  # type, name, default

@@ -55,7 +55,7 @@ class NativeModel:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _checked(self, inputs: tuple) -> int | None:
-        """How many entries of the first dimension are the caller's, where they are fewer than the library's."""
+        """Check the inputs; return the caller's batch size if it is smaller than the library's, else None."""
         wanted = self.facts["inputs"]
         if len(inputs) != len(wanted):
             raise TypeError(f"{self.path.name} takes {len(wanted)} tensors, but got {len(inputs)}")

@@ -1,4 +1,4 @@
-"""How oneDNN's objects were made: a log of the calls that made them, so that a C program can make them again.
+"""Log of the calls that made oneDNN's objects, so that a C program can make them again.
 
 Primitives are known only by address. While the log is kept, every call of oneDNN that makes something is written down, with objects
 in place of addresses; afterwards `needed` says which calls a set of plans depends on, in order.
@@ -32,7 +32,7 @@ class Made:
 
 
 class Log:
-    """What was made, by address. An address that is used again belongs to the object made last."""
+    """Objects made by oneDNN, by address. An address that is used again belongs to the object made last."""
 
     def __init__(self) -> None:
         lib = dnnl.library()

@@ -1,4 +1,4 @@
-"""How much of the GPU's memory is used, and giving it back."""
+"""Statistics of the GPU's memory, and functions that release it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `nvidia-smi` shows of a GPU, through NVIDIA's package nvidia-ml-py."""
+"""Readings of a GPU as `nvidia-smi` shows them, through NVIDIA's package nvidia-ml-py."""
 
 from __future__ import annotations
 

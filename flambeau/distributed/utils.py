@@ -79,7 +79,7 @@ def _get_root_modules(modules: list[Any]) -> list[Any]:
 
 
 def _apply_to_tensors(function: Callable[[Tensor], Any], container: Any) -> Any:
-    """The same container with function(tensor) for each tensor in it, also in dataclasses and packed sequences."""
+    """Return the container with function(tensor) in the place of each tensor, also in dataclasses and packed sequences."""
     if isinstance(container, Tensor):
         return function(container)
     if dataclasses.is_dataclass(container) and not isinstance(container, type):

@@ -43,7 +43,7 @@ _ONE_SLICE = _Time(int(_SLICE), int(_SLICE % 1 * 1e9))
 
 @functools.lru_cache(maxsize=4096)
 def announcement(what: str) -> bytes:
-    """What a rank says it is doing, as long as the place for it."""
+    """Encode a rank's description of what it is doing, cut or padded to the fixed size of its place."""
     return what.encode(errors="replace")[: _TEXT_SIZE - 1].ljust(_TEXT_SIZE, b"\0")
 
 

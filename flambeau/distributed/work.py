@@ -1,4 +1,4 @@
-"""What an operation that may still be under way looks like to the program: `Work`."""
+"""Handle of an operation that may still be under way: `Work`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Work:
     get_future_result = get_future
 
     def source_rank(self) -> int:
-        """Who sent what was received from any rank."""
+        """Return the rank that sent what was received from any rank."""
         if self._source is None:
             raise RuntimeError(
                 "sourceRank() may only be called on work objects that correspond to a recv or recv-from-any call."

@@ -280,7 +280,7 @@ class _HalfOpenInterval(_Between):
 
 
 def _whole(value: Tensor, inside: Tensor) -> Tensor:
-    """Which of the values inside are whole numbers; integers need no test."""
+    """Return `inside` restricted to whole numbers; integers need no test."""
     return inside & (value % 1 == 0) if value.is_floating_point() else inside
 
 

@@ -51,7 +51,7 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         return clamp_probs(logits_to_probs(self.logits, True))
 
     def _stable(self, value: Tensor, lims: tuple[float, float]) -> tuple[Tensor, Tensor]:
-        """Where the exact formulas can be used, and `value` with a harmless one elsewhere."""
+        """Return a mask where the exact formulas can be used, and `value` with a harmless number elsewhere."""
         stable = (value <= lims[0]) | (value > lims[1])
         return stable, where(stable, value, lims[0])
 

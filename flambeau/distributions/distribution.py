@@ -1,4 +1,4 @@
-"""What every distribution is: shapes, checked parameters, and the methods a family fills in."""
+"""Base of all distributions: shapes, checked parameters, and the methods that a family defines."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class GeneralizedPareto(Parametric):
         return where(finite, (self.scale / (1 - c)).square() / (1 - 2 * c), math.nan)
 
     def _shape(self) -> tuple[Tensor, Tensor]:
-        """Where the tail is exponential, and the concentration with 1 in these places."""
+        """Return a mask where the tail is exponential, and the concentration with 1 in these places."""
         exponential = isclose(self.concentration, zeros_like(self.concentration))
         return exponential, where(exponential, 1.0, self.concentration)
 

@@ -1,4 +1,4 @@
-"""Which function computes the divergence between two kinds of distributions."""
+"""Registry of the functions that compute the divergence between two kinds of distributions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the families of this package share: broadcast parameters, one `expand` for all, checked values.
+"""Base of this package's families: broadcast parameters, one `expand` for all, checked values.
 
 A family keeps its tensors under the names in `arg_constraints` and may be built on other distributions; both are all that
 `expand` has to widen. Parameters come as probabilities or as logits in many discrete families: `ProbsOrLogits`.

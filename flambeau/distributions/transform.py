@@ -1,4 +1,4 @@
-"""What a transform is, and those made of others: the inverse, compositions, more event dimensions."""
+"""Base of transforms, and transforms made of others: the inverse, compositions, more event dimensions."""
 
 from __future__ import annotations
 

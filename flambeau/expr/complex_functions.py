@@ -122,7 +122,7 @@ def _finite_product(a: Expr, b: Expr) -> Expr:
 
 
 def _turning_product(a: Expr, b: Expr) -> Expr:
-    """As `_finite_product`; infinity times the cosine of no angle in particular stays infinite."""
+    """Return a * b with 0 in the place of NaN from a zero factor, and infinity for an infinite `a` times a `b` that is NaN."""
     return where(isinf(a) & isnan(b), math.inf, _finite_product(a, b))
 
 

@@ -1,4 +1,4 @@
-"""Whether `script` and `trace` compile: `torch.jit._state.disable()`, and the environment variable PYTORCH_JIT."""
+"""Switch for compiling with `script` and `trace`: `torch.jit._state.disable()`, and the environment variable PYTORCH_JIT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the hooks of a module take and give what its forward does: PyTorch's rules for compiled hooks, in its words."""
+"""Checks that the hooks of a module fit its forward: PyTorch's rules for compiled hooks, with its messages."""
 
 from __future__ import annotations
 

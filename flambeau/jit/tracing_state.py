@@ -1,4 +1,4 @@
-"""Whether something is being traced, asked without importing the tracer."""
+"""State of tracing, which can be asked for without importing the tracer."""
 
 from __future__ import annotations
 

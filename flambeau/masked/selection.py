@@ -1,4 +1,4 @@
-"""What a mask chooses: operands with the other elements replaced by a number that does not count."""
+"""Operands of masked operators: elements that the mask leaves out are replaced by a number that does not count."""
 
 from __future__ import annotations
 

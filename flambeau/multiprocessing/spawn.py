@@ -1,4 +1,4 @@
-"""The same function in several processes, and what became of them."""
+"""Running a function in several processes, and collecting their errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ProcessExitedException(ProcessException):
 
 
 def _run(function: Callable, rank: int, args: tuple, error_file: str) -> None:
-    """What each process does. A traceback goes into a file: unlike a pipe, that has room for any length with nobody reading."""
+    """Run the function in a spawned process. A traceback goes into a file, which unlike a pipe has room for any length without a reader."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
     try:

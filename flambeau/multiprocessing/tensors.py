@@ -1,4 +1,4 @@
-"""How tensors travel between processes: descriptors of shared memory, not bytes."""
+"""Sending tensors between processes: descriptors of shared memory, not bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
 
 
 class _Courier(threading.local):
-    """Who takes care of storages while this thread writes or reads a message that has its own way to carry memory."""
+    """Functions that carry storages while this thread writes or reads a message with its own way to carry memory."""
 
     send: Callable[[UntypedStorage], tuple | None] | None = None  # what to call with which arguments at the other end
     receive: Callable[..., UntypedStorage] | None = None
@@ -145,7 +145,7 @@ def pack(message: Any, send: Callable[[UntypedStorage], tuple | None]) -> Any:
 
 
 def unpack(data: Any, receive: Callable[..., UntypedStorage]) -> Any:
-    """What `pack` was given, with `receive(*what send returned)` in the place of storages."""
+    """Return the object given to `pack`, with `receive(*what send returned)` in the place of each storage."""
     _courier.receive = receive
     try:
         return pickle.loads(data)

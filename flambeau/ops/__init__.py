@@ -1,4 +1,4 @@
-"""What tensors do: one room per family, each operator declared once. `machinery` is what they all stand on."""
+"""Operators on tensors: one package per family, each operator declared once. `machinery` is what all of them build on."""
 
 import sys as _sys
 

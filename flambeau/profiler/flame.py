@@ -1,4 +1,4 @@
-"""Where the time went as one picture: a flame graph in SVG."""
+"""Flame graph in SVG: a drawing of where the time went."""
 
 from __future__ import annotations
 

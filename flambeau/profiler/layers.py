@@ -1,4 +1,4 @@
-"""Which layer of a network runs: a range for each call of a module, named as in PyTorch's traces."""
+"""Ranges for the layers of a network: one for each call of a module, named as in PyTorch's traces."""
 
 from __future__ import annotations
 

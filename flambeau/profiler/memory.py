@@ -1,4 +1,4 @@
-"""How much memory was in use when, and for what."""
+"""Timeline of memory in use, by category."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class MemoryProfile:
         return found
 
     def _parameters(self) -> set[int]:
-        """Where leaves lie that operators were called with."""
+        """Return the storages of leaves that require gradients and that operators were called with."""
         found = set()
         for note in self.results.notes:
             args, kwargs = note.inputs or ((), {})

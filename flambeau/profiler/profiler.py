@@ -379,7 +379,7 @@ class profile(_KinetoProfile):  # noqa: N801
             self.step_rec_fn = None
 
     def _transit_action(self, before: ProfilerAction, now: ProfilerAction | None) -> None:
-        """What is to be done when a step of one kind follows another; None is the end."""
+        """Start, stop or save the trace as the schedule goes from one action to the next; None is the end."""
         if before == _SAVE or (before == _RECORD and now is None):
             self.stop_trace()
             self._trace_ready()

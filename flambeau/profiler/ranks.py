@@ -38,7 +38,7 @@ def save_memory_of_ranks(profile: Any, path: str, device: str = "cpu", group: An
 
 
 def _thinned(times: list[int], sizes: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """As many moments as a picture can show: of those that fall together, the fullest."""
+    """Thin out a timeline to as many moments as a drawing can show: of those that coincide, the one with most memory."""
     kept: dict[int, int] = {}
     length = (times[-1] if times else 0) or 1
     for i, moment in enumerate(times):

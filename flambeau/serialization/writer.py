@@ -45,7 +45,7 @@ _Pickler: Any = object  # a mixin: one of Python's picklers follows it in the or
 
 
 class _TorchNames(_Pickler):
-    """What every pickler of checkpoints adds to its base: PyTorch's names, and storages collected on the side."""
+    """Base of the picklers of checkpoints: writes PyTorch's names, and collects storages on the side."""
 
     def __init__(self, file: Any, protocol: int, legacy: bool = False):
         super().__init__(file, protocol)
@@ -168,7 +168,7 @@ StoragePickler = pickler_class(pickle)
 
 
 def _module_source(kind: type) -> tuple | None:
-    """How the older format keeps the class of a module: with its source, to warn when that has changed."""
+    """Return the older format's entry for a module's class: its source, to warn when that has changed. None without a source."""
     try:
         lines, _ = inspect.getsourcelines(kind)
         return ("module", kind, inspect.getsourcefile(kind), "".join(lines))
@@ -220,7 +220,7 @@ def _as_subclass(function: Any, args: tuple, kind: type, state: Any) -> tuple:
 
 
 def _reduce_plain(t: Tensor) -> tuple[Any, tuple]:
-    """What rebuilds the numbers of a tensor."""
+    """Return the function and arguments that rebuild a tensor's values, as pickle's `__reduce__` does."""
     if isinstance(t, SparseTensor):
         parts: tuple = (*t._parts(), tuple(t.shape))
         if isinstance(t, SparseCoo):

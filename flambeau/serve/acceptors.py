@@ -214,7 +214,7 @@ async def _accept(end: socket.socket, address: Address, settings: Settings) -> N
 
 
 def _close_others(kept: int) -> None:
-    """What the server has open is not an acceptor's: the nursery would not notice that the server has closed its socket."""
+    """Close the server's open files in an acceptor: the nursery would not notice that the server has closed its socket."""
     os.closerange(3, kept)
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
 

@@ -69,7 +69,7 @@ class _Budget:
 
 
 def _destination(folder: Path, name: str) -> Path:
-    """Where an entry goes; an error if that is outside of the folder."""
+    """Return the path that an archive's entry is extracted to; raises an error if that is outside of the folder."""
     if not name or "\\" in name or "\0" in name:
         raise InvalidModelException(f"Detected Zip Slip vulnerability: {name}")
     path = Path(os.path.normpath(folder / name))

@@ -1,4 +1,4 @@
-"""Which waiting requests go to a worker together.
+"""Batching: which waiting requests go to a worker together.
 
 A `Batcher` holds a model's waiting jobs. `offer` takes one in or refuses it; `take` gives a worker its next batch, or says how
 long to wait for more; `done` hears what became of each job. The kinds differ in what a batch may hold:

@@ -1,4 +1,4 @@
-"""How the server and a worker talk: messages over a socket, large values through memory that both have mapped.
+"""Channel between the server and a worker: messages over a socket, large values through memory that both have mapped.
 
 A message is a length and a marshalled tuple. A value of `LARGE` bytes or more is put into the sender's arena, a memory file
 inherited by the worker, and the message has its place: the pixels of a picture are copied once on each side, never through

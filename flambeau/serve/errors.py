@@ -1,4 +1,4 @@
-"""What a server answers when it cannot do what was asked: a status code, TorchServe's name of the error, and a sentence.
+"""Errors that a server answers with: a status code, TorchServe's name of the error, and a sentence.
 
 Each class here carries the HTTP status; its own name is the `type` clients see in the JSON of the answer.
 """

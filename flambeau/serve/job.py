@@ -1,4 +1,4 @@
-"""One request on its way to a worker and back."""
+"""Job: a request on its way to a worker and back."""
 
 from __future__ import annotations
 

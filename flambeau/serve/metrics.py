@@ -208,7 +208,7 @@ class _Cpu:
 
 
 def _cpu_percent() -> float:
-    """How busy the cores were since the last call."""
+    """Return the share of the cores' time, in percent, that was busy since the last call."""
     with open("/proc/stat", encoding="ascii") as file:
         numbers = [int(n) for n in file.readline().split()[1:]]
     now = (sum(numbers), numbers[3] + numbers[4])

@@ -1,4 +1,4 @@
-"""Where workers come from: a process that has Flambeau loaded and forks a worker in milliseconds.
+"""Nursery of workers: a process that has Flambeau loaded and forks a worker in milliseconds.
 
 Starting Python and importing a framework takes longer than loading most models. The nursery does it once; each worker is a
 fork of it, so its modules are shared in memory, too. It has no threads and never runs a handler. It speaks over a Unix

@@ -1,4 +1,4 @@
-"""Which process is this user's server: known by its number, the moment it was started and the machine's boot, not by its number alone.
+"""Identity of this user's server process: its number, the moment it was started and the machine's boot, not its number alone.
 
 The file that says so is in a private folder. Numbers are given out again, and command lines can say anything: a process
 is signalled only if all of it is still true, through a descriptor that cannot come to mean another process meanwhile.

@@ -74,7 +74,7 @@ def _architecture(path: Path, wanted: str | None) -> str:
 
 
 def _classes(weights: dict[str, Any]) -> int:
-    """How many classes the last layer has."""
+    """Return the number of classes of the last layer, by its bias; 1000 without one."""
     last = [value for name, value in weights.items() if name.endswith("bias") and value.dim() == 1]
     return int(last[-1].shape[0]) if last else 1000
 
@@ -216,7 +216,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _sent(model: Model) -> str:
-    """What curl sends in the line that is printed: a request that the model's handler has answered, where it knows one."""
+    """Return the options of the printed curl command: a request that the model's handler has answered, if it has an example."""
     kind, body = json.loads(model.example) if model.example else ("application/json", "[1, 2, 3]")
     return f"-H 'Content-Type: {kind}' -d {shlex.quote(body)}"
 

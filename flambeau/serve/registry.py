@@ -1,4 +1,4 @@
-"""What is registered: models by name and version, and what clients may do to them."""
+"""Registry of models by name and version, and what clients may do to them."""
 
 from __future__ import annotations
 

@@ -344,7 +344,7 @@ class Rest:
     # -- the page's own paths --
 
     def _page(self, connection: Connection, request: Request, segments: list[str]) -> None:
-        """What the page asks for: numbers, and answers of models without a second address."""
+        """Answer requests of the server's web page: statistics, the interface, and predictions without a second address."""
         if segments[2:] == ["stats"] and request.method == "GET":
             connection.send(200, pretty(page.stats(self.server)))
         elif segments[2:] == ["interface"] and request.method == "GET":

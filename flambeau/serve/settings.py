@@ -1,4 +1,4 @@
-"""What a server is told: config.properties, TS_* of the environment, the command line; and model-config.yaml of a model."""
+"""Settings of a server: config.properties, TS_* of the environment, the command line; and model-config.yaml of a model."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class Service:
     def _handled(
         self, inputs: list[dict[str, Any]], processors: list[RequestProcessor], ids: dict[int, str]
     ) -> Outcome:
-        """What the handler makes of a batch."""
+        """Call the handler with a batch, and return its answers or errors with the time it took."""
         context = self.context
         context.request_ids = ids
         context.request_processor = processors
@@ -228,7 +228,7 @@ class Service:
         return Outcome(503, message, [], reason)
 
     def _awaited(self, answers: Any) -> Any:
-        """What an `async def handle` gives, on an event loop that lives as long as the worker."""
+        """Return the result of an `async def handle`, run on an event loop that lives as long as the worker."""
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
         return self.loop.run_until_complete(answers)

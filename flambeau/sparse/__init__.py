@@ -108,7 +108,7 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
 
 
 class check_sparse_tensor_invariants:
-    """Whether sparse tensors are checked when they are made: a switch, a context manager and a decorator."""
+    """Switch, context manager and decorator: check sparse tensors when they are made."""
 
     def __init__(self, enable: bool = True):
         self.wanted = enable

@@ -65,7 +65,7 @@ class TorchDispatchMode(AtenRecorder):
 
 
 def _rule(func: Any, asked: type) -> Callable | None:
-    """What `library.register_torch_dispatch` said of a user's operator under a mode, or for a class."""
+    """Return the rule that `library.register_torch_dispatch` gave a user's operator for a mode or a class, or None."""
     rules = getattr(getattr(getattr(func, "op", None), "impl", None), "dispatch", None)
     return rules.get(asked) if rules else None
 
@@ -205,7 +205,7 @@ class _AskClasses(TorchDispatchMode):
 
 @functools.cache
 def _named_in(cls: type) -> frozenset[str]:
-    """What a class defines, Tensor's own definitions left out."""
+    """Return the names that a class and its bases define, Tensor's own definitions left out."""
     return frozenset(name for base in cls.__mro__ if base is not Tensor for name in vars(base))
 
 

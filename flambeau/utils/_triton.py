@@ -1,4 +1,4 @@
-"""Whether the compiler Triton is used: it is not, kernels are compiled by Flambeau."""
+"""Answers to questions about the compiler Triton, which is not used: kernels are compiled by Flambeau."""
 
 
 def has_triton() -> bool:

@@ -66,7 +66,7 @@ def _derivative(overload: Any, leaves: list, shape: Any, needed: tuple[int, ...]
 
 
 class _Derivative:
-    """What is known of one kind of call: which results have gradients, and, once a backward pass needed them, how they are computed."""
+    """Derivative of one kind of call: which results have gradients, and, once a backward pass needed them, how to compute them."""
 
     def __init__(self, overload: Any, leaves: list, shape: Any, needed: tuple[int, ...]) -> None:
         self.overload, self.shape, self.needed = overload, shape, needed

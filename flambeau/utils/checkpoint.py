@@ -41,7 +41,7 @@ def noop_context_fn() -> tuple[AbstractContextManager, AbstractContextManager]:
 
 
 class _Surroundings:
-    """What the first run found around it: random generators (of the CPU and of the devices its arguments are on) and autocast."""
+    """Surroundings of the first run: states of random generators (of the CPU and of its arguments' devices) and of autocast."""
 
     def __init__(self, args: tuple, preserve_rng_state: bool) -> None:
         self.devices, self.states = get_device_states(*args) if preserve_rng_state else ([], [])
@@ -149,7 +149,7 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 
 class _Recomputation:
-    """What the first run saved, by number; found again by the second run."""
+    """Tensors that the first run of a checkpointed function saved, by number, to be found again by the second run."""
 
     def __init__(self, again: Callable[[], Any], check_metadata: bool, early_stop: bool):
         self.again = again

@@ -394,7 +394,7 @@ def _in_ninja(path: str) -> str:
 
 
 def _digest(inputs: list[str], command: list[str]) -> str:
-    """What a command's result depends on: the contents of what it reads, and its options."""
+    """Return a digest of what a command's result depends on: the contents of its input files, and its options."""
     total = hashlib.sha256(shlex.join(command).encode())
     for path in dict.fromkeys(os.path.normpath(p) for p in inputs):
         total.update(path.encode())

@@ -1,4 +1,4 @@
-"""One picture of a network: its layers as boxes, in the order they run, with the shapes that flow between them."""
+"""Drawing of a network: its layers as boxes, in the order they run, with the shapes that flow between them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _is_one(module: Module) -> bool:
 
 
 def _read(node: Any) -> Iterator[Any]:
-    """What a node reads, and what is read in the blocks inside it."""
+    """Yield the values that a node reads, and those read in the blocks inside it."""
     yield from node.inputs()
     for block in node.blocks():
         for inner in block.nodes():

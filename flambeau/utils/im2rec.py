@@ -163,7 +163,7 @@ def make_records(options: argparse.Namespace) -> int:
 
 
 def _make_record(path: str, options: argparse.Namespace) -> int:
-    """One record file from one list; returns how many images could not be packed."""
+    """Make a record file from a list; return how many images could not be packed."""
     stem = os.path.splitext(path)[0]
     entries = list(read_list(path))
     written = 0

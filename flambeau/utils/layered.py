@@ -162,7 +162,7 @@ def _place(layers: list[list[Box]], y: float) -> None:
 
 
 def _wish(box: Box, near: list[Box]) -> float:
-    """Where a box would like to be: in the middle of the boxes it is connected with, of bends only if there are no others."""
+    """Return the preferred position of a box: the middle of the boxes it is connected with, of bends only if there are no others."""
     return _mean([b.x for b in near if b.title] or [b.x for b in near], box.x)
 
 
@@ -193,7 +193,7 @@ def _spread(layer: list[Box], wanted: list[float]) -> None:
 
 
 def _distance(layer: list[Box], index: int) -> float:
-    """How far the box of this index must be from the one before."""
+    """Return the distance that the box of this index must have from the one before."""
     return (layer[index - 1].width + layer[index].width) / 2 + _GAP
 
 

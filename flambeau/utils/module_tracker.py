@@ -1,4 +1,4 @@
-"""Which module runs: in the forward pass, and in the backward pass of what it computed."""
+"""Tracking of the module that runs: in the forward pass, and in the backward pass of what it computed."""
 
 from __future__ import annotations
 

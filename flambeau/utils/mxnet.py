@@ -1,4 +1,4 @@
-"""What a program finds as `mxnet` where Flambeau stands in for other libraries: `mxnet.recordio`, and nothing else of it."""
+"""Stand-in for `mxnet` where Flambeau stands in for other libraries: `mxnet.recordio`, and nothing else of it."""
 
 from __future__ import annotations
 

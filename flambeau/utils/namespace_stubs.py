@@ -106,7 +106,7 @@ def _rooms(module: ModuleType, namespace: str) -> list[str]:
 
 
 def _member(module: ModuleType, name: str, value: Any) -> str:
-    """What the stub says about one name, or nothing."""
+    """Return the lines of a stub for one name, or an empty string."""
     if isinstance(value, ModuleType):
         home, _, own = value.__name__.rpartition(".")
         if not home.startswith("flambeau"):
@@ -179,7 +179,7 @@ def _parameters(parameters: list[inspect.Parameter]) -> str:
 
 
 def _further_names(names: set[str]) -> list[str]:
-    """What a function takes by name besides the parameters that it shows: NumPy's names for them, names of dimensions."""
+    """Return parameters that a function takes by name besides those it shows: NumPy's names for them, names of dimensions."""
     numpy = [f"{theirs}: Any = ..." for theirs, ours in (("axis", "dim"), ("keepdims", "keepdim")) if ours in names]
     return numpy + (["names: Sequence[_str | None] | None = ..."] if {"requires_grad", "size"} <= names else [])
 

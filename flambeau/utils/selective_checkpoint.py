@@ -100,7 +100,7 @@ def _tensors(args: tuple, kwargs: dict[str, Any]) -> list[Tensor]:
 
 
 def _place(tensor: Tensor, among: list[Tensor]) -> int | None:
-    """Which of these tensors it is: the same object, or one over the same memory."""
+    """Return the index of a tensor among others: the same object, or one over the same memory. None if it is not there."""
     for place, other in enumerate(among):
         same = tensor is other or (
             tensor.data_ptr() == other.data_ptr()

@@ -1,5 +1,5 @@
-"""What type checkers and editors know about tensors' methods (`core/tensor_methods.pyi`) and about the namespaces of functions
-(`__init__.pyi`, `nn/functional.pyi`, ...), written from the operators' records.
+"""Stubs for type checkers and editors: tensors' methods (`core/tensor_methods.pyi`) and the namespaces
+of functions (`__init__.pyi`, `nn/functional.pyi`, ...), written from the operators' records.
 
 python -m flambeau.utils.stubs            # write them again, after an operator was added or changed
 python -m flambeau.utils.stubs --check    # fails if they are not up to date
@@ -78,7 +78,7 @@ def _parameters(parameters: list[inspect.Parameter]) -> str:
 
 
 def _method(name: str, member: Any) -> str | None:
-    """One line of the stub; None for what is no part of the interface."""
+    """Return a method's line of the stub; None for names outside of the interface."""
     if isinstance(member, property) or inspect.isdatadescriptor(member):
         getter = getattr(member, "fget", None)
         result = _type(inspect.signature(getter).return_annotation) if getter is not None else "Any"
@@ -123,7 +123,7 @@ def _numpy_names(op: Any, parameters: list[inspect.Parameter]) -> str:
 
 @functools.cache
 def _defined_in_class() -> frozenset[str]:
-    """What the class itself says: type checkers read that."""
+    """Return the names that the class Tensor itself defines: type checkers read these from its source."""
     tree = ast.parse((Path(core.__path__[0]) / "tensor.py").read_text())
     body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Tensor").body
     names = {n.name for n in body if isinstance(n, ast.FunctionDef)}

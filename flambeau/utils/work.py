@@ -1,4 +1,4 @@
-"""How many multiply-adds one call of a layer takes, by its published formula."""
+"""Counts of the multiply-adds in one call of a layer, by published formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes in a captured graph from one run to the next: addresses of copies and numbers of kernels.
+"""Updates of a captured graph between runs: addresses of copies, and numbers given to kernels.
 
 The captured graph stays as it is; its executable form is told the new values. Runs that were started before keep theirs."""
 

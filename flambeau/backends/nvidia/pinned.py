@@ -108,7 +108,7 @@ def empty_cache() -> None:
 
 
 def stats() -> dict[str, int]:
-    """How much host memory is locked, and how much of it is used."""
+    """Return statistics of page-locked host memory: bytes allocated, bytes in use, number of segments."""
     reserved = sum(block.size for block in _blocks.values())
     free = sum(block.size for blocks in _free.values() for block in blocks)
     return {

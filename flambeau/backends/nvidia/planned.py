@@ -126,7 +126,7 @@ class _Room:
 
 
 def plan(spans: list[list[int]], holes: list[int]) -> Plan:
-    """Where blocks lie that live from one time to another: large ones first, in the first hole with room for them."""
+    """Place blocks by size and lifetime in shared memory: large ones first, each in the first hole with room for it."""
     rooms = [_Room(size, len(spans)) for size in (*holes, _FOR_GOOD)]
     places: list[Any] = [None] * len(spans)
     for i in sorted(range(len(spans)), key=lambda i: -spans[i][0]):

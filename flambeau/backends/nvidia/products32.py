@@ -174,8 +174,8 @@ def _kernels(where: Any, tile: tuple[int, int], groups: int, along: tuple[bool, 
 
 
 class Plan:
-    """One product, ready to be called with addresses: out = a @ b + bias, all matrices with gaps only between rows (or columns). With
-    `sums`, those of a's rows are written to where else the bias is."""
+    """Matrix product ready to be called with addresses: out = a @ b + bias, all matrices with gaps only between
+    rows (or columns). With `sums`, the sums of a's rows are written to the address that otherwise holds the bias."""
 
     def __init__(
         self, where: Any, sizes: tuple[int, int, int], steps: tuple[int, int, int], along: tuple[bool, bool],

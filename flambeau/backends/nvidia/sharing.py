@@ -47,7 +47,7 @@ def collect() -> None:
 
 
 def share(storage: UntypedStorage) -> tuple:
-    """What another process calls, with which arguments, to use the same memory."""
+    """Return the function, with its arguments, that another process calls to map a storage's memory."""
     if isinstance(storage.owner, Mapped):
         raise RuntimeError(
             "Attempted to send CUDA tensor received from another process; this is not currently supported. Consider cloning before"

@@ -1,4 +1,4 @@
-"""What each thread has chosen: its device, whose context is current, and its stream on every device.
+"""CUDA state of each thread: its device, whose context is current, and its stream on every device.
 
 The state is a few words of C memory under a key of pthreads, because machine code that launches kernels reads it, too."""
 
@@ -16,7 +16,7 @@ WORDS = 2 + MAX_DEVICES  # of a state
 
 
 class State(ctypes.Structure):
-    """What machine code reads: the device (plus one) whose context is current, and the streams. All zeros at first."""
+    """CUDA state as machine code reads it: the current context's device plus one, and a stream for each device. Zeros at first."""
 
     _fields_ = [
         ("context", ctypes.c_int64),

@@ -149,7 +149,7 @@ def _set_version(module: ModuleType, version: str) -> None:
 
 
 class _Distribution(importlib.metadata.Distribution):
-    """What `importlib.metadata.version("torch")` asks."""
+    """Metadata of the distribution "torch", as `importlib.metadata.version("torch")` reads it."""
 
     def __init__(self, name: str):
         self.name_asked = name

@@ -1,4 +1,4 @@
-"""Whether mixed precision can work on CUDA at all."""
+"""Check that mixed precision can be used on CUDA."""
 
 from ...core.backend import has_backend
 from ...core.device import device

@@ -16,7 +16,7 @@ _OPTIONS = {"preserve_rng_state", "context_fn", "determinism_check", "debug", "e
 
 
 class _CheckpointState(_State):
-    """Whether the module's forward pass is checkpointed."""
+    """State of a module under `checkpoint`: `enable_hook` says whether its forward pass is checkpointed."""
 
     enable_hook = True
 

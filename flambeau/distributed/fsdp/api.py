@@ -64,7 +64,7 @@ class MixedPrecision:
 
 @dataclass
 class CPUOffload:
-    """Whether shards are kept in host memory."""
+    """Option of FSDP: with `offload_params`, shards are kept in host memory."""
 
     offload_params: bool = False
 

@@ -1,4 +1,4 @@
-"""How a tensor lies on the ranks of one dimension of a mesh: in parts, whole on each, or as terms of a sum."""
+"""Placements of a tensor on the ranks of a mesh dimension: sharded, replicated on each, or as terms of a sum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _torch = namespace("torch")
 
 
 class Placement:
-    """What all placements can be asked."""
+    """Base of placements: how a tensor is spread over the ranks of one mesh dimension."""
 
     def is_shard(self, dim: int | None = None) -> bool:
         """Return whether it is cut into parts (along this dimension)."""
@@ -39,18 +39,18 @@ class Shard(Placement):
     dim: int
 
     def sizes(self, length: int, parts: int) -> list[int]:
-        """How long the parts of a dimension are."""
+        """Return the lengths of the parts of a dimension of this length."""
         return [self.local_shard_size_and_offset(length, parts, rank)[0] for rank in range(parts)]
 
     def indices(self, length: int, parts: int) -> list[np.ndarray]:
-        """Which indices of the dimension lie in each part."""
+        """Return the indices of the dimension that each part holds."""
         whole = np.arange(length)
         offsets = [self.local_shard_size_and_offset(length, parts, rank) for rank in range(parts)]
         return [whole[start : start + size] for size, start in offsets]
 
     @staticmethod
     def local_shard_size_and_offset(curr_local_size: int, num_chunks: int, rank: int) -> tuple[int, int]:
-        """How long the part of a rank is and where it begins."""
+        """Return the length of a rank's part and the index at which it begins."""
         size = -(-curr_local_size // num_chunks)
         start = min(size * rank, curr_local_size)
         return min(size, curr_local_size - start), start
@@ -80,7 +80,7 @@ class Shard(Placement):
         contiguous: bool = True,
         clone: bool = True,
     ) -> Tensor:
-        """One part of a tensor, made as long as the longest with `with_padding`."""
+        """Return one part of a tensor, padded to the length of the longest with `with_padding`."""
         part = self.parts_of(tensor, num_chunks)[index]
         if with_padding:
             part = padded(part, self.dim, max(self.sizes(tensor.shape[self.dim], num_chunks)) - part.shape[self.dim])
@@ -140,11 +140,11 @@ class _StridedShard(Placement):
         object.__setattr__(self, "split_factor", split_factor)
 
     def indices(self, length: int, parts: int) -> list[np.ndarray]:
-        """Which indices of the dimension lie in each part."""
+        """Return the indices of the dimension that each part holds."""
         return [self.indices_of(length, parts, rank) for rank in range(parts)]
 
     def indices_of(self, length: int, parts: int, rank: int) -> np.ndarray:
-        """Which indices lie in the part of one rank: the same share of each piece."""
+        """Return the indices in the part of one rank: the same share of each piece."""
         size = -(-length // self.split_factor)
         share = -(-size // parts)
         whole = length // size if size else 0  # pieces of full size; one that is shorter may follow
@@ -157,7 +157,7 @@ class _StridedShard(Placement):
         return np.concatenate([found, whole * size + np.arange(min(share * rank, rest), min(share * (rank + 1), rest))])
 
     def sizes(self, length: int, parts: int) -> list[int]:
-        """How long the parts of a dimension are."""
+        """Return the lengths of the parts of a dimension of this length."""
         return [len(part) for part in self.indices(length, parts)]
 
     def parts_of(self, tensor: Tensor, parts: int) -> list[Tensor]:

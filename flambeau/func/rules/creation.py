@@ -26,7 +26,7 @@ def new(level: Level, function: Any, input: Any, *size: Any, **options: Any) -> 
 
 
 def _extent(size: Any, stride: Any) -> int:
-    """How many elements of memory such a tensor reaches over."""
+    """Return the number of elements of memory that a tensor of this size and stride spans."""
     return 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride))
 
 

@@ -117,7 +117,7 @@ def embedding(
 
 
 def _offsets(level: Level, like: Tensor, count: int) -> Tensor:
-    """How far the rows of each element lie behind those of the first."""
+    """Return each batch element's offset into a shared table: `count` rows for every element before it."""
     steps = like.new_ones(level.size).cumsum(0) - 1
     return (steps * count).reshape(level.size, *(1,) * (len(like.shape) - 1))
 

@@ -54,7 +54,7 @@ def _same(level: Level, function: Any, op: Op, args: tuple, kwargs: dict, batche
 
 
 def _repeated(level: Level, function: Any, name: str, args: tuple, kwargs: dict) -> Any:
-    """One element after the other, each with the numbers of the first."""
+    """Run a function for one batch element after the other, each with the random numbers of the first."""
     start, results = default_generator.get_state(), []
     for i in range(level.size):
         default_generator.set_state(start)

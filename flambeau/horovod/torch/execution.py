@@ -1,4 +1,4 @@
-"""What an operation does once all ranks are ready for it."""
+"""Execution of an operation once all ranks are ready for it."""
 
 from __future__ import annotations
 

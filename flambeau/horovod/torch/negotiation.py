@@ -155,7 +155,7 @@ class Negotiator:
             request.finish(last, None)
 
     def _perform(self, name: str, told: dict[int, dict]) -> None:
-        """One operation, which all active ranks have called."""
+        """Perform one operation that all active ranks have called."""
         with self._changed:
             request = self._pending.get(name)
         negotiated = time.perf_counter()
@@ -173,7 +173,7 @@ class Negotiator:
             request.finish(result, problem)
 
     def _mismatch(self, name: str, told: dict[int, dict]) -> Exception | None:
-        """Why the ranks' calls do not fit together; the same on all of them."""
+        """Return an error if the ranks' calls do not fit together (the same one on all ranks), else None."""
         ranks = sorted(told)
         first = told[ranks[0]]
         kind = first["kind"]

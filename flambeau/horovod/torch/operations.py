@@ -97,7 +97,7 @@ def _started(describe: Callable, take: Callable[[Any], Any], grouped: bool = Fal
 
 
 def _waited(start: Any) -> Any:
-    """The same, waiting for the result."""
+    """Make the blocking form of an asynchronous operation: it returns the result instead of a handle."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return synchronize(start(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""Who this process is: init and shutdown, ranks, process sets."""
+"""Identity of this process in a job: init and shutdown, ranks, process sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler knows about its model and about the requests of the current batch."""
+"""Context of a handler: its model, and the requests of the current batch."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the tests of other projects import from PyTorch's own: `torch.testing._internal`."""
+"""Helpers that the tests of other projects import from PyTorch's own: `torch.testing._internal`."""

@@ -14,7 +14,7 @@ Variant = tuple[str, dict[str, Any], list[Callable]]
 
 
 class subtest:  # noqa: N801 - PyTorch's name
-    """One value of a parameter, with a name or decorators of its own."""
+    """Value of a test's parameter, with a name or decorators of its own."""
 
     def __init__(self, arg_values: Any, name: str | None = None, decorators: Iterable[Callable] | None = None):
         self.arg_values, self.name, self.decorators = arg_values, name, list(decorators or ())

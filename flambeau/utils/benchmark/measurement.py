@@ -1,4 +1,4 @@
-"""What was timed (`TaskSpec`), how long it took (`Measurement`), and how many digits of that can be believed."""
+"""Results of timing: the task (`TaskSpec`), its times (`Measurement`), and how many digits of them are significant."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Timer:
         return self._measured(number, times)
 
     def _block_size(self, min_run_time: float) -> int:
-        """How many executions make a measurement: a thousandth of the time there is, and long beside the clock's own."""
+        """Return the number of executions per measurement: a thousandth of the time given, and long beside the clock's overhead."""
         with set_torch_threads(self._task_spec.num_threads):
             overhead = sorted(self._timeit(0) for _ in range(5))[2]
             number = 1

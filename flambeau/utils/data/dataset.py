@@ -1,4 +1,4 @@
-"""Where samples come from."""
+"""Datasets: where samples come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pass over a DataLoader, in this process or with workers."""
+"""Iterators over a DataLoader, in this process or with workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sampler import draw_seed
 
 
 class _BaseDataLoaderIter:
-    """What both kinds share: the indices, the seed, the warnings."""
+    """Base of both iterators over a DataLoader: the indices, the seed, the warnings."""
 
     def __init__(self, loader: Any):
         self._dataset = loader.dataset

@@ -24,7 +24,7 @@ __all__ = ["graph"]
 
 
 def _paths(model: Module) -> dict[int, str]:
-    """How each module is called in the graph: `Net`, `Sequential[conv1]`."""
+    """Return the name of each module in the graph, by id: `Net`, `Sequential[conv1]`."""
     found = {id(model): type(model).__name__}
     for module in model.modules():
         for place, child in module.named_children():

@@ -1,4 +1,4 @@
-"""What all data sets of images have in common."""
+"""Base of all datasets of images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the outputs of published models stand for: the class names of the datasets they were trained on."""
+"""Class names for the outputs of published models, from the datasets they were trained on."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass
 class _MBConvConfig:
-    """One stage: `num_layers` blocks, the first with this stride."""
+    """Configuration of a stage: `num_layers` blocks, the first with this stride."""
 
     expand_ratio: float
     kernel: int

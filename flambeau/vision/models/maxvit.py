@@ -25,7 +25,7 @@ Size = tuple[int, int]
 
 
 def _halved(size: Size) -> Size:
-    """What a 3x3 convolution of stride 2 leaves."""
+    """Return the size of an image after a 3x3 convolution of stride 2."""
     return (size[0] - 1) // 2 + 1, (size[1] - 1) // 2 + 1
 
 

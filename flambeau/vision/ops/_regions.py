@@ -1,4 +1,4 @@
-"""What the pooling of regions shares: reading boxes, and tables that say which elements each bin looks at."""
+"""Helpers for pooling regions: reading boxes, and tables of the elements that each bin reads."""
 
 from __future__ import annotations
 

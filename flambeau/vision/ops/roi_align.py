@@ -16,7 +16,7 @@ from ._regions import Points, Rows, pair, rows_of
 
 
 class _Plan:
-    """One call: which points of which images go into which bins."""
+    """Plan of a call: the points of the images that each bin averages."""
 
     def __init__(
         self, name: str, input: Tensor, boxes: Any, size: Any, scale: float, ratio: int, aligned: bool, ps: bool
@@ -116,7 +116,7 @@ def _ps_roi_align(
 
 
 def _channels_read(out: Tensor) -> Tensor:
-    """Which input channel each element of a position-sensitive pooling read."""
+    """Return the input channel that each element of a position-sensitive pooling read."""
     count = math.prod(out.shape[1:])
     return flambeau.arange(count, dtype=flambeau.int32).reshape(out.shape[1:]).expand(out.shape).contiguous()
 

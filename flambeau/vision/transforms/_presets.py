@@ -1,4 +1,4 @@
-"""How images are prepared for published weights: `weights.transforms()` makes one of these."""
+"""Transforms that prepare images for published weights: `weights.transforms()` makes one of these."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _TWO_SIZES = "Please provide only two dimensions (h, w) for size."
 
 
 def _fill_for(img: Any, fill: Any) -> Any:
-    """One value per channel of a tensor; PIL images take what they are given."""
+    """Return the fill as one float per channel for a tensor; for PIL images, the fill as given."""
     if not isinstance(img, Tensor):
         return fill
     if isinstance(fill, (int, float)):

@@ -1,5 +1,5 @@
-"""What the automatic augmentations choose from: the learned policies of AutoAugment (Cubuk et al., 2018), and the range of every
-operation in AutoAugment, RandAugment (Cubuk et al., 2019), TrivialAugment (Müller and Hutter, 2021) and AugMix (Hendrycks et al., 2020).
+"""Policies of the automatic augmentations: the learned policies of AutoAugment (Cubuk et al., 2018), and the range of every operation
+in AutoAugment, RandAugment (Cubuk et al., 2019), TrivialAugment (Müller and Hutter, 2021) and AugMix (Hendrycks et al., 2020).
 """
 
 from __future__ import annotations

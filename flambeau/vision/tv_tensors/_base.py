@@ -1,4 +1,4 @@
-"""What all kinds share: they are tensors by storage, and plain tensors by arithmetic.
+"""Base of tensors with a kind (images, boxes, masks, ...): they are tensors by storage, and plain tensors by arithmetic.
 
 `image + 1` is a plain tensor: an operator does not know whether its result is still an image. Only copies keep the kind (clone, to,
 detach, requires_grad_), unless `set_return_type("TVTensor")` asks for more.
@@ -20,7 +20,7 @@ _KIND_KEPT = (Tensor.clone, Tensor.to, Tensor.detach, Tensor.requires_grad_)
 
 
 class _ReturnType:
-    """Whether operators on the special kinds return that kind."""
+    """Switch: whether operators on the special kinds return that kind."""
 
     keep_kind = False
 
@@ -78,7 +78,7 @@ class TVTensor(Tensor):
 
     @classmethod
     def _detail_names(cls) -> tuple[str, ...]:
-        """What an instance knows besides its values."""
+        """Return the names of an instance's details besides its values, such as a canvas size."""
         return ()
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Whether a backend can compute a pattern with the dtypes that its QConfig asks for."""
+"""Checks that a backend can compute a pattern with the dtypes that its QConfig asks for."""
 
 from __future__ import annotations
 

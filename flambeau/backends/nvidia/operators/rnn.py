@@ -45,7 +45,7 @@ def _network(kind: str, data: Tensor, h0: Tensor, sizes: tuple, layers: int, bot
 def _kept(
     kind: str, data: Tensor, h0: Tensor, sizes: tuple, layers: int, both: bool, biased: bool, training: bool
 ) -> int | None:
-    """How many bytes cuDNN keeps for the backward computation; None if it is switched off or has no such network."""
+    """Return the number of bytes that cuDNN keeps for the backward pass; None if cuDNN is switched off or lacks the network."""
     if not cudnn_switches.enabled or data.dtype not in cudnn_graph.DATA_TYPES:
         return None
     try:

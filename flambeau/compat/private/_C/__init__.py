@@ -67,7 +67,7 @@ def _get_privateuse1_backend_name() -> str:
 
 
 def _get_tracing_state() -> Any:
-    """What is known about the tracing that goes on in this thread; None if there is none."""
+    """Return the state of the tracing under way in this thread, or None."""
     recorder = tracing_state.active()
     return None if recorder is None else trace_graph.TracingState(recorder)
 

@@ -20,7 +20,7 @@ _profiler_enabled = _profiler._profiler_enabled
 
 
 def _profiler_type() -> ActiveProfilerType:
-    """Which profiler is on in this thread."""
+    """Return the kind of profiler that is on in this thread."""
     observer = modes.observing()
     if observer is None:
         return ActiveProfilerType.NONE

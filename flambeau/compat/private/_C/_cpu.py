@@ -1,4 +1,4 @@
-"""What the processor can do, as libraries ask PyTorch's compiled part."""
+"""Features of the processor, as libraries ask PyTorch's compiled part for them."""
 
 from __future__ import annotations
 

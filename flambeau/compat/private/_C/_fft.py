@@ -1,4 +1,4 @@
-"""Where PyTorch keeps its compiled `fft`, each function with a prefix."""
+"""PyTorch's place of the compiled functions of `fft`, each with the prefix `fft_`."""
 
 from ....ops import namespace as _namespace
 

@@ -1,4 +1,4 @@
-"""Where PyTorch keeps its compiled `linalg`, each function with a prefix."""
+"""PyTorch's place of the compiled functions of `linalg`, each with the prefix `linalg_`."""
 
 from ....ops import namespace as _namespace
 

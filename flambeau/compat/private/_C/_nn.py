@@ -1,4 +1,4 @@
-"""Where PyTorch keeps its compiled `nn.functional`."""
+"""PyTorch's place of the compiled functions of `nn.functional`."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ log_sigmoid = _functional.logsigmoid
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
-    """What the arguments of `module.to(...)` mean: device, dtype, non_blocking and memory format."""
+    """Parse the arguments of `module.to(...)` into device, dtype, non_blocking and memory format."""
     kind, device, non_blocking, copy, memory_format = parse_to(args, dict(kwargs))
     if copy:
         raise RuntimeError(".to() does not accept copy argument")

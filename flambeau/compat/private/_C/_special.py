@@ -1,4 +1,4 @@
-"""Where PyTorch keeps its compiled `special`, each function with a prefix."""
+"""PyTorch's place of the compiled functions of `special`, each with the prefix `special_`."""
 
 from ....ops import namespace as _namespace
 

@@ -1,4 +1,4 @@
-"""Where PyTorch keeps the class of compiled models."""
+"""PyTorch's place of the class of compiled models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where PyTorch keeps operators that take functions."""
+"""PyTorch's place of operators that take functions."""
 
 from __future__ import annotations
 

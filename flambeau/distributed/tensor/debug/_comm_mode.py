@@ -165,11 +165,11 @@ class CommDebugMode:
     # -- what has happened ----------------------------------------------------------------------------------------------------------
 
     def get_comm_counts(self) -> dict[Any, int]:
-        """How often each collective was started."""
+        """Return the number of times each collective was started."""
         return self.comm_counts
 
     def get_total_counts(self) -> int:
-        """How many collectives were started."""
+        """Return the number of collectives that were started."""
         return sum(self.comm_counts.values())
 
     def get_parameter_info(self) -> dict[str, dict[str, Any]]:
@@ -177,7 +177,7 @@ class CommDebugMode:
         return self._parameters
 
     def get_sharding_info(self) -> dict[str, Any]:
-        """How the parameters of the modules that were called lie."""
+        """Return the placements of the parameters of all modules that were called, by name."""
         return self._placements
 
     def generate_comm_debug_tracing_table(self, noise_level: int = 3) -> str:
@@ -218,7 +218,7 @@ class CommDebugMode:
             file.write(_COLOURS.sub("", self.generate_comm_debug_tracing_table(noise_level)))
 
     def generate_json_dump(self, file_name: str = "comm_mode_log.json", noise_level: int = 3) -> None:
-        """The same as a tree of modules, for programs that draw it."""
+        """Write the collectives as a tree of modules to a JSON file, for programs that draw it."""
         with open(file_name, "w") as file:
             json.dump(self._tree("Global", noise_level), file, indent=4)
 

@@ -32,7 +32,7 @@ def register_sharding(op: Any) -> Callable[[Callable], Callable]:
 
 
 def _deciding(overload: Any) -> RuntimeSchemaInfo:
-    """Which arguments decide how results lie: whole numbers, and what comes behind the first of them."""
+    """Return which arguments decide the placements of results: whole numbers, and all arguments behind the first of them."""
     schema = getattr(overload, "_schema", None)
     numbers = [
         (i, a)

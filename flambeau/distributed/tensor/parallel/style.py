@@ -1,4 +1,4 @@
-"""How the modules of a model are cut: what becomes of their parameters, and of what goes in and out."""
+"""Styles of tensor parallelism: placements for the parameters, inputs and outputs of a model's modules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class ParallelStyle(ABC):
-    """What is done to a module. `src_data_rank` is the rank whose parameters count."""
+    """Base of styles, which distribute a module over a mesh. `src_data_rank` is the rank whose parameters are distributed."""
 
     src_data_rank: int | None = 0
 
@@ -42,7 +42,7 @@ def _lying(value: Any, mesh: DeviceMesh, given: Any, wanted: Any) -> Any:
 
 
 class _LinearStyle(ParallelStyle):
-    """What cutting the two ways has in common: a placement for each parameter of a linear layer or an embedding."""
+    """Base of column- and row-wise styles: a placement for each parameter of a linear layer or an embedding."""
 
     _needs: dict[type, Placement]  # how the input of each kind of module must lie
     _cuts: dict[type, dict[str, Placement]]
@@ -211,7 +211,7 @@ class PrepareModuleInput(ParallelStyle):
 
 
 class PrepareModuleOutput(ParallelStyle):
-    """The same for what a module returns."""
+    """Redistribute a module's outputs from `output_layouts` to `desired_output_layouts`."""
 
     def __init__(self, *, output_layouts: Any, desired_output_layouts: Any, use_local_output: bool = True) -> None:
         self.output_layouts, self.desired_output_layouts = _several(output_layouts), _several(desired_output_layouts)

@@ -1,4 +1,4 @@
-"""One value of a metric: the older interface."""
+"""Value of a metric, in TorchServe's older interface."""
 
 from __future__ import annotations
 

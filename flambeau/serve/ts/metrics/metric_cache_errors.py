@@ -1,4 +1,4 @@
-"""What can be wrong with a metric or its configuration."""
+"""Errors in metrics and their configuration."""
 
 
 class MetricsCacheTypeError(TypeError):

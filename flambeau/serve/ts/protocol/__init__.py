@@ -1,1 +1,1 @@
-"""How a worker and the server talk."""
+"""Protocol between a worker and the server."""

@@ -1,4 +1,4 @@
-"""What all handlers share: loading the model, and the three steps from request to answer."""
+"""Base of all handlers: loading the model, and the three steps from request to answer."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class BaseHandler:
         return self.model(*needed, *args, **data, **kwargs)
 
     def _ask_session(self, data: Any) -> Any:
-        """What a session of onnxruntime answers, which takes NumPy's arrays by name."""
+        """Run a session of onnxruntime, which takes NumPy arrays by name."""
         fed = data if isinstance(data, dict) else {self.model.get_inputs()[0].name: data}
         try:
             return self.model.run(None, {name: t.cpu().numpy() for name, t in fed.items()})

@@ -1,4 +1,4 @@
-"""What a text generator keeps of each text it writes."""
+"""State of each text that a text generator is writing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model takes, and what a request gives it: the inputs of a model by name, and JSON as tensors for them."""
+"""Inputs of a model: their names, and the conversion of a request's JSON to tensors for them."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class TextGenerator(BaseHandler):
         return self._choose(logits[0, -1], text)
 
     def _step(self, texts: list[Text]) -> list[int]:
-        """One step of all texts at once."""
+        """Generate the next token of all texts in one call of the model."""
         lengths = [t.past[0][0].shape[2] for t in texts]
         longest = max(lengths)
         past = [

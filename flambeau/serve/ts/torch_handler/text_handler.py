@@ -1,4 +1,4 @@
-"""What the handlers of text share."""
+"""Base of the handlers of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the handlers of images share."""
+"""Base of the handlers of images."""
 
 from __future__ import annotations
 

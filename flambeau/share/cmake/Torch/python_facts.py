@@ -1,4 +1,4 @@
-"""What CMake wants to know of this Python: its headers, its library, and where pybind11's headers are."""
+"""Facts about this Python for CMake: its headers, its library, and where pybind11's headers are."""
 
 import importlib.util
 import os

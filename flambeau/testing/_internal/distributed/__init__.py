@@ -1,1 +1,1 @@
-"""What tests of programs for many ranks import."""
+"""Helpers for tests of programs for many ranks."""

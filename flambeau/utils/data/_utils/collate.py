@@ -114,8 +114,8 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -
 
 
 def _addresses(batch: Any) -> list[int] | None:
-    """Where the samples are, if stacking them is laying their bytes side by side: plain dense tensors of one shape and
-    dtype outside any graph. None if not."""
+    """Return the addresses of the samples if stacking them is copying their bytes side by
+    side: plain dense CPU tensors of one shape and dtype outside any graph. None if not."""
     first = batch[0]
     shape, d, size = first.shape, first.dtype, first.dtype.itemsize
     places = []

@@ -71,7 +71,7 @@ def _gathered(dataset: Any, index: Any) -> list | None:
 
 
 class _DatasetKind:
-    """Whether a dataset has indices or is iterated."""
+    """Kinds of datasets: with indices (Map), or iterated (Iterable)."""
 
     Map = 0
     Iterable = 1

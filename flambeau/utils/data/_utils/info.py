@@ -1,4 +1,4 @@
-"""What a worker process knows about itself."""
+"""Information that a worker process has about itself."""
 
 from __future__ import annotations
 

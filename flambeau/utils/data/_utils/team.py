@@ -22,7 +22,7 @@ _EVENTS = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class _Crew:
-    """What has to be wound up when nobody needs the workers any more."""
+    """Workers and channels to be shut down when nobody needs them any more."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()

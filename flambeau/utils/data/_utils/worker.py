@@ -1,4 +1,4 @@
-"""What a worker process does: receive indices, fetch batches, send them back."""
+"""Main loop of a worker process: receive indices, fetch batches, send them back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What detectors share: matching boxes to truths, sampling, and boxes as numbers a network can predict."""
+"""Helpers of detectors: matching boxes to truths, sampling, and boxes as numbers a network can predict."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _resnet_fpn_extractor(
 def _validate_trainable_layers(
     is_trained: bool, trainable_backbone_layers: int | None, max_value: int, default_value: int
 ) -> int:
-    """How many layers to train: all of them where nothing was trained before."""
+    """Return the number of layers to train: all of them where nothing was trained before."""
     if not is_trained:
         if trainable_backbone_layers is not None:
             warnings.warn(

@@ -1,4 +1,4 @@
-"""What happens inside proposed regions: classes, boxes, masks, keypoints."""
+"""Heads that work on proposed regions: classes, boxes, masks, keypoints."""
 
 from __future__ import annotations
 

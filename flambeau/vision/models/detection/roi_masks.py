@@ -174,7 +174,7 @@ def paste_mask_in_image(mask: Tensor, box: Tensor, im_h: int, im_w: int) -> Tens
 
 
 def _pasted_at_once(masks: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
-    """What `paste_mask_in_image` does for each mask, for any number of them together: a mask times the weights of its rows and columns."""
+    """Paste masks into images all at once, as `paste_mask_in_image` does one: a mask times the weights of its rows and columns."""
 
     def weights(first: Tensor, last: Tensor, count: int) -> Tensor:  # (detections, count, mask's size)
         size = masks.shape[-1]

@@ -17,7 +17,7 @@ Target = dict[str, Tensor]
 
 
 def _ratios(old: Sequence[int], new: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """How much taller and wider, in single precision."""
+    """Return the ratios of the new height and width to the old ones, in single precision."""
     ratio = flambeau.tensor(list(new), dtype=flambeau.float32) / flambeau.tensor(list(old), dtype=flambeau.float32)
     return ratio[0], ratio[1]
 

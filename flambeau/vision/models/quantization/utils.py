@@ -1,4 +1,4 @@
-"""What models that can be quantized share: stubs at both ends, fusing, and their builders."""
+"""Helpers of models that can be quantized: stubs at both ends, fusing, and their builders."""
 
 from __future__ import annotations
 

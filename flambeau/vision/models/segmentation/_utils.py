@@ -1,4 +1,4 @@
-"""What segmentation models share."""
+"""Base class and builder of segmentation models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One geometric core: every warp is a grid of places to read, and one sampling of the image there."""
+"""Core of geometric transforms: every warp is a grid of places to read, and one sampling of the image there."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class _Mixing(Transform):
         self._labels_getter = parse_labels_getter(labels_getter)
 
     def _draw(self) -> float:
-        """How much of itself a sample keeps: one number of the Beta(alpha, alpha) distribution."""
+        """Draw the share that a sample keeps of itself: one number of the Beta(alpha, alpha) distribution."""
         return float(flambeau._sample_dirichlet(flambeau.tensor([self.alpha, self.alpha]))[0])
 
     def forward(self, *inputs: Any) -> Any:

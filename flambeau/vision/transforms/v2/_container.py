@@ -20,7 +20,7 @@ def _check_transforms(transforms: Any, kinds: Any = Sequence, words: str = "a se
 
 
 class _Chain(Transform):
-    """What runs several transforms on the same inputs."""
+    """Base of transforms that run several others on the same inputs."""
 
     transforms: Any
 

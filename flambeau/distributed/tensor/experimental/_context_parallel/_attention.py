@@ -165,7 +165,7 @@ class _ContextParallel(ParallelStyle):
     """A module that calls attention, to be called with parts of the sequence."""
 
     class AttentionType(Enum):
-        """Which attention the module calls."""
+        """Kind of attention that the module calls."""
 
         FLEX = "flex_attention"
         SDPA = "scaled_dot_product_attention"

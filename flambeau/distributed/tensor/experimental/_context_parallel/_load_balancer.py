@@ -1,4 +1,4 @@
-"""Which positions of a sequence go to which rank, so that all have equally much to do."""
+"""Assignment of a sequence's positions to ranks, so that all have an equal amount of work."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _HeadTailLoadBalancer(_LoadBalancer):
 
 
 class _PerDocumentHeadTailLoadBalancer(_LoadBalancer):
-    """The same in each of the documents that a sequence is made of; their lengths are given for each sequence of the batch."""
+    """Balance causal attention within each document of a packed sequence; the lengths are given for each sequence of the batch."""
 
     def __init__(self, seq_length_per_doc: list[list[int]], world_size: int, device: Any) -> None:
         self.seq_length_per_doc, self.world_size, self.device = seq_length_per_doc, world_size, device

@@ -28,14 +28,14 @@ _torch = namespace("torch")
 
 
 class _RotateMethod(Enum):
-    """How keys and values reach the other ranks: round by round, or all at once."""
+    """Way in which keys and values reach the other ranks: round by round (all-to-all), or all at once (all-gather)."""
 
     ALL_TO_ALL = auto()
     ALL_GATHER = auto()
 
 
 class _CausalBehavior(Enum):
-    """What a rank does with the keys of another: nothing, all of them, or those that are not later."""
+    """Treatment of another rank's keys: skip them, use all of them, or use those that are not later."""
 
     SKIP = None
     NOT_IS_CAUSAL = False
@@ -55,7 +55,7 @@ _cp_options = _ContextParallelOptions()
 
 
 def set_rotate_method(rotate_method: str) -> None:
-    """How keys and values reach the other ranks: "allgather", all at once, or "alltoall", round by round."""
+    """Set how keys and values reach the other ranks: "allgather", all at once, or "alltoall", round by round."""
     methods = {"allgather": _RotateMethod.ALL_GATHER, "alltoall": _RotateMethod.ALL_TO_ALL}
     if rotate_method not in methods:
         raise NotImplementedError(f"Context Parallel does not support using {rotate_method} for kv shards rotation")
@@ -63,7 +63,7 @@ def set_rotate_method(rotate_method: str) -> None:
 
 
 def _is_causal_behavior(rank: int, world_size: int, i: int, is_causal: bool) -> _CausalBehavior:
-    """What a rank does with the keys that reach it in round i."""
+    """Return how a rank treats the keys that reach it in round i."""
     if not is_causal:
         return _CausalBehavior.NOT_IS_CAUSAL
     if i == 0:
@@ -73,7 +73,7 @@ def _is_causal_behavior(rank: int, world_size: int, i: int, is_causal: bool) -> 
 
 
 def _positions(length: int, parts: int, rank: int, balanced: bool) -> list[int]:
-    """Which positions of the sequence a rank has."""
+    """Return the positions of the sequence that a rank holds."""
     size = length // parts
     order = _head_and_tail(0, length, parts) if balanced else range(length)
     return list(order[rank * size : (rank + 1) * size])
@@ -105,7 +105,7 @@ def _disable_context_parallel_dispatcher() -> None:
 
 
 class _Passed(Function):
-    """What the rank before has; its gradient goes back there."""
+    """Tensor of the rank `step` places before; its gradient is sent back there."""
 
     @staticmethod
     def forward(ctx: Any, mine: Tensor, group: Any, step: int) -> Tensor:

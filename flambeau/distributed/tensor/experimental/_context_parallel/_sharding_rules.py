@@ -1,4 +1,4 @@
-"""Whether attention of spread tensors may leave the sequence cut."""
+"""Switch that lets attention over distributed tensors keep the sequence sharded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all envelopes have in common."""
+"""Base of all request envelopes."""
 
 from __future__ import annotations
 

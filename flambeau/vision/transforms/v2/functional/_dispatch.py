@@ -1,4 +1,4 @@
-"""One function, many kinds of input: which kernel runs for which.
+"""Dispatch of functionals: which kernel runs for which kind of input.
 
 A *functional* is a name with a signature. Kernels are registered for kinds of input: plain tensors, PIL images, and the classes of
 `tv_tensors`. A kernel gets a plain tensor and those of the arguments that it names; a kernel of boxes or points may also name their details

@@ -1,5 +1,4 @@
-"""Which pixels are kept: flips, sizes and windows of images, videos and masks. What the same functions do to boxes and points is in
-`_shapes`."""
+"""Flips, resizing and crops of images, videos and masks. What the same functions do to boxes and points is in `_shapes`."""
 
 from __future__ import annotations
 

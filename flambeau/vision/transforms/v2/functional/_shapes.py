@@ -1,4 +1,4 @@
-"""Where boxes and points go when the image moves."""
+"""Geometric transforms of boxes and points."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Where pixels come from: images, videos and masks turned, sheared, projected and distorted. What the same functions do to boxes and points
-is in `_shapes`."""
+"""Rotation, shear, projection and distortion of images, videos and masks. What the same
+functions do to boxes and points is in `_shapes`."""
 
 from __future__ import annotations
 
