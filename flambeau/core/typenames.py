@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_HEAP_TYPE_FLAG = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: classes made by a `class` statement
+_IMMUTABLE_TYPE_FLAG = 1 << 8  # CPython's Py_TPFLAGS_IMMUTABLETYPE: not for classes made by a `class` statement
 
 
 def type_name(value: object) -> str:
@@ -11,6 +11,6 @@ def type_name(value: object) -> str:
 
 
 def class_name(cls: type) -> str:
-    if cls.__flags__ & _HEAP_TYPE_FLAG or cls.__module__ == "builtins":
+    if not cls.__flags__ & _IMMUTABLE_TYPE_FLAG or cls.__module__ == "builtins":
         return getattr(cls, "_printed_name", cls.__name__)
     return f"{cls.__module__}.{cls.__name__}"

@@ -256,7 +256,9 @@ def _function(function: types.FunctionType, again: Callable[[Any], str]) -> str:
     """A function given to PyTorch: its text, and the plain data it closes over. Its code would depend on the Python."""
     code = function.__code__
     lines = [line for _, _, line in code.co_lines() if line]
-    text = "".join(linecache.getline(code.co_filename, n).strip() for n in range(code.co_firstlineno, max(lines) + 1))
+    spoken = code.co_filename == "<string>"  # since Python 3.13 its lines are those of the process's own `python -c`
+    numbers = range(0) if spoken else range(code.co_firstlineno, max(lines) + 1)
+    text = "".join(linecache.getline(code.co_filename, n).strip() for n in numbers)
     held = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for cell in function.__closure__ or ():
         try:
