@@ -23,6 +23,7 @@ from ..nn import Module
 from ..nn.unchanged import contents_kept
 from ..random import fork_rng
 from ..utils import _pytree as pytree
+from ._trace import resized
 from .dynamic_shapes import Sizes
 from .exported_program import ExportedProgram, holder
 from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind, OutputKind, OutputSpec, TensorArgument
@@ -174,9 +175,8 @@ def _retrace(
     return graph, recorder, outputs
 
 
-def decomposed(module: GraphModule, table: dict[Any, Callable]) -> None:
-    """Take the operators of a graph apart, as the table says; the module is changed."""
-    inputs = [_example(n) for n in module.graph.nodes if n.op == "placeholder"]
+def decomposed(module: GraphModule, table: dict[Any, Callable], inputs: list[Any]) -> None:
+    """Take the operators of a graph apart by running it on these inputs, as the table says; the module is changed."""
     codegen, tracer = module.graph._codegen, module.graph._tracer_cls
     with contents_kept(module.buffers()):
         graph, recorder, outputs = _retrace(module, table, inputs, functional=False)
@@ -188,19 +188,15 @@ def decomposed(module: GraphModule, table: dict[Any, Callable]) -> None:
     module.graph = graph
 
 
-def _example(node: Node, run: dict[Any, int] | None = None) -> Any:
-    """Values like those a placeholder had, or of other sizes."""
+def _example(node: Node, like: Any, run: dict[Any, int]) -> Any:
+    """A value for a placeholder: what the program was recorded with, in the sizes of this run; zeros or ones where that is not known."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         return value
-    if run and "sizes" in node.meta:
-        shape = [size.value(run) if isinstance(size, Expression) else size for size in node.meta["sizes"]]
-        return (flambeau.ones if value.is_floating_point() else flambeau.zeros)(shape, dtype=value.dtype)
-    return (
-        flambeau.zeros(value.shape, dtype=value.dtype)
-        if not value.is_floating_point()
-        else flambeau.ones(value.shape, dtype=value.dtype)
-    )
+    sizes = [s.value(run) if isinstance(s, Expression) else s for s in node.meta.get("sizes", value.shape)]
+    if isinstance(like, Tensor) and like.dtype is value.dtype and not like.is_meta:
+        return resized(like, sizes).clone()
+    return (flambeau.ones if value.is_floating_point() else flambeau.zeros)(sizes, dtype=value.dtype)
 
 
 def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | None) -> ExportedProgram:
@@ -243,14 +239,14 @@ def _sizes_of(program: ExportedProgram) -> Sizes:
 def _inputs(program: ExportedProgram, run: dict[Any, int]) -> list[Any]:
     """Values for the inputs of a program's graph: its own parameters, and examples of the sizes given."""
     found = []
+    recorded_with = iter(pytree.tree_leaves(program.example_inputs))
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
     for spec, node in zip(program.graph_signature.input_specs, nodes):
         if spec.kind is not InputKind.USER_INPUT:
             found.append(program._tensor(spec.target or "").detach().clone())
-        elif isinstance(spec.arg, ConstantArgument):
-            found.append(spec.arg.value)
-        else:
-            found.append(_example(node, run))
+            continue
+        like = next(recorded_with, None)
+        found.append(spec.arg.value if isinstance(spec.arg, ConstantArgument) else _example(node, like, run))
     return found
 
 

@@ -77,6 +77,8 @@ def make_fx(
             recorder.describe = lambda node: node.meta.update(stack_trace=recorder.place())
         leaves, shape = pytree.tree_flatten(args)
         inputs = [leaf.detach().requires_grad_(leaf.requires_grad) if _is_float(leaf) else leaf for leaf in leaves]
+        apart = not pre_dispatch or bool(decomposition_table)
+        again = [leaf.detach().clone() if apart and isinstance(leaf, Tensor) else leaf for leaf in leaves]
         for leaf, name in zip(inputs, _input_names(f, args)):
             node = graph.placeholder(name)
             if isinstance(leaf, Tensor):
@@ -95,9 +97,8 @@ def make_fx(
         for piece, branch in recorder.pieces.items():
             root.add_module(piece, branch)
         module = GraphModule(root, graph, name)
-        if not pre_dispatch or decomposition_table:
-            table = {**({} if pre_dispatch else composite_table()), **(decomposition_table or {})}
-            decomposed(module, table)
+        if apart:
+            decomposed(module, {**({} if pre_dispatch else composite_table()), **(decomposition_table or {})}, again)
         return module
 
     return traced

@@ -11,12 +11,13 @@ import flambeau
 from ..core.tensor import Tensor
 from ..fx.node import Node, map_arg
 from ..library.aten import OpOverload
+from ..library.aten.translation import DataDependent
 from ..utils import _pytree as pytree
 from ..utils.progress import Progress
 from . import functions
 from .builder import Builder, Value
 from .converter import Converter, Described, Slot, unknown
-from .recorded import HOUSE, OneCall, Recorded
+from .recorded import HOUSE, OneCall, Recorded, RecordedParts
 from .registry import form_of
 from .serialize import as_output
 
@@ -183,7 +184,10 @@ def in_parts(reader: Any, overload: Any, arguments: dict[str, Any], examples: di
     if any(isinstance(s, Slot) != isinstance(e, Tensor) or isinstance(s, Value) for s, e in zip_longest(slots, leaves)):
         return NotImplemented
     given = [slot for slot in slots if isinstance(slot, Slot)]
-    recorded = Recorded(OneCall(overload, leaves, spec), tuple(e for e in leaves if isinstance(e, Tensor)), {})
+    try:
+        recorded = RecordedParts(OneCall(overload, leaves, spec), tuple(e for e in leaves if isinstance(e, Tensor)), {})
+    except (NotImplementedError, DataDependent):
+        return NotImplemented
     return PartsReader(recorded, reader, given).results()
 
 

@@ -21,6 +21,7 @@ from ..jit.traced_sizes import TracedInt, TracedSizes, tensors_in
 from ..jit.tracer import TracerWarning
 from ..jit.tracing_state import set_active
 from ..library.aten import OpOverload
+from ..library.aten.translation import DataDependent
 from ..nn import Module
 from ..utils import _pytree as pytree
 
@@ -209,6 +210,25 @@ def is_needed(node: Node) -> bool:
     """Return whether a node has an effect besides its result, such as a change in place."""
     schema = getattr(node.target, "_schema", None)
     return node.op in ("placeholder", "output") or (schema is not None and schema.is_mutable)
+
+
+class _PartsRecorder(SizedRecorder):
+    """Records what one call is made of, on made-up tensors, whose values must not get into the graph."""
+
+    def attempt(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        whole = len(self.inside) == 1
+        return self.again(function, args, kwargs) if whole else super().attempt(function, args, kwargs)
+
+    def _python_value(self, key: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if any(id(t) in self.known for t in tensors_in(args)):
+            raise DataDependent(f"the parts of a call depend on values ({key})")
+        return super()._python_value(key, function, args, kwargs)
+
+
+class RecordedParts(Recorded):
+    """The parts of one call; NotImplementedError or DataDependent where they cannot be told."""
+
+    recorder_type = _PartsRecorder
 
 
 class OneCall(Module):

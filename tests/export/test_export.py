@@ -17,6 +17,7 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.export import Dim, ExportedProgram, export, load, save, unflatten
+from flambeau.fx.experimental.proxy_tensor import make_fx
 from flambeau.utils import _pytree as pytree
 from tests.jit.oracle import real_torch
 
@@ -204,6 +205,17 @@ def test_export_changes_nothing() -> None:
         "norm.num_batches_tracked",
     }
     assert not any(n.target._schema.is_mutable for n in functional.graph.nodes if hasattr(n.target, "_schema"))
+
+
+def test_a_program_is_taken_apart_with_the_values_it_was_recorded_with() -> None:
+    class Repeats(nn.Module):
+        def forward(self, x: Any, times: Any) -> Any:
+            return x.repeat_interleave(times, dim=0, output_size=6)  # other numbers do not add up to 6
+
+    x, times = flambeau.randn(3, 2), flambeau.tensor([1, 2, 3])
+    program = export(Repeats(), (x, times)).run_decompositions()
+    assert flambeau.equal(program.module()(x, times), Repeats()(x, times))
+    assert flambeau.equal(make_fx(Repeats())(x, times)(x, times), Repeats()(x, times))
 
 
 def test_decompositions_leave_core_operators() -> None:

@@ -351,3 +351,12 @@ def test_formulas_with_parameters_that_are_not_given():
     model.forward = lambda x: (torch.nan_to_num(x, 5.0), torch.nan_to_num(x, posinf=2.0))
     for found, wanted in zip(run(exported(model, (x,)), x.numpy()), model(x)):
         np.testing.assert_array_equal(found, wanted.numpy())
+
+
+@pytest.mark.parametrize("repeats, options", [([3], {}), ([1, 2, 3], {"output_size": 6})])
+def test_values_of_an_exported_program_are_never_made_up(repeats, options):
+    """What a call is made of is recorded on other values than the program's: none of them may get into the file."""
+    model, x = nn.Module(), torch.rand(3, 2)
+    model.forward = lambda x: x.repeat_interleave(torch.tensor(repeats), 0, **options)
+    with pytest.raises(torch.onnx.errors.UnsupportedOperatorError, match="repeat_interleave"):
+        torch.onnx.export(torch.export.export(model, (x,)), verbose=False)
