@@ -591,7 +591,7 @@ class CompiledFunction:
         try:
             recording.on, casts.cache = True, {}
             seed = default_generator.state_bytes()
-            with allocator.sparing(), recorder.recording(), self.observer.watching(recorder._problem):
+            with allocator.sparing(), recorder.recording(), self.observer.watching(recorder.refuse):
                 result = function(*args, **kwargs)
         finally:
             recording.on, casts.cache = False, cache

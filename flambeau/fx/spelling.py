@@ -20,7 +20,7 @@ _PYTHON_MODULES = ("torch.nn.functional", "torch.functional")
 # Functions whose parameters PyTorch passes on in an order of its own, or not all of them.
 _OMITTED = {"l1_loss": ("weight",), "chain_matmul": ("out",), "broadcast_shapes": ()}
 _PASSED_BY_NAME = {"unravel_index": ("shape",)}
-_AS_WRITTEN = ("einsum", "sigmoid", "tanh")
+_AS_WRITTEN = ("einsum",)
 
 
 @functools.cache

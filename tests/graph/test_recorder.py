@@ -11,7 +11,7 @@ from flambeau import nn
 from flambeau.graph.checker import check
 from flambeau.graph.printer import text
 from flambeau.graph.program import Program
-from flambeau.graph.recorder import NotWritable, record
+from flambeau.graph.recorder import NotRecordable, record
 from flambeau.graph.replay import Replay
 from tests.graph.helpers import rewritten
 
@@ -83,15 +83,15 @@ def test_what_only_the_derivative_reads_is_known() -> None:
 
 
 def test_a_look_at_values_cannot_be_written_down() -> None:
-    with pytest.raises(NotWritable):
+    with pytest.raises(NotRecordable):
         record(lambda x: x * 2 if x.sum() > 0 else x, fl.ones(2))
-    with pytest.raises(NotWritable):
+    with pytest.raises(NotRecordable):
         record(lambda x: x.nonzero(), fl.ones(2))
 
 
 def test_a_tensor_nobody_told_of() -> None:
     hidden = fl.ones(2)
-    with pytest.raises(NotWritable, match="unknown origin"):
+    with pytest.raises(NotRecordable, match="unknown origin"):
         record(lambda x: x + hidden, fl.ones(2))
 
 

@@ -34,7 +34,7 @@ class Observer(Recorder):
     def __init__(self, capture: graphs.CUDAGraph | None = None, prepare: Any = None, most: int = MOST):
         self.graph, self.memory = Graph(), Memory()
         self.graph.buffers = self.memory.buffers
-        self.leaf = None
+        self.running = None
         self.problems = []
         self.codes = frozenset()
         self.numbers = []
@@ -57,32 +57,32 @@ class Observer(Recorder):
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if op.sends:
-            self._problem(f"{op.name} sends what is on a GPU to other processes")
-        if self.beside is not None and self.leaf is None:
+            self.refuse(f"{op.name} sends what is on a GPU to other processes")
+        if self.beside is not None and self.running is None:
             function = self.beside.placed(op, function, args, kwargs)
         return super().handle(op, function, args, kwargs)
 
     # -- operators --------------------------------------------------------------------------------------------------
-    def _held(self, t: Tensor) -> Any:
+    def held(self, t: Tensor) -> Any:
         if t.is_sparse or not hasattr(t, "_storage"):
-            self._problem(f"a tensor with layout {t.layout}")
+            self.refuse(f"a tensor with layout {t.layout}")
             return None
         if not t._storage.ptr and t.numel():
-            self._problem("it reads a gradient that it did not read in the call before")
-        place = self._find(t._storage.ptr) if t._storage.ptr else None
+            self.refuse("it reads a gradient that it did not read in the call before")
+        place = self.find(t._storage.ptr) if t._storage.ptr else None
         if place is not None and self.memory.buffers[place.buffer].source != "new":
             self.touched.add(place.buffer)
             if t.device is cpu:
-                self._problem("it works with a tensor on the CPU")
+                self.refuse("it works with a tensor on the CPU")
         elif t.device is cpu and t._storage.ptr and place is None:
-            self._problem("it works with a tensor on the CPU that existed before")
+            self.refuse("it works with a tensor on the CPU that existed before")
         return None
 
     def _know_generators(self, leaf: Any, args: tuple, kwargs: dict) -> None:
         """A graph knows who draws in it; the CPU's generator is compared with what it was."""
 
     def _number(self, function: Callable, args: tuple) -> Any:
-        self._problem("item depends on values")
+        self.refuse("item depends on values")
         return function(*args)
 
     def _finish(self, leaf: Any, op: Any, given: Any, result: Any) -> None:
@@ -96,17 +96,17 @@ class Observer(Recorder):
         used = update.variant(options)
         count = len(used.scalars)
         if found is not None or any(c.device is not cpu for row in args[2 : 2 + count] for c in row):
-            self._described(args, {})
+            self.structure(args)
             update.update_lists(*args, found_inf=found, **options)  # numbers are guarded, the rest is on the device
             return
         names = tuple(n for n, v in options.items() if v is not None and type(v) not in (bool, str))
         rows = args[2 : 2 + count]
         if any(isinstance(options[n], Tensor) for n in names):
-            self._problem("options of an optimizer are tensors")
+            self.refuse("options of an optimizer are tensors")
         if any(c.device is not cpu or c.dtype.name not in ("float32", "float64") for row in rows for c in row):
-            self._problem("step counts of an optimizer are not floats on the CPU")
+            self.refuse("step counts of an optimizer are not floats on the CPU")
         for t in (t for given in (args[0], args[1], *args[2 + count :]) for t in given):
-            self._held(t)
+            self.held(t)
         if self.problems:
             update.update_lists(*args, **options)
             return
@@ -115,11 +115,11 @@ class Observer(Recorder):
             values = {tuple(s.item() for s in state) for state in zip(*rows)}
             update.update_lists(*args, **options)
         if len(values) > 1:
-            self._problem("parameters have different step counts")
+            self.refuse("parameters have different step counts")
             return
         scalars = tuple(tuple(self.memory.find(c._storage.ptr) or Ref(-1, 0) for c in row) for row in rows)
         if any(r.buffer < 0 for row in scalars for r in row):
-            self._problem("step counts of an optimizer are of unknown origin")
+            self.refuse("step counts of an optimizer are of unknown origin")
             return
         kinds = tuple(row[0].dtype for row in rows)
         parameters = frozenset(map(id, args[0]))
@@ -128,7 +128,7 @@ class Observer(Recorder):
             numbers = used.prologue(*(next(iter(values)) if count else ()), *(options[n] for n in names))[count:]
             new = sorted(set(self.capture.nodes()) - set(before))
             if new and not used.lists:
-                self._problem("parameters do not lie densely in memory")
+                self.refuse("parameters do not lie densely in memory")
                 return
             self.patches.append([patches.KernelPatch(node, _LIST_ARGUMENTS, numbers) for node in new])
 
@@ -140,8 +140,8 @@ class Observer(Recorder):
             self.memory.add(new.ptr, new.capacity or new.size_bytes, "new")
 
     def looked(self) -> None:
-        name = "the program" if self.leaf is None else self.leaf.name
-        self._problem(f"{name} looks at values")
+        name = "the program" if self.running is None else self.running.name
+        self.refuse(f"{name} looks at values")
 
     def converted(self, address: int, nbytes: int) -> None:
         self.looked()

@@ -38,7 +38,7 @@ class CapturedDerivative(Derivative):
     def write_down(self, recorder: Recorder) -> None:
         """Record the backward pass, for gradients that are made up, as a program of its own over the same buffers."""
         grads = [empty_strided(shape, strides, d, where) for shape, strides, d, where in self.layouts]
-        program = self.program_of_calls = recorder.writer.begin()
+        program = self.program_of_calls = recorder.begin()
         program.inputs = [recorder.know(g, ("argument", i)) for i, g in enumerate(grads)]
         with recorder.recording():
             found = run_backward(self._live, grads, True, False, self._inside, False)

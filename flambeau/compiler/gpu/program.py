@@ -15,7 +15,7 @@ from ...core.tensor import Tensor, new_tensor
 from ...graph.fusion import drop_dead
 from ...graph.passes import PASSES
 from ...graph.program import NO_MEMORY, Program
-from ...graph.recorder import NotWritable, Recorder
+from ...graph.recorder import NotRecordable, Recorder
 from ...graph.replay import Replay
 from ..record.recording import GradSlot, extent
 from ..record.results import Results
@@ -86,7 +86,7 @@ class GpuProgram:
 def write_down(
     prepared: Any, where: device, tensors: list[Tensor], run: Callable[..., Any], pool: Any, new_grads: NewGrads
 ) -> GpuProgram:
-    """Run a call in a capture in memory of this pool, and return what it did. Raises NotWritable where that is more than calls."""
+    """Run a call in a capture in memory of this pool, and return what it did. Raises NotRecordable where that is more than calls."""
     recorder = Recorder()
     for t in prepared.state:
         if t._storage.ptr:
@@ -106,15 +106,15 @@ def write_down(
             result = run({id(t): s for t, s in zip(tensors, statics)})
         results = Results(recorder.memory, statics, {**state, **prepared.reach.seen})
         grads = new_grads(results)
-        recorder.writer.program.inputs = inputs
-        written = GpuProgram(recorder.writer.program, results, results.maker(result), grads)
+        recorder.program.inputs = inputs
+        written = GpuProgram(recorder.program, results, results.maker(result), grads)
         if results.live:
             written.derivative = CapturedDerivative(results.live, statics, state, where)
             written.derivative.write_down(recorder)
     for static in statics:  # a history that was walked may lead to one: without its memory
         static._storage = UntypedStorage(0, where)
-    if recorder.writer.problem:
-        raise NotWritable(recorder.writer.problem)
+    if recorder.problems:
+        raise NotRecordable(recorder.problems[0])
     written.rewrite()
     return written
 

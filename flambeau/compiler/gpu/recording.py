@@ -24,7 +24,6 @@ from ...core.device import cpu, device
 from ...core.graph import GONE
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, empty_strided
-from ...graph.recorder import NotWritable
 from ...graph.replay import Diverged
 from ..record import preparation
 from ..record.comparison import modes_off
@@ -220,7 +219,7 @@ class GraphRecorded(Recorded):
                 self.prepared, self.where, tensors, run, graphs.handle_of(index, sketch),
                 lambda results: _new_grads(self.prepared.state, grads, results),
             )  # fmt: skip
-        except (NotWritable, NotRecordable) as problem:
+        except NotRecordable as problem:
             self.unwritten = f"captured as it is: {problem}"
         except Exception as error:  # of the function, which then has it again when it is captured; or of a pass
             self.unwritten = f"captured as it is: {type(error).__name__}: {error}"

@@ -119,13 +119,13 @@ class Planner(Recorder):
         args, kwargs, outs = mapped((call.args, call.kwargs, call.results), Value, tensors.__getitem__)
         given = [*([outs] if call.rewritten else []), *(VaryingNumber(a) if type(a) is Number else a for a in args)]
         self._expected = [] if call.rewritten else list(call.makes)
-        leaf = self.leaf = _Leaf(call.name, call.function)
+        leaf = self.running = _Leaf(call.name, call.function)
         native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
         try:
             with watching.watch(self), unrecorded():
                 modes.unwatched(call.function)(*given, **kwargs)
         finally:
-            native_call.recorder.value, self.leaf = None, None
+            native_call.recorder.value, self.running = None, None
         if leaf.problem or self.problems or self.interruption:
             raise NotRecordable(f"{call.name} cannot be planned: {leaf.problem or self.problems[0]}")
         for step in leaf.steps:

@@ -18,7 +18,6 @@ from ...core import modes, storage, watching
 from ...core.device import cpu
 from ...core.dtype import float64
 from ...core.generator import Generator, default_generator
-from ...core.graph import user_frame
 from ...core.overrides import overriding_arguments
 from ...core.tensor import Tensor
 from ...graph import loops
@@ -26,16 +25,13 @@ from ...graph import program as operators
 from ...graph.fusion import fused_call
 from ...graph.memory import Memory
 from ...graph.program import Value
+from ...graph.recorder import NotRecordable, Running, Writer
 from ...ops.index.bad_index import bad_index
 from ...optim.fused import Update as FusedUpdate
 from .onednn_plans import Plans
 from .operator_call import changes_outside, parts_of, plain_parts
 from .returned_numbers import only_returned
 from .steps import MEMCPY, MEMSET, Buffer, Call, Graph, Launch, Number, Ref, Test, Update, VaryingNumber, mapped
-
-
-class NotRecordable(Exception):
-    """Raised when a function cannot be recorded as one graph; the message gives the reason."""
 
 
 class Loose:
@@ -58,15 +54,14 @@ class Loose:
         return bool(held)
 
 
-class _Leaf:
+class _Leaf(Running):
     """The operator being recorded: its native calls so far, and why it cannot be replayed."""
 
     def __init__(self, name: str, function: Callable):
+        super().__init__()
         self.name, self.function = name, function
         self.steps: list[Any] = []
-        self.makes: list[int] = []
         self.tests: list[Test] = []
-        self.problem = ""
         self.converts = False  # whether it has got a number from a tensor
         self.numbers: list[bytes] = []  # those that it has got
         self.generator: Generator | None = None
@@ -75,24 +70,20 @@ class _Leaf:
         self.ready: Any = None
 
 
-class Recorder(modes.Mode):
+class Recorder(Writer):
     """Records what happens between `__enter__` and `__exit__` of `recording()`, in this thread."""
 
-    only_host = True  # whether it knows only memory of the host
+    only_host = True
     skips = 0  # whether native functions should not run
     restarts = False  # whether a call that finds something else than was recorded can be made again as it is
     keeps_numbers = False  # whether numbers that a derivative holds may be compared in later calls
-    passing = ""  # what this call does and later ones do not
     under_way = 0  # messages that were started and not waited for
-    place = ""  # the user's line that the first problem is about
     prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
 
     def __init__(self) -> None:
+        super().__init__()
         self.interruption: KeyboardInterrupt | None = None  # one that came while a native call was written down
         self.graph = Graph()
-        self.memory = Memory()
-        self.leaf: _Leaf | None = None
-        self.problems: list[str] = []  # why this cannot be replayed
         self.thread = threading.get_ident()
         self.plans = Plans()
         self.graph.buffers = self.memory.buffers
@@ -118,7 +109,7 @@ class Recorder(modes.Mode):
             self.know(buffer._storage, "state")
         native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
         try:
-            with watching.watch(self), self:
+            with super().recording():
                 yield self
         finally:
             native_call.recorder.value = None
@@ -127,7 +118,7 @@ class Recorder(modes.Mode):
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if overriding_arguments(args, kwargs):
-            self._problem("an argument's class overrides operators")
+            self.refuse("an argument's class overrides operators")
             return function(*args, **kwargs)
         if op.has_parts:
             with self:
@@ -138,37 +129,37 @@ class Recorder(modes.Mode):
         if isinstance(op.impl, FusedUpdate) and op.name.startswith("_fused_"):
             self._update(op.impl, args, kwargs)
             return None
-        if self.leaf is not None:  # a part of an operator that runs
+        if self.running is not None:  # a part of an operator that runs
             return function(*args, **kwargs)
         if op.key == "item" and only_returned(self.codes):
             return self._number(function, args)
         self.under_way += {"start": 1, "end": -1}.get(op.sends, 0)
-        leaf = self.leaf = _Leaf(op.key or op.name, function)
+        leaf = self.running = _Leaf(op.key or op.name, function)
         if op.reads_values:
-            self._problem(f"{leaf.name} depends on values")
+            self.refuse(f"{leaf.name} depends on values")
         if op.draws:
             self._know_generators(leaf, args, kwargs)
-        given = self._described(args, kwargs)
+        given = self.structure((args, kwargs))
         try:
             result = function(*args, **kwargs)
         except BaseException:  # perhaps of a hook for saved tensors: what was done until then counts
-            self.leaf = None
+            self.running = None
             self._finish(leaf, op, given, None)
             if leaf.problem:
-                self._problem(f"{leaf.name} ends with an exception")
+                self.refuse(f"{leaf.name} ends with an exception")
             raise
-        self.leaf = None
+        self.running = None
         self._finish(leaf, op, given, result)
         return result
 
     def _number(self, function: Callable, args: tuple) -> Any:
         """The function reads a number only to return it: put it aside, where it is found when the program has run."""
         t: Tensor = args[0]
-        held = self._held(t)
+        held = self.held(t)
         with watching.without(self):
             value = function(*args)
         if type(value) is not float or held is None or t.dtype.name not in ("float32", "float64"):
-            self._problem("item depends on values")
+            self.refuse("item depends on values")
             return value
         aside = Buffer(len(self.memory.buffers), 0, t.dtype.itemsize)
         self.memory.buffers.append(aside)
@@ -177,22 +168,6 @@ class Recorder(modes.Mode):
         )
         self.numbers.append((value, aside.index, aside.size))
         return value
-
-    def _described(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        """The arguments with values in the place of tensors."""
-        return mapped((args, kwargs), Tensor, self._held)
-
-    def _held(self, t: Tensor) -> Any:
-        found = self._value(t)
-        if found is None and not _is_plain(t):
-            self._problem(f"a tensor on {t.device} with layout {t.layout}")
-        elif found is None:
-            self._problem("a tensor of unknown origin")
-        return found
-
-    def _value(self, t: Tensor) -> Value | None:
-        """The value that a tensor is now, if its memory is known."""
-        return Value.of(t, self._find) if _is_plain(t) else None
 
     def _know_generators(self, leaf: _Leaf, args: tuple, kwargs: dict) -> None:
         found: list[Generator] = []
@@ -244,7 +219,7 @@ class Recorder(modes.Mode):
         known = plain_parts(given)
         if known is None:
             return
-        held = [t._storage for t in parts_of(result) if isinstance(t, Tensor) and _is_plain(t)]
+        held = [t._storage for t in parts_of(result) if isinstance(t, Tensor) and self.plain(t)]
         for one in (s for s in held if s.owner is not None):
             place = self.memory.find(one.ptr)
             if place is None or place.buffer not in known:
@@ -255,8 +230,7 @@ class Recorder(modes.Mode):
         """The call of an operator, which native calls are parts of."""
         call = operators.Call(op, leaf.function, *given, makes=leaf.makes, stays=bool(leaf.problem or leaf.tests))
         if result is not None:
-            plain = tuple(result) if isinstance(result, tuple) else result
-            call.results = mapped(plain, Tensor, self._value)
+            call.results = self.structure(result, self.value)
         for step in leaf.steps:
             step.call = call
         return call
@@ -273,73 +247,40 @@ class Recorder(modes.Mode):
             or (call.numbers is not None and (call.changes or not self.keeps_numbers))
             or changes_outside(self.graph, self.graph.steps)
         ):
-            self._problem(f"{call.name} depends on a number that it reads from a tensor")
+            self.refuse(f"{call.name} depends on a number that it reads from a tensor")
             return []
-        return [self._held(t) for t in tensors]
+        return [self.held(t) for t in tensors]
 
-    def _find(self, address: int) -> Ref | None:
+    def find(self, address: int) -> Ref | None:
         """The place that a step is about to use."""
-        place = self.memory.find(address)
+        place = super().find(address)
         if place is not None and place.buffer in self.loose.known and not self.loose.pin(place.buffer):
             return None  # something else lies there now
         return place
 
     # -- what is told -----------------------------------------------------------------------------------------------
-    def _problem(self, why: str) -> None:
-        if not self.problems:
-            self.place = user_frame()
-        self.problems.append(why)
-
-    def made(self, new: storage.UntypedStorage) -> None:
-        """A storage was made."""
-        if not new.ptr or new.device is not cpu:
-            return
-        buffer = self.memory.add(new.ptr, new.capacity, "new")
-        if self.leaf is not None:
-            self.leaf.makes.append(buffer.index)
-
-    def looked(self) -> None:
-        """The host looks at memory."""
-        if self.leaf is None:
-            self._problem("the program looks at the values of a tensor")
-        else:
-            self.leaf.problem = self.leaf.problem or "it works on the host"
-
     def converted(self, address: int, nbytes: int) -> None:
         """Python gets a number: where it goes from there, into sizes or branches, cannot be seen."""
-        if self.leaf is None:
-            self._problem("the program looks at the values of a tensor")
-        else:
-            self.leaf.converts = True
-            self.leaf.numbers.append(ctypes.string_at(address, nbytes))
-            self.leaf.problem = self.leaf.problem or "it reads a number from a tensor"
-
-    def sent(self, what: str) -> None:
-        """A message goes to other processes: by an operator, or nobody knows what it says."""
-        if self.leaf is None:
-            self._problem(f"{what} exchanges messages, but is no operator")
-        else:
-            self.leaf.problem = self.leaf.problem or "it exchanges messages with other processes"
-
-    def once(self, what: str) -> None:
-        """Something is done that later calls do not do: one of them should be recorded instead."""
-        self.passing = self.passing or what
+        if self.running is not None:
+            self.running.converts = True
+            self.running.numbers.append(ctypes.string_at(address, nbytes))
+        self.told("the program looks at the values of a tensor", "it reads a number from a tensor")
 
     def filled(self, address: int, value: int, size: int) -> None:
         """Bytes are set to a value."""
-        place = self._find(address)
+        place = self.find(address)
         if place is None:
-            self._problem("a fill of unknown memory")
+            self.refuse("a fill of unknown memory")
             return
-        self._step(Launch("zeros" if self.leaf is None else self.leaf.name, MEMSET, "pil", [place, value, size]))
+        self._step(Launch("zeros" if self.running is None else self.running.name, MEMSET, "pil", [place, value, size]))
 
     def loaded(self, address: int, size: int) -> None:
         """New memory got values that Python had: they depend on nothing but guarded values."""
-        place = self._find(address)
+        place = self.find(address)
         if place is None:
-            self._problem("values for unknown memory")
+            self.refuse("values for unknown memory")
             return
-        name = "values" if self.leaf is None else self.leaf.name
+        name = "values" if self.running is None else self.running.name
         self._step(Launch(name, MEMCPY, "ppl", [place, ctypes.string_at(address, size), size]))
 
     def constant(self, t: Tensor) -> None:
@@ -349,20 +290,20 @@ class Recorder(modes.Mode):
 
     def _step(self, step: Any) -> None:
         """The next step: of the operator that runs, or between operators."""
-        (self.graph.steps if self.leaf is None else self.leaf.steps).append(step)
+        (self.graph.steps if self.running is None else self.running.steps).append(step)
 
     def tested(self, address: int, size: int, error: Exception | None) -> None:
         """An operator tests a number in which a kernel reports errors."""
-        place = self._find(address)
-        if place is not None and error is not None and self.leaf is None:
+        place = self.find(address)
+        if place is not None and error is not None and self.running is None:
             self.graph.steps.append(Test(str(error), place, size, error=error))
             return
-        if place is None or self.leaf is None:
-            self._problem("a test of unknown memory")
+        if place is None or self.running is None:
+            self.refuse("a test of unknown memory")
             return
-        test = Test(self.leaf.name, place, size)
-        self.leaf.tests.append(test)
-        self.leaf.steps.append(test)
+        test = Test(self.running.name, place, size)
+        self.running.tests.append(test)
+        self.running.steps.append(test)
 
     def _called(self, kernel: Any, arguments: int, count: int) -> int:
         """A native function is called. Whether it should not run."""
@@ -372,15 +313,15 @@ class Recorder(modes.Mode):
             words = (ctypes.py_object * count).from_address(arguments)
             self._launched(kernel, list(words))
         except Exception as error:  # an error cannot leave a callback
-            self._problem(f"{type(error).__name__}: {error}")
+            self.refuse(f"{type(error).__name__}: {error}")
         except KeyboardInterrupt as error:
-            self._problem("it was interrupted")
+            self.refuse("it was interrupted")
             self.interruption = error
         return self.skips
 
     def _launched(self, kernel: int, given: list[Any]) -> None:
         signature = jit.signatures[kernel]
-        leaf = self.leaf
+        leaf = self.running
         given = [value.number if type(value) is VaryingNumber else value for value in given]
         launch = Launch("between operators" if leaf is None else leaf.name, kernel, signature, [])
         if kernel in self.plans.runners:
@@ -396,7 +337,7 @@ class Recorder(modes.Mode):
             elif launch.plan is not None and not launch.arguments:
                 launch.arguments.append(value)  # the table of the plan
             else:
-                place = self._find(value) or self.plans.in_workspace(self.memory, value)
+                place = self.find(value) or self.plans.in_workspace(self.memory, value)
                 if place is None:
                     self._not_native("it uses memory of its own")
                     return
@@ -405,10 +346,7 @@ class Recorder(modes.Mode):
 
     def _not_native(self, why: str) -> None:
         """The operator that runs does something that native calls alone do not do again."""
-        if self.leaf is None:
-            self._problem(f"a native call between operators: {why}")
-        else:
-            self.leaf.problem = self.leaf.problem or why
+        self.told(f"a native call between operators: {why}", why)
 
     # -- optimizers -------------------------------------------------------------------------------------------------
     def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:
@@ -417,7 +355,7 @@ class Recorder(modes.Mode):
         count = len(used.scalars)
         names = tuple(n for n, v in options.items() if v is not None and type(v) not in (bool, str))
         cells = [list(cells) for cells in args[2 : 2 + count]]
-        given = self._described(args, {})[0]
+        given = self.structure(args)
         problem = ""
         if any(isinstance(options[n], Tensor) for n in names):
             problem = "its options are tensors"
@@ -427,12 +365,12 @@ class Recorder(modes.Mode):
             problem = "parameters have different step counts"
         if any(c.dtype.name not in ("float32", "float64") for row in cells for c in row):
             problem = "step counts are not floats"
-        leaf = self.leaf = _Leaf(f"_fused_{update.name}", update.operator)
+        leaf = self.running = _Leaf(f"_fused_{update.name}", update.operator)
         try:
             with watching.without(self):
                 update.update_lists(*args, **options)
         finally:
-            self.leaf = None
+            self.running = None
         numbers = (
             used.prologue(*(values[0] if count else ()), *(options[n] for n in names))[count:] if not problem else ()
         )
@@ -475,11 +413,6 @@ class Recorder(modes.Mode):
         """Return whether a native call is the kernel that updates a parameter, not the one that stores a step count."""
         pointers = sum(type(a) is Ref for a in step.arguments)
         return pointers == len(used.positions) + 2 + len(used.states)
-
-
-def _is_plain(t: Tensor) -> bool:
-    """Return whether a tensor is dense and has storage of its own on the CPU."""
-    return t.device is cpu and not t.is_sparse and hasattr(t, "_storage")
 
 
 _CALLBACK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)

@@ -11,7 +11,6 @@ from ...core.tensor import Tensor
 from ..machinery.aten_form import aten_only, aten_parts
 from ..pointwise.activation import exponential_unit
 from ..shape.border import pad
-from .batch_norm import batch_norm, native_batch_norm
 from .conv import conv1d, conv2d, conv3d, convolution
 from .distance import cdist, pdist
 from .dropout import dropout1d, dropout2d, dropout3d
@@ -38,41 +37,7 @@ def _feature_dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
     return input.copy_(_feature_dropout(input, p, train))
 
 
-# -- normalisation --------------------------------------------------------------------------------------------------------
-
-
-def _statistics(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return the mean and the reciprocal standard deviation of each channel of a batch."""
-    dims = [d for d in range(input.dim()) if d != 1]
-    return input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt()
-
-
-@aten_only("_native_batch_norm_legit_no_training")
-def _native_batch_norm_eval(
-    input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: float, eps: float
-) -> tuple:
-    empty = input.new_empty(0)
-    return batch_norm(input, mean, var, weight, bias, False, momentum, eps), empty, empty
-
-
-@aten_only("_native_batch_norm_legit_functional")
-def _native_batch_norm_functional(
-    input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
-) -> tuple:
-    new_mean, new_var = mean.clone(), var.clone()
-    out = batch_norm(input, new_mean, new_var, weight, bias, training, momentum, eps)
-    return out, *_statistics(input, eps), new_mean, new_var
-
-
-aten_only("_native_batch_norm_legit.default")(native_batch_norm)
-
-
-@aten_only("_native_batch_norm_legit.no_stats")
-def _native_batch_norm_alone(
-    input: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
-) -> tuple:
-    return batch_norm(input, None, None, weight, bias, True, momentum, eps), *_statistics(input, eps)
-
+# -- distances ------------------------------------------------------------------------------------------------------------
 
 aten_only("_cdist_forward")(lambda x1, x2, p, compute_mode: cdist(x1, x2, p))
 aten_only("_pdist_forward")(pdist)

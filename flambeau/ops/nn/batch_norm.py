@@ -387,6 +387,39 @@ def _(
     return tuple(found)
 
 
+def _statistics(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return the mean and the reciprocal standard deviation of each channel of a batch."""
+    dims = [d for d in range(input.dim()) if d != 1]
+    return input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt()
+
+
+@aten_only("_native_batch_norm_legit_no_training")
+def _native_batch_norm_eval(
+    input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: float, eps: float
+) -> tuple:
+    empty = input.new_empty(0)
+    return batch_norm(input, mean, var, weight, bias, False, momentum, eps), empty, empty
+
+
+@aten_only("_native_batch_norm_legit_functional")
+def _native_batch_norm_functional(
+    input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
+) -> tuple:
+    new_mean, new_var = mean.clone(), var.clone()
+    out = batch_norm(input, new_mean, new_var, weight, bias, training, momentum, eps)
+    return out, *_statistics(input, eps), new_mean, new_var
+
+
+aten_only("_native_batch_norm_legit.default")(native_batch_norm)
+
+
+@aten_only("_native_batch_norm_legit.no_stats")
+def _native_batch_norm_alone(
+    input: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> tuple:
+    return batch_norm(input, None, None, weight, bias, True, momentum, eps), *_statistics(input, eps)
+
+
 @aten_only("native_batch_norm_backward")
 def _native_batch_norm_backward(
     grad: Tensor, input: Tensor, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, train: bool, eps: float, wanted: list
