@@ -261,6 +261,31 @@ def test_changes_of_a_model_and_its_optimizer(name, optimizer):
         assert twins.native > before, twins.compiled.explain()
 
 
+def test_a_model_that_keeps_the_handle_of_its_hook():
+    """A handle knows the table of hooks by a weak reference, which is no reason to leave a model as it is."""
+
+    class Doubling(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(6, 2)
+            self.handle = self.linear.register_forward_hook(lambda module, args, out: out * 2)
+
+        def forward(self, x):
+            return self.linear(x) + self.handle.id * 0
+
+    def build():
+        flambeau.manual_seed(0)
+        model = Doubling().requires_grad_(False)
+        return (lambda x: model(x)), model
+
+    twins = settled(build)
+    for model in (twins.plain_state, twins.state):
+        model.handle.remove()
+    before = twins.native
+    twins.call(SIX, 5)
+    assert twins.native > before, twins.compiled.explain()
+
+
 def test_modes():
     twins = settled(lambda: ((lambda x, w: (x @ w).relu()), None), lambda: (flambeau.randn(3, 4), flambeau.randn(4, 2)))
     make = lambda: (flambeau.randn(3, 4), flambeau.randn(4, 2))  # noqa: E731

@@ -412,8 +412,9 @@ class Reach:
             self._add(what, value)
 
     def _weak(self, what: str, held: Any) -> None:
-        """A recording would keep alive what only a weak reference knows; what lives as long as a model does is kept anyway."""
-        if not isinstance(held(), (type, Tensor, Module, Optimizer, type(None))):
+        """A recording would keep alive what only a weak reference knows; what lives as long as a model does is kept anyway, the tables
+        of hooks that handles know included."""
+        if not isinstance(held(), (type, Tensor, Module, Optimizer, collections.OrderedDict, type(None))):
             raise Unreachable(f"{what} is a weak reference to a {type(held()).__name__}, which may go away")
         self._add(what, held())
 
