@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fnmatch
+import enum
 import functools
 import inspect
 import re
@@ -15,6 +15,7 @@ import parameters
 import records
 import snippets
 from markup import code, inline, prose, table
+from shapes import function_names, shape
 from sources import source
 
 _TOOLS = Path(__file__).parent
@@ -22,7 +23,9 @@ _TOOLS = Path(__file__).parent
 
 def told(value: Any) -> str:
     """The docstring of something, without indentation; empty where it has none of its own."""
-    text = getattr(value, "__doc__", None)
+    text = inspect.getdoc(value) if inspect.ismemberdescriptor(value) else getattr(value, "__doc__", None)
+    if getattr(value, "__module__", "") == "builtins" and isinstance(value, type):
+        return f"Another name for Python's `{value.__name__}`."
     if isinstance(value, type) and text is not None and text.startswith(f"{value.__name__}("):
         return ""  # what dataclasses and named tuples say of themselves
     return inspect.cleandoc(text) if isinstance(text, str) else ""
@@ -33,19 +36,6 @@ def summary(value: Any) -> str:
     first = told(value).split("\n\n")[0].replace("\n", " ")
     sentence = re.match(r".*?[.:](?= [A-Z`(]|$)", first)
     return re.sub(":$", ".", sentence[0] if sentence else first)
-
-
-@functools.cache
-def _shapes() -> list[tuple[str, str]]:
-    lines = (_TOOLS / "shapes.txt").read_text().splitlines()
-    return [(a.strip(), b.strip()) for a, _, b in (x.partition("|") for x in lines if x and not x.startswith("#"))]
-
-
-def shape(whole: str, value: Any) -> str:
-    """The shapes that a function takes and gives, where they are known."""
-    by_name = next((text for names, text in _shapes() if any(fnmatch.fnmatchcase(whole, n) for n in names.split())), "")
-    op = getattr(value, "op", None)
-    return by_name or (records.shapes(op) if op is not None else "")
 
 
 @functools.cache
@@ -100,7 +90,7 @@ def example(whole: str, value: Any) -> str:
     """The example of a function, or that of the same operator under another name; empty where there is none."""
     found = snippets.snippets().get(whole)
     if found is None and getattr(value, "op", None) is not None:
-        names = [f"{'torch.' + s if s != 'torch' else s}.{value.op.name}" for s in value.op.namespaces]
+        names = function_names(value.op)
         found = next((snippets.snippets()[n] for n in names if n in snippets.snippets()), None)
     return snippets.shown(found) if found else ""
 
@@ -118,8 +108,21 @@ def page(space: str, name: str, value: Any, back: str) -> str:
     return "\n".join([*parts, *_facts(whole, value)])
 
 
+def _members(value: type[enum.Enum]) -> list[tuple[str, str]]:
+    """The members of an enumeration and their values; of trained weights, where they are and what is known about them."""
+    rows = []
+    for name, member in value.__members__.items():
+        told = getattr(member.value, "url", None) or repr(member.value)
+        rows.append((f"<code>{escape(name)}</code>", f"<code>{escape(told)}</code>"))
+    return rows
+
+
 def _head(space: str, name: str, value: Any) -> Iterator[str]:
     whole = f"{space}.{name}"
+    if isinstance(value, enum.EnumMeta):
+        yield code(f"class {whole}", "python") + prose(told(value))
+        yield "<h2>Members</h2>\n" + table(("member", "value"), _members(value))
+        return
     known = parameters.known(value) if callable(value) else None
     kinds, result = parameters.types(space, name, known) if known is not None else ({}, "")
     if isinstance(value, type):

@@ -42,13 +42,25 @@ def _lines() -> tuple[list[tuple[str, str, str, str]], dict[str, tuple[str, str]
     return some, everywhere
 
 
-def meaning(whole: str, name: str) -> tuple[str, str]:
-    """The usual type of a parameter of the function with this name, and what it means; empty where nothing is known."""
+def meaning(whole: str, name: str, kind: str = "") -> tuple[str, str]:
+    """The usual type of a parameter of the function with this name, and what it means; empty where nothing is known.
+
+    `kind` is the type that its signature says: lines for all functions hold elsewhere than in the namespaces for which they were written only
+    if the types agree, and their type, a habit of those namespaces, is left out."""
     some, everywhere = _lines()
-    for pattern, own, kind, text in some:
+    for pattern, own, usual, text in some:
         if fnmatch.fnmatchcase(name, own) and fnmatch.fnmatchcase(whole, pattern):
-            return kind, text
-    return everywhere.get(name, ("", ""))
+            return usual, text
+    usual, text = everywhere.get(name, ("", ""))
+    if _WRITTEN_FOR.fullmatch(whole):
+        return usual, text
+    return ("", text) if not usual or not kind or _words(usual) & _words(kind) else ("", "")
+
+
+def _words(kind: str) -> set[str]:
+    """The names of types in a type, in either notation."""
+    told = {word.removesuffix("s") for word in re.findall(r"[a-z]+", kind.lower())}
+    return told | ({"int", "float"} if "number" in told else set()) - {"none", "of", "or"}
 
 
 @functools.cache
@@ -70,8 +82,14 @@ def _stub_type(node: ast.expr | None) -> str:
 def _own_type(annotation: Any) -> str:
     if annotation is inspect.Parameter.empty:
         return ""
-    told = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
-    return "" if told in ("Any", "object") else re.sub(r"\b(flambeau|typing|collections\.abc)\.", "", told)
+    told = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", None)
+    told = told or getattr(annotation, "__name__", str(annotation))
+    return "" if told in ("Any", "object") else re.sub(r"\b(flambeau|typing|collections\.abc)\.|\b_(?=\w)", "", told)
+
+
+def _type_of_default(p: inspect.Parameter) -> str:
+    """What a default tells about the type: one of "sum" or True leaves nothing else; a number could be a tensor, too."""
+    return type(p.default).__name__ if isinstance(p.default, (bool, str)) else ""
 
 
 class Known:
@@ -93,7 +111,7 @@ def known(value: Any) -> Known | None:
 def types(space: str, name: str, known: Known) -> tuple[dict[str, str], str]:
     """The type of each parameter and of the result: from the stub, or as the function is annotated."""
     stub = _stub(space).get(name)
-    found = {p.name: _own_type(p.annotation) for p in known.parameters}
+    found = {p.name: _own_type(p.annotation) or _type_of_default(p) for p in known.parameters}
     result = known.result
     if stub is not None:
         given = stub.args
@@ -104,10 +122,10 @@ def types(space: str, name: str, known: Known) -> tuple[dict[str, str], str]:
     return found, result
 
 
-def _annotation(whole: str, usual: str, p: inspect.Parameter) -> str:
+def _annotation(usual: str, p: inspect.Parameter) -> str:
     """The usual type of a parameter, a few words, in the form that signatures have."""
     found = []
-    for piece in re.split(r", | or ", usual) if usual and _WRITTEN_FOR.fullmatch(whole) else []:
+    for piece in re.split(r", | or ", usual) if usual else []:
         many = re.fullmatch(r"(tuple|list|sequence) of (\w+?)s", piece)
         inner = (
             f"{many[1]}[{many[2]}{', ...' if many[1] == 'tuple' else ''}]".replace("sequence[", "Sequence[")
@@ -139,7 +157,7 @@ def call(whole: str, known: Known | None, kinds: dict[str, str], result: str) ->
         if p.kind is p.KEYWORD_ONLY and not starred:
             parts.append("*")
         starred = starred or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
-        parts.append(written(p, kinds[p.name] or _annotation(whole, meaning(whole, p.name)[0], p)))
+        parts.append(written(p, kinds[p.name] or _annotation(meaning(whole, p.name)[0], p)))
     ending = f" -> {result}" if result else ""
     line = f"{whole}({', '.join(parts)}){ending}"
     return line if len(line) <= 90 else f"{whole}(\n" + "".join(f"    {part},\n" for part in parts) + f"){ending}"
@@ -150,7 +168,7 @@ def rows(whole: str, known: Known | None, kinds: dict[str, str]) -> list[tuple[s
     found = []
     for p in known.parameters if known is not None else ():
         if not p.name.startswith("_"):
-            usual, text = meaning(whole, p.name)
+            usual, text = meaning(whole, p.name, kinds[p.name])
             star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
             default = "" if p.default is p.empty else f"<code>{escape(_default(p))}</code>"
             kind = kinds[p.name].replace(" | None", ", None").replace("|", "or") or usual

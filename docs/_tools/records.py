@@ -35,13 +35,22 @@ def shapes(op: Op) -> str:
     if op.kind == "pointwise" and len(operands) == 1:
         return f"The result has the shape of `{operands[0]}`."
     if op.kind == "pointwise":
-        return "The result has the shape to which " + _and([f"`{n}`" for n in operands]) + " broadcast."
+        return "The result has the shape to which " + listed([f"`{n}`" for n in operands]) + " broadcast."
     if op.kind == "reduction":
         return (
             "Without `dim` all elements are reduced to a tensor of shape `()`. With it, these dimensions are missing "
             "from the result, or have size 1 with `keepdim=True`."
         )
-    return ""
+    if op.batching == "same":
+        return "The result has the shape of `input`."
+    return _products(op.sharding) if isinstance(op.sharding, str) and "->" in op.sharding else ""
+
+
+def _products(subscripts: str) -> str:
+    """The shapes of a product whose sharding rule is written in subscripts, "mk,kn->mn"."""
+    given, _, result = subscripts.removeprefix("+").partition("->")
+    told = [f"`({', '.join(dims)}{',' * (len(dims) == 1)})`" for dims in (*given.split(","), result)]
+    return f"{listed(told[:-1])} give {told[-1]}."
 
 
 def facts(op: Op) -> Iterator[tuple[str, str]]:
@@ -114,5 +123,6 @@ def _onnx(op: Op) -> str:
     return registry.reason(name) or ("through its parts" if op.kind == "composite" else "no form of its own")
 
 
-def _and(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """Names in words: "a, b and c"."""
     return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)

@@ -12,6 +12,7 @@ from typing import Any
 
 import entry
 from markup import inline, prose, table
+from shapes import function_names
 
 import flambeau
 
@@ -87,11 +88,16 @@ def entries() -> Iterator[Entry]:
         yield from _entries(spaces)
 
 
+def find(whole: str) -> Any:
+    """What a whole name of the reference stands for."""
+    space, _, name = whole.rpartition(".")
+    return getattr(_home(space), name)
+
+
 def _functions_of(value: Any) -> list[str]:
     """The functions that a method of tensors is another form of."""
     op = getattr(value, "op", None)
-    spaces = op.namespaces if op is not None else ()
-    return [f"{'torch' if s == 'torch' else 'torch.' + s}.{op.name}" for s in spaces]
+    return function_names(op) if op is not None else []
 
 
 def _files(found: list[Entry]) -> dict[str, str]:

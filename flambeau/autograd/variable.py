@@ -26,7 +26,7 @@ class Engine:
 
 
 class Variable(metaclass=_TensorLike):
-    """Variable(tensor) is the tensor itself, sharing its memory, with `requires_grad` set as asked."""
+    """Former name of a tensor with a gradient: `Variable(tensor)` shares its memory, with `requires_grad` set as asked."""
 
     _execution_engine = Engine()
 

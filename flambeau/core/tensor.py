@@ -81,10 +81,10 @@ else:
 class Tensor(TensorMethods):
     """A multi-dimensional array of one dtype, with PyTorch's interface."""
 
-    __slots__ = (
-        "_storage", "shape", "_strides", "_offset", "dtype", "device", "_contig", "_autograd", "_base", "__dict__",
-        "__weakref__",
-    )  # fmt: skip
+    __slots__ = {
+        **dict.fromkeys(("_storage", "_strides", "_offset", "_contig", "_autograd", "_base", "__dict__", "__weakref__")),
+        "shape": "Size of each dimension.", "dtype": "Type of the elements.", "device": "Device whose memory the elements are in.",
+    }  # fmt: skip
 
     _storage: UntypedStorage
     shape: Size
@@ -154,6 +154,7 @@ class Tensor(TensorMethods):
 
     @property
     def itemsize(self) -> int:
+        """Size of one element in bytes."""
         return self.dtype.itemsize
 
     def numel(self) -> int:
@@ -161,10 +162,12 @@ class Tensor(TensorMethods):
 
     @property
     def nbytes(self) -> int:
+        """Size of all elements in bytes."""
         return numel_of(self.shape) * self.dtype.itemsize
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return len(self.shape)
 
     def dim(self) -> int:
@@ -234,6 +237,7 @@ class Tensor(TensorMethods):
 
     @property
     def requires_grad(self) -> bool:
+        """True if autograd records what is done with this tensor."""
         meta = self._autograd
         if meta is not None and (meta.requires_grad or meta.grad_fn is not None):
             return True
@@ -259,10 +263,12 @@ class Tensor(TensorMethods):
 
     @property
     def is_leaf(self) -> bool:
+        """True if no recorded operator made this tensor: gradients are collected in leaves."""
         return self._autograd is None or self.grad_fn is None
 
     @property
     def grad_fn(self) -> Node | None:
+        """Node of the graph that made this tensor; None for a leaf."""
         base = self._base
         meta = self._autograd
         if base is not None:
@@ -279,10 +285,12 @@ class Tensor(TensorMethods):
 
     @property
     def output_nr(self) -> int:
+        """Position among the results of `grad_fn`."""
         return 0 if self._autograd is None else self._autograd.output_nr
 
     @property
     def grad(self) -> Tensor | None:
+        """Gradient that `backward` has collected; None before."""
         meta = self._autograd
         if meta is None:
             return None

@@ -113,10 +113,12 @@ def is_nccl_available() -> bool:
 
 
 def is_ucc_available() -> bool:
+    """Return False: there is no UCC backend."""
     return False
 
 
 def is_xccl_available() -> bool:
+    """Return False: there is no XCCL backend."""
     return False
 
 

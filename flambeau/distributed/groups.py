@@ -307,6 +307,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
+    """Return the name of a group's backend."""
     pg = _resolve(group)
     if _rank_not_in_group(pg) or pg not in _world.pg_map:
         raise ValueError("Invalid process group specified")
@@ -314,6 +315,7 @@ def get_backend(group: ProcessGroup | None = None) -> str:
 
 
 def get_backend_config(group: ProcessGroup | None = None) -> str:
+    """Return a group's backends by type of device, as in "cpu:gloo,cuda:nccl"."""
     pg = _resolve(group)
     if _rank_not_in_group(pg) or pg not in _world.pg_map:
         raise ValueError("Invalid process group specified")
@@ -330,6 +332,7 @@ def get_default_backend_for_device(device: Any) -> str:
 
 
 def get_pg_count() -> int:
+    """Return the number of process groups."""
     return len(_world.pg_map)
 
 

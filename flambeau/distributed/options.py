@@ -21,47 +21,59 @@ class _Options:
 
 
 class AllreduceOptions(_Options):
+    """Settings of `ProcessGroup.allreduce`."""
+
     def __init__(self) -> None:
         super().__init__(reduceOp=RedOpType.SUM, sparseIndices=None)
 
 
 class AllreduceCoalescedOptions(AllreduceOptions):
-    pass
+    """Settings of `ProcessGroup.allreduce_coalesced`."""
 
 
 class BroadcastOptions(_Options):
+    """Settings of `ProcessGroup.broadcast`."""
+
     def __init__(self) -> None:
         super().__init__(rootRank=0, rootTensor=0)
 
 
 class ReduceOptions(_Options):
+    """Settings of `ProcessGroup.reduce`."""
+
     def __init__(self) -> None:
         super().__init__(reduceOp=RedOpType.SUM, rootRank=0, rootTensor=0)
 
 
 class AllgatherOptions(_Options):
-    pass
+    """Settings of `ProcessGroup.allgather`."""
 
 
 class GatherOptions(_Options):
+    """Settings of `ProcessGroup.gather`."""
+
     def __init__(self) -> None:
         super().__init__(rootRank=0)
 
 
 class ScatterOptions(GatherOptions):
-    pass
+    """Settings of `ProcessGroup.scatter`."""
 
 
 class ReduceScatterOptions(_Options):
+    """Settings of `ProcessGroup.reduce_scatter`."""
+
     def __init__(self) -> None:
         super().__init__(reduceOp=RedOpType.SUM)
 
 
 class AllToAllOptions(_Options):
-    pass
+    """Settings of `ProcessGroup.alltoall`."""
 
 
 class BarrierOptions(_Options):
+    """Settings of `ProcessGroup.barrier`."""
+
     def __init__(self) -> None:
         super().__init__(device_ids=[], device=None)
 
@@ -79,10 +91,12 @@ class _Debug:
 
 
 def get_debug_level() -> DebugLevel:
+    """Return the extent of the checks between ranks."""
     return _Debug.level
 
 
 def set_debug_level(level: DebugLevel) -> None:
+    """Set the extent of the checks between ranks."""
     _Debug.level = level
 
 

@@ -75,6 +75,7 @@ class _Dependent(Constraint):
 
 
 def is_dependent(constraint: Any) -> bool:
+    """Return whether a constraint depends on other parameters."""
     return isinstance(constraint, _Dependent)
 
 
@@ -219,6 +220,8 @@ class _Stack(_Joined):
 
 
 class _Boolean(Constraint):
+    """Zeros and ones."""
+
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
@@ -255,26 +258,36 @@ class _Between(_Bounded):
 
 
 class _GreaterThan(_Above):
+    """Numbers above `lower_bound`."""
+
     def check(self, value: Tensor) -> Tensor:
         return self.lower_bound < value
 
 
 class _GreaterThanEq(_Above):
+    """Numbers from `lower_bound` upwards."""
+
     def check(self, value: Tensor) -> Tensor:
         return self.lower_bound <= value
 
 
 class _LessThan(_Below):
+    """Numbers below `upper_bound`."""
+
     def check(self, value: Tensor) -> Tensor:
         return value < self.upper_bound
 
 
 class _Interval(_Between):
+    """Numbers from `lower_bound` to `upper_bound`, both included."""
+
     def check(self, value: Tensor) -> Tensor:
         return (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
 class _HalfOpenInterval(_Between):
+    """Numbers from `lower_bound` up to, but without, `upper_bound`."""
+
     def check(self, value: Tensor) -> Tensor:
         return (self.lower_bound <= value) & (value < self.upper_bound)
 
@@ -285,6 +298,8 @@ def _whole(value: Tensor, inside: Tensor) -> Tensor:
 
 
 class _IntegerInterval(_Between):
+    """Integers from `lower_bound` to `upper_bound`, both included."""
+
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
@@ -292,6 +307,8 @@ class _IntegerInterval(_Between):
 
 
 class _IntegerLessThan(_Below):
+    """Integers up to `upper_bound`."""
+
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
@@ -299,6 +316,8 @@ class _IntegerLessThan(_Below):
 
 
 class _IntegerGreaterThan(_Above):
+    """Integers from `lower_bound` upwards."""
+
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
@@ -309,6 +328,8 @@ class _IntegerGreaterThan(_Above):
 
 
 class _OneHot(Constraint):
+    """Vectors with a single 1 among zeros."""
+
     is_discrete = True
     event_dim = 1
 
@@ -342,6 +363,8 @@ class _Multinomial(Constraint):
 
 
 class _LowerTriangular(Constraint):
+    """Lower triangular matrices."""
+
     event_dim = 2
 
     def check(self, value: Tensor) -> Tensor:
@@ -365,6 +388,8 @@ class _CorrCholesky(_LowerCholesky):
 
 
 class _Square(Constraint):
+    """Square matrices."""
+
     event_dim = 2
 
     def check(self, value: Tensor) -> Tensor:
@@ -372,18 +397,24 @@ class _Square(Constraint):
 
 
 class _Symmetric(_Square):
+    """Symmetric matrices."""
+
     def check(self, value: Tensor) -> Tensor:
         square = super().check(value)
         return isclose(value, value.mT, atol=1e-6).flatten(-2).all(-1) if square.all() else square
 
 
 class _PositiveSemidefinite(_Symmetric):
+    """Symmetric matrices without negative eigenvalues."""
+
     def check(self, value: Tensor) -> Tensor:
         symmetric = super().check(value)
         return (linalg.eigvalsh(value) >= 0).all(-1) if symmetric.all() else symmetric
 
 
 class _PositiveDefinite(_Symmetric):
+    """Symmetric matrices whose eigenvalues are positive."""
+
     def check(self, value: Tensor) -> Tensor:
         symmetric = super().check(value)
         return linalg.cholesky_ex(value).info == 0 if symmetric.all() else symmetric

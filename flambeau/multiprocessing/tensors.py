@@ -36,6 +36,7 @@ def get_all_sharing_strategies() -> set[str]:
 
 
 def get_sharing_strategy() -> str:
+    """Return the current way to share memory."""
     return _strategy[0]
 
 

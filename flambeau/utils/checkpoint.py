@@ -80,6 +80,8 @@ def _autocast_as_now(kind: str) -> autocast:
 
 
 class CheckpointFunction(Function):
+    """Function whose backward pass runs its forward pass again: the reentrant form of `checkpoint`."""
+
     @staticmethod
     def forward(ctx: Any, function: Callable, preserve_rng_state: bool, *args: Any) -> Any:
         check_backward_validity(args)

@@ -88,6 +88,7 @@ def get_default_build_root() -> str:
 
 
 def is_ninja_available() -> bool:
+    """Return whether the build tool ninja is installed."""
     return _ninja() is not None
 
 
@@ -100,6 +101,7 @@ def _ninja() -> str | None:
 
 
 def verify_ninja_availability() -> None:
+    """Raise an error if the build tool ninja is not installed."""
     if not is_ninja_available():
         raise RuntimeError("Ninja is required to load C++ extensions (pip install ninja to get it)")
 

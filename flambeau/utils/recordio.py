@@ -280,7 +280,9 @@ class MXIndexedRecordIO(MXRecordIO):
 # -- samples in records ---------------------------------------------------------------------------------------------------
 
 IRHeader = namedtuple("HEADER", ["flag", "label", "id", "id2"])  # type: ignore[name-match]  # MXNet prints it so
-"""What precedes a sample in its record: `label` is a number, or several, and then `flag` says how many."""
+IRHeader.__doc__ = (
+    """Header of a sample in its record: `label` is a number, or several, and then `flag` says how many."""
+)
 
 
 def pack(header: Any, s: bytes) -> bytes:
@@ -327,6 +329,7 @@ def unpack_img(s: bytes, iscolor: int = -1) -> tuple[IRHeader, np.ndarray]:
 
 
 def encode_image(image: Any, quality: int, img_fmt: str) -> bytes:
+    """Return the bytes of a JPEG or PNG file of an image."""
     kind = {".JPG": "JPEG", ".JPEG": "JPEG", ".PNG": "PNG"}.get(img_fmt.upper())
     if kind is None:
         raise ValueError(f"img_fmt must be '.jpg', '.jpeg' or '.png', got {img_fmt!r}")
@@ -374,6 +377,7 @@ def from_bgr(img: Any) -> Any:
 
 
 def to_bgr(image: Any) -> np.ndarray:
+    """Return an image's pixels with blue first, as OpenCV has them."""
     array = np.asarray(image)
     return array.copy() if array.ndim == 2 else np.ascontiguousarray(array[..., [2, 1, 0, 3][: array.shape[-1]]])
 

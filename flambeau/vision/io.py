@@ -249,6 +249,7 @@ def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:
 
 
 def write_png(input: Tensor, filename: Any, compression_level: int = 6) -> None:
+    """Write an image to a PNG file."""
     write_file(filename, encode_png(input, compression_level))
 
 
@@ -264,4 +265,5 @@ def encode_jpeg(input: Any, quality: int = 75) -> Any:
 
 
 def write_jpeg(input: Tensor, filename: Any, quality: int = 75) -> None:
+    """Write an image to a JPEG file."""
     write_file(filename, encode_jpeg(input, quality))

@@ -18,6 +18,8 @@ pytest.importorskip("pygments", reason="the pages' code is coloured by Pygments"
 import entry  # noqa: E402
 import parameters  # noqa: E402
 import reference  # noqa: E402
+import seen  # noqa: E402
+import shapes  # noqa: E402
 import snippets  # noqa: E402
 
 # The namespaces whose pages are complete: meanings for all parameters.
@@ -50,6 +52,58 @@ def test_example_prints_the_same_in_pytorch(name: str) -> None:
     torch = pytest.importorskip("torch", reason="asks PyTorch")
     example = snippets.snippets()[name]
     assert snippets.printed(example, torch) == [answer for _, answer in example]
+
+
+def test_shapes_of_examples_are_those_of_their_calls() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert seen.FILE.read_text() == seen.text(), "write them again: python docs/_tools/seen.py"
+
+
+def _works_on_tensors(whole: str, value: object) -> bool:
+    if getattr(value, "op", None) is not None or (isinstance(value, type) and issubclass(value, flambeau.nn.Module)):
+        return True
+    known = parameters.known(value) if callable(value) else None
+    kinds, result = parameters.types(*whole.rpartition(".")[::2], known) if known is not None else ({}, "")
+    return any(re.search(r"\bTensors?\b", kind) for kind in (result, *kinds.values()))
+
+
+def test_shapes_are_told_of_all_that_works_on_tensors() -> None:
+    silent = [n for n, v in names().items() if _works_on_tensors(n, v) and not shapes.is_told(n, v)]
+    assert not silent
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("torch.add", "shape to which `input` and `other` broadcast"),  # by its kind
+        ("torch.mm", "`(n, m)` and `(m, p)` give `(n, p)`"),  # written
+        ("torch.Tensor.mul_", "is `input` itself"),  # by its form
+        ("torch.Tensor.float", "shape of `input`"),  # by its batching rule
+        ("torch.distributions.Dirichlet", "`concentration (..., n)`"),  # by its constraints
+        ("torch.flip", "`input (2, 2)` gives `(2, 2)`"),  # by its example
+    ],
+)
+def test_shapes_follow_from_records_and_examples(name: str, text: str) -> None:
+    assert text in shapes.shape(name, names()[name])
+
+
+def test_every_name_has_words() -> None:
+    silent = [n for n, v in names().items() if v is not None and not entry.told(v)]
+    assert not silent
+
+
+def test_types_are_those_of_the_signature_or_left_out() -> None:
+    text = entry.page("torchvision.models", "vgg11", names()["torchvision.models.vgg11"], "vision.html")
+    row = next(row for row in text.split("<tr>") if row.startswith("<td><code>weights</code>"))
+    assert "Tensor" not in row and "Trained weights" in row
+    assert parameters.meaning("torch.nowhere.function", "weight", "str") == ("", "")
+    assert parameters.meaning("torch.nowhere.function", "dim", "int | None")[0] == ""
+
+
+def test_page_of_an_enumeration_has_its_members() -> None:
+    text = entry.page("torch.nn.attention", "SDPBackend", names()["torch.nn.attention.SDPBackend"], "nn.html")
+    assert "FLASH_ATTENTION" in text and "qualname" not in text
 
 
 def test_most_functions_and_layers_have_an_example() -> None:

@@ -31,6 +31,7 @@ class ZeroPointDomain(Enum):
 
 
 TorchAODType = Enum("TorchAODType", [f"INT{bits}" for bits in range(1, 8)])  # type: ignore[misc]
+TorchAODType.__doc__ = "Integers of fewer than eight bits."
 
 
 @dataclass(frozen=True)

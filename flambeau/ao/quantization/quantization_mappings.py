@@ -195,6 +195,7 @@ def get_default_compare_output_module_list() -> set[Any]:
 
 
 def get_default_float_to_quantized_operator_mappings() -> Mapping:
+    """Return the quantized operator for each float function, as a copy."""
     return copy.copy(DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS)
 
 

@@ -81,6 +81,7 @@ def type_string(self: Tensor) -> str:
 
 
 def reversed_dims(self: Tensor) -> Any:
+    """Transpose of a matrix: a view with the dimensions in reverse order."""
     n = len(self.shape)
     if n not in (0, 2):
         warnings.warn(
@@ -94,6 +95,7 @@ def reversed_dims(self: Tensor) -> Any:
 
 
 def matrix_transpose(self: Tensor) -> Any:
+    """Transposes of a batch of matrices: a view with the last two dimensions exchanged."""
     if len(self.shape) == 0:
         return self
     if len(self.shape) < 2:
@@ -104,6 +106,7 @@ def matrix_transpose(self: Tensor) -> Any:
 
 
 def conjugate_transpose(self: Tensor) -> Any:
+    """Conjugate transpose of a matrix."""
     n = len(self.shape)
     if n not in (0, 2):
         raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {n}-D tensor.")
@@ -116,6 +119,7 @@ def adjoint_of(self: Tensor) -> Any:
 
 
 def batch_adjoint(self: Tensor) -> Any:
+    """Conjugate transposes of a batch of matrices."""
     n = len(self.shape)
     if n == 0:
         return self
@@ -175,6 +179,11 @@ _PROPERTIES = {
 }  # fmt: skip
 
 
+_WORDS = {
+    "layout": "Layout of the elements in memory, such as `torch.strided`.",
+    "name": "Name of the tensor: None, kept for programs that ask.",
+    "volatile": "False: `no_grad` has taken its place.",
+}
 # Kinds of tensors and devices that do not exist here.
 _ABSENT = (
     "is_sparse", "is_sparse_csr", "is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xpu", "is_xla", "is_hpu",
@@ -186,12 +195,13 @@ def bind_attributes() -> None:
     for name, method in _METHODS.items():
         if name not in Tensor.__dict__:
             setattr(Tensor, name, method)
-    for name, getter in _PROPERTIES.items():
+    for name, getter in {**_PROPERTIES, **dict.fromkeys(_ABSENT, lambda self: False)}.items():
         if name not in Tensor.__dict__:
-            setattr(Tensor, name, property(getter))
-    for name in _ABSENT:
-        if name not in Tensor.__dict__:
-            setattr(Tensor, name, property(lambda self: False))
+            kind = name.removeprefix("is_")
+            told = getter.__doc__ or (
+                f"Whether this is a tensor of the kind or device {kind}." if kind != name else _WORDS[name]
+            )
+            setattr(Tensor, name, property(getter, doc=told))
 
 
 bind_attributes()

@@ -125,6 +125,7 @@ def published_weights(name: str, module: str) -> Any:
     members: dict[str, Weights] = {key: _entry(entry) for key, entry in record["entries"].items()}
     members["DEFAULT"] = members[record["default"]]  # equal values: an alias, not a second member
     made: Any = WeightsEnum(name, members, module=module)  # type: ignore[call-arg]
+    made.__doc__ = f"Trained weights of {name.removesuffix('_Weights')}: of each member its `url`, `transforms()` that prepare images, and `meta`."
     _WEIGHTS[name] = made
     return made
 
