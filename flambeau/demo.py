@@ -31,7 +31,7 @@ GREEN, RED, BLUE, ORANGE = (20, 140, 60), (200, 30, 30), (40, 90, 190), (220, 12
 
 
 def load_digits() -> tuple[Any, Any]:
-    """1797 images of 8x8 pixels in 0..1, and their labels (the UCI handwritten digits)."""
+    """Return the UCI handwritten digits: 1797 images of 8x8 pixels from 0 to 1, and their labels."""
     with np.load(DIGITS) as file:
         images, labels = file["images"], file["labels"]
     return torch.from_numpy(images.astype(np.float32) / 16), torch.from_numpy(labels.astype(np.int64))
@@ -171,9 +171,8 @@ class Training:
 
 
 def draw(training: Training, path: str | Path, columns: int = 18, rows: int = 6) -> None:
-    """The curves of the run above a grid of test images, each with the predicted digit: green if right, red if wrong.
-
-    Matplotlib draws it where it is installed; else the package's own small canvas does."""
+    """Draw the curves of a run above a grid of test images, each with its predicted digit (green if right, red if wrong),
+    and write the image to `path`. Matplotlib draws it where it is installed, else the package's own small canvas."""
     images, labels = next(iter(DataLoader(Digits(train=False), rows * columns)))
     guesses = list(zip(images, labels.tolist(), training.predict(images).tolist()))
     if find_spec("matplotlib") is None:

@@ -136,7 +136,7 @@ class GradScaler:
         return found
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        """`optimizer.step(...)` with unscaled gradients, unless one of them is infinite or not a number."""
+        """Call `optimizer.step(...)` with unscaled gradients, unless one of them is infinite or not a number."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:

@@ -55,13 +55,13 @@ def set_printoptions(
 
 
 def get_printoptions() -> dict[str, Any]:
-    """The settings in force, as keyword arguments for `set_printoptions`."""
+    """Return the print settings in force, as keyword arguments for `set_printoptions`."""
     return asdict(options)
 
 
 @contextmanager
 def printoptions(**settings: Any) -> Iterator[None]:
-    """Print with `settings` inside a `with` block."""
+    """Context manager: print tensors with other settings, restored on exit: `with printoptions(precision=2): print(t)`."""
     before = get_printoptions()
     set_printoptions(**settings)
     try:

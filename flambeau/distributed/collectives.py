@@ -108,7 +108,7 @@ _coalescing: dict[int, _CoalescingManager] = {}
 
 @contextlib.contextmanager
 def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool = False) -> Iterator[_CoalescingManager]:
-    """Collectives inside are started without waiting; the end of the block waits for all of them, unless `async_ops`."""
+    """Context manager: start the collectives inside without waiting; its end waits for all of them, unless `async_ops`."""
     pg = _resolve(group)
     manager = _coalescing[id(pg)] = _CoalescingManager()
     try:

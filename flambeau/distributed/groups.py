@@ -236,7 +236,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 
 
 def _change(what: str) -> None:
-    """Tell recorders that there are other groups from now on: what they have written down may name a rank or a group."""
+    """Tell recorders that the process groups change: recordings may name a rank or a group."""
     generation[0] += 1
     if watching.active:
         watching.tell_sent(what)

@@ -20,7 +20,7 @@ _META = device("meta")
 
 
 def check(program: Program, recorded: Program | None = None) -> None:
-    """Raise a ValueError that names everything that is wrong with a program; `recorded` is what it was made from."""
+    """Raise a ValueError that lists everything wrong with a program; `recorded` is the program from which passes made it."""
     problems = [*_undefined(program), *_layouts(program)]
     if recorded is not None:
         problems += _reordered(program, recorded)

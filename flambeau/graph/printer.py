@@ -33,7 +33,7 @@ class _Names:
 
 
 def text(program: Program) -> str:
-    """The program, one line a call."""
+    """Return the program as text, one line for each call: `print(text(record(function, x)))`."""
     names = _Names()
     given = ", ".join(names.typed(v) for v in program.inputs)
     lines = [f"program({given}):"]

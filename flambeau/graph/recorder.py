@@ -223,8 +223,8 @@ class Recorder(Writer):
 
 
 def record(function: Callable, *args: Any, states: Any = (), whole: Callable[[Any], bool] | None = None) -> Program:
-    """Run a function on these arguments and return what it did as a program. `states` are the tensors that it finds elsewhere
-    (parameters, buffers, what an optimizer keeps)."""
+    """Run a function on these arguments and return its operator calls as a program: `record(model, x, states=[*model.parameters()])`.
+    `states` are the tensors it finds elsewhere (parameters, buffers, optimizer state); `whole(op)` tells which composites stay one call."""
     recorder = Recorder(whole)
     tensors: list[Tensor] = []
     mapped(args, Tensor, tensors.append)

@@ -97,7 +97,7 @@ class Part:
         self._counting: set[str] | None = None
 
     def function(self, team: int) -> Function | None:
-        """The text for teams of so many threads; None if they do not help."""
+        """Return the kernel's CUDA text for teams of `team` threads; None if teams cannot run it."""
         if team not in self.written:
             self.written[team] = self._write(team)
         return self.written[team]

@@ -37,7 +37,7 @@ def cumsum(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tens
 
 
 def cumprod(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
-    """Products of the chosen elements so far."""
+    """Cumulative products along `dim`, in which elements that the mask leaves out count as 1."""
     values = _prepared("cumprod", input, mask, dtype, 1)
     return values.cumprod(dim, dtype=values.dtype)
 

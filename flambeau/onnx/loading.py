@@ -26,8 +26,8 @@ class UnsupportedNode(OnnxExporterError):
 
 
 def load(f: Any, *, trainable: bool = True) -> OnnxModule:
-    """A module that computes what an ONNX file says. Floating-point initializers become parameters (buffers if not `trainable`), under
-    their names in the file, so that state dicts fit.
+    """Return a module that computes the graph of an ONNX file. Floating-point initializers become
+    parameters (buffers if not `trainable`), under their names in the file, so that state dicts fit.
 
     >>> model = flambeau.onnx.load("model.onnx")
     >>> model(x)
@@ -54,7 +54,7 @@ class _Plain(Module):
 
 
 class OnnxModule(Module):
-    """The graph of an ONNX file, run node by node."""
+    """Module that runs the graph of an ONNX file node by node; made by `flambeau.onnx.load`."""
 
     def __init__(self, model: Any, *, trainable: bool = True) -> None:
         super().__init__()

@@ -125,7 +125,7 @@ def _full_name(symbolic_name: str) -> str:
 
 
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Form, opset_version: int) -> None:
-    """Say how an operator is exported: `symbolic_fn(g, *arguments)` writes its nodes with `g.op`."""
+    """Register a function that exports an operator: `symbolic_fn(g, *arguments)` writes its nodes with `g.op`."""
     name = _full_name(symbolic_name)
     if "::" not in name or not all(name.split("::", 1)):
         raise OnnxExporterError(
@@ -136,7 +136,7 @@ def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Form, opset_ver
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
-    """Forget what was registered."""
+    """Remove the function registered for an operator and opset by `register_custom_op_symbolic`."""
     name = _full_name(symbolic_name)
     versions = CUSTOM.get(name, {})
     versions.pop(int(opset_version), None)

@@ -359,7 +359,7 @@ class profile(_KinetoProfile):  # noqa: N801
         self._transit_action(self.current_action, None)
 
     def step(self) -> None:
-        """The next step begins."""
+        """Mark the beginning of the next step of the schedule."""
         self._end_step()
         before, self.current_action = self.current_action, self._scheduled(self.step_num + 1)
         self.step_num += 1

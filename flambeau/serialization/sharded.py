@@ -139,10 +139,9 @@ def load_sharded(
 def load_sharded_checkpoint(
     model: Module, folder: Any, strict: bool = True, prefer_safe: bool = True, *, weights_only: bool = True
 ) -> tuple[list[str], list[str]]:
-    """Read a checkpoint into a module, one shard in memory at a time.
-
-    Returns the names that were missing and those that were not expected; with `strict` either is an error, found before
-    the module changes."""
+    """Read a checkpoint into a module, one shard in memory at a time: `load_sharded_checkpoint(model, "folder")`. `prefer_safe`
+    takes safetensors where both formats are there; `weights_only` refuses pickles that hold more than tensors. Returns the names
+    that were missing and those that were not expected; with `strict` either is an error, raised before the module changes."""
     wanted = model.state_dict()
     start = _find(os.fspath(folder), prefer_safe)
     parts = shards(start, weights_only=weights_only)

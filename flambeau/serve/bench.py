@@ -72,7 +72,7 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reque
 async def _client(
     url: urllib.parse.SplitResult, request: bytes, until: float, pace: float, first: float, results: Results
 ) -> None:
-    """Run one client: it sends a request again when it has its answer, or when its turn has come."""
+    """Run a client until a point in time: it sends a request again when it has its answer, or when its turn has come."""
     loop = asyncio.get_running_loop()
     writer: asyncio.StreamWriter | None = None
     turn = first

@@ -98,7 +98,7 @@ def _from_name(name: str, work: Path) -> dict[str, Any]:
 
 
 def package(source: str, store: Path, options: argparse.Namespace) -> tuple[str, str]:
-    """Puts a model into the store; its archive's and its own name."""
+    """Put a model into the store; return the file name of its archive and the model's name."""
     path = Path(source)
     name = options.name or re.sub(
         r"[^\w.-]", "_", path.name.removesuffix(".mar") if path.suffix == ".mar" else path.stem
@@ -193,7 +193,7 @@ def _choose_logs() -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The command `flambeau serve`."""
+    """Run the command `flambeau serve` with parsed options; return its exit code."""
     if options.workers < 1:
         print(f"flambeau serve: --workers is at least 1, got {options.workers}", file=sys.stderr)
         return 2

@@ -408,7 +408,7 @@ _loaded: dict[str, tuple[str, Any]] = {}  # modules by path, with the digest of 
 
 
 def _imported(name: str, path: str) -> Any:
-    """The module in a library. One that was built anew gets another file: Python loads a file once."""
+    """Import the extension module in a library. A library that was built anew is copied to a new file: Python loads a file once."""
     mark = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     known = _loaded.get(path)
     if known is not None and known[0] == mark:

@@ -31,7 +31,7 @@ def glyph(character: str) -> np.ndarray:
 
 
 class Canvas:
-    """A white picture to draw on; (0, 0) is the upper left corner."""
+    """White image to draw lines, text and shapes on; (0, 0) is the upper left corner."""
 
     def __init__(self, width: int, height: int):
         self.width, self.height = width, height

@@ -286,7 +286,7 @@ IRHeader.__doc__ = (
 
 
 def pack(header: Any, s: bytes) -> bytes:
-    """A header and a sample's bytes as one record.
+    """Return a header and a sample's bytes as one record.
 
     >>> unpack(pack(IRHeader(0, 4, 2574, 0), b"sample"))
     (HEADER(flag=0, label=4.0, id=2574, id2=0), b'sample')
@@ -302,7 +302,7 @@ def pack(header: Any, s: bytes) -> bytes:
 
 
 def unpack(s: bytes) -> tuple[IRHeader, bytes]:
-    """The header and the bytes that `pack` put together."""
+    """Split a record made by `pack` into its header and its bytes: `header, data = unpack(record)`."""
     if len(s) < _HEADER.size:
         raise RuntimeError(f"a packed record has at least {_HEADER.size} bytes, got {len(s)}")
     header = IRHeader(*_HEADER.unpack_from(s))
@@ -316,14 +316,14 @@ def unpack(s: bytes) -> tuple[IRHeader, bytes]:
 
 
 def pack_img(header: Any, img: np.ndarray, quality: int = 95, img_fmt: str = ".jpg") -> bytes:
-    """A header and an image (height x width, or height x width x blue-green-red) as one record.
-
-    `quality` is JPEG's (1 to 100), or PNG's compression (0 to 9)."""
+    """Return a header and an image as one record: `pack_img(IRHeader(0, label, number, 0), image)`.
+    `img` is an array of height x width, or height x width x 3 with the channels blue, green, red;
+    `quality` is JPEG's (1 to 100) or PNG's compression (0 to 9); `img_fmt` is ".jpg" or ".png"."""
     return pack(header, encode_image(from_bgr(img), quality, img_fmt))
 
 
 def unpack_img(s: bytes, iscolor: int = -1) -> tuple[IRHeader, np.ndarray]:
-    """The header and the image of a record: blue-green-red for `iscolor` 1, grey for 0, as it was stored for -1."""
+    """Split a record into its header and its image: blue-green-red for `iscolor` 1, grey for 0, as stored for -1."""
     header, data = unpack(s)
     return header, to_bgr(with_color(decode(data), iscolor))
 
@@ -356,7 +356,7 @@ def with_color(image: Any, color: int) -> Any:
 
 
 def from_bgr(img: Any) -> Any:
-    """A PIL image of an array with OpenCV's order of channels."""
+    """Return a PIL image of an array with OpenCV's order of channels (blue, green, red)."""
     array = np.asarray(img.detach().cpu().numpy() if isinstance(img, Tensor) else img)
     channels = 1 if array.ndim == 2 else array.shape[-1]
     if (
@@ -386,7 +386,7 @@ def to_bgr(image: Any) -> np.ndarray:
 
 
 class RecordFileDataset(Dataset):
-    """The records of a .rec file as bytes. Without a .idx file beside it, the places are found by one pass over the file."""
+    """Dataset of the records of a .rec file, as bytes. Without a .idx file beside it, one pass over the file finds their places."""
 
     def __init__(self, filename: Any):
         self.filename = os.fspath(filename)

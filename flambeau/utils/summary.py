@@ -283,12 +283,12 @@ def summary(
     mode: str = "eval",
     verbose: int = 1,
 ) -> ModelStatistics:
-    """Run a network once and tabulate its layers; the network is left as it was.
+    """Run a network once and tabulate its layers, as in `summary(model, input_size=(1, 3, 224, 224))`; the network is left unchanged.
 
-    The input is either `input_data` (a tensor, a tuple or list of arguments, a dictionary of named ones) or random
-    numbers of `input_size` (a shape, several shapes, or a dictionary of them) and `dtypes`. Without either, only the
-    parameters are counted. `verbose`: 0 prints nothing, 1 the table, 2 every parameter too.
-    """
+    The input is either `input_data` (a tensor, a tuple or list of arguments, a dictionary of named ones) or random numbers of `input_size`
+    (a shape, several shapes, or a dictionary of them) and `dtypes`, with a batch of 1 inserted at `batch_dim`. Without either, only the
+    parameters are counted. `depth` is the deepest level shown, `col_names` the columns, `device` where the network runs, `mode` "eval" or "train".
+    `verbose`: 0 prints nothing, 1 the table, 2 every parameter too."""
     unknown = [name for name in col_names if name not in COLUMNS]
     if unknown:
         raise ValueError(f"col_names: unknown {unknown}, expected some of {list(COLUMNS)}")

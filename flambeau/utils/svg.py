@@ -15,7 +15,7 @@ __all__ = ["Drawing", "document", "element", "group", "line", "polygon", "rect",
 
 
 class Drawing(str):
-    """The text of an SVG; notebooks show the picture."""
+    """Text of an SVG image, which notebooks show as a drawing."""
 
     def _repr_svg_(self) -> str:
         return str(self)

@@ -31,7 +31,7 @@ def _attention(module: Any, query: Tensor) -> int:
 
 
 def multiply_adds(module: Module, input: Tensor | None, output: Tensor | None) -> int:
-    """Multiply-adds of this layer, without its sublayers; looking up and moving values count nothing."""
+    """Return the multiply-adds of one layer, without its sublayers; looking up and moving values count nothing."""
     if input is None or output is None or isinstance(module, (Embedding, EmbeddingBag)):
         return 0
     if isinstance(module, (Conv1d, Conv2d, Conv3d)):

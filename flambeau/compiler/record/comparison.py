@@ -115,7 +115,7 @@ def _rows(address: int, size: int, kind: Any) -> Iterator[np.ndarray]:
 
 
 def _sums(address: int, size: int, kind: Any) -> array:
-    """Of each row of numbers a weighted sum. Infinities and nan count by their kind and place."""
+    """Return a weighted sum of each row of numbers, in which infinities and NaN count by their kind and place."""
     letter = {np.float32: "f", np.float64: "d"}.get(kind)
     if letter is not None:
         width = array(letter).itemsize

@@ -112,7 +112,7 @@ class Planner(Recorder):
         self._expected: list[int] = []  # buffers of results that a call is about to make
 
     def steps(self, call: Call) -> list[Any]:
-        """The native calls of a rewritten call."""
+        """Return the native calls that compute a rewritten call."""
         self.memory = Memory()
         self.memory.buffers = self.graph.buffers
         tensors = self._laid_out(call)

@@ -40,7 +40,7 @@ class Arguments:
         self.key = (*parts, self._shared())
 
     def pattern(self, sizes_count: bool) -> tuple:
-        """The key without the sizes of tensors: what calls have in common that differ only in these. `mark_static` and
+        """Return the key without the sizes of tensors, equal for calls that differ only in these. `mark_static` and
         `mark_dynamic` say of single sizes whether they count; `sizes_count` says it of the others."""
         return _general(self.key, iter(self.tensors), sizes_count)
 

@@ -81,7 +81,7 @@ def _no_deepcopy(*args: Any, **kwargs: Any) -> Any:
 
 @contract(state_cls=_ReplicateState)
 def replicate(module: Module, ignored_modules: Iterable[Module] | None = None, **kwargs: Any) -> Module:
-    """Average the gradients of a module over the ranks in every backward pass. The module stays itself.
+    """Average the gradients of a module over the ranks in every backward pass; returns the same module.
 
     >>> replicate(model)
     """

@@ -41,7 +41,7 @@ class StateDictMethods(Module):
         state_dict_config: StateDictConfig | None = None,
         optim_state_dict_config: OptimStateDictConfig | None = None,
     ) -> StateDictSettings:
-        """Set what state dicts of the units below hold; return what they held before."""
+        """Set the type of state dicts of the FSDP modules below a module; return the settings before."""
         kind, optimizer_kind = _CONFIGS[state_dict_type]
         config = kind() if state_dict_config is None else state_dict_config
         optim = optimizer_kind() if optim_state_dict_config is None else optim_state_dict_config

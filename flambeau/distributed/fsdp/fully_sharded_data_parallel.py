@@ -276,7 +276,7 @@ class FullyShardedDataParallel(StateDictMethods):
 
     @property
     def params(self) -> list[Any]:
-        """The flat parameter, if there is one."""
+        """The module's flat parameter in a list; empty if it has none."""
         return [] if self._group is None else [self._flat_param]
 
     @property

@@ -54,7 +54,7 @@ def _as_object(tensor: Tensor) -> Any:
 def broadcast_object(
     obj: Any = None, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """An object of one process, on all."""
+    """Send an object from `root_rank` to all processes of the set, and return it."""
     data = pickle.dumps(obj) if state.rank() == root_rank else None
     parts = allgather_object(data, name, process_set)
     ranks = process_set.ranks or list(range(state.size()))

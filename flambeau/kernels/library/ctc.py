@@ -38,7 +38,7 @@ def add_three_logs(a, b, c):
 
 @loop_kernel
 def ctc_forward(nll, alpha, scores, targets, input_lengths, target_lengths, steps, samples, classes, width, blank):
-    """alpha and the negative log-likelihood of every sample."""
+    """Compute CTC's forward variables `alpha` and the negative log-likelihood of every sample."""
     states = 2 * width + 1
     for n in prange(samples, 8 * steps * states):
         start = n * width

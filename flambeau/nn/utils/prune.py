@@ -225,7 +225,7 @@ class PruningContainer(BasePruningMethod):
 
 
 class Identity(BasePruningMethod):
-    """Prune nothing, but set everything up."""
+    """Pruning method that removes nothing, but sets up the mask and the parametrization."""
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         return default_mask

@@ -21,7 +21,7 @@ from .spectral import eigh
 
 
 def _gradient(g: tuple, A: Tensor, out: list, largest: bool, needs: dict) -> Tensor:
-    """From all eigenvectors: those asked for turn towards the others."""
+    """Return the gradient with respect to A of its extreme eigenpairs, computed from all eigenvectors of A."""
     (gE, gX), (E, X) = g, out
     total = None if gE is None else (X * gE.unsqueeze(-2)) @ X.mH
     if gX is not None:

@@ -35,7 +35,7 @@ def refuse_quantized(name: str, d: dtype) -> NoReturn:
 
 
 def as_dtype(value: Any, name: str) -> dtype:
-    """A dtype argument: a dtype, or one of Python's own number types."""
+    """Return a dtype argument as a dtype; Python's own number types are accepted."""
     if isinstance(value, dtype):
         return value if value.kind != "q" else refuse_quantized(name, value)
     found = dt.OF_PYTHON.get(value) if isinstance(value, type) else None
@@ -117,7 +117,7 @@ def collected(args: tuple, named: dict[str, Any], key: str, name: str) -> tuple:
 
 
 def as_shape(size: tuple, name: str) -> Size:
-    """The shape of a new tensor: zeros(2, 3), zeros((2, 3)), zeros([2, 3]) all mean one."""
+    """Return the shape of a new tensor from the arguments of zeros(2, 3), zeros((2, 3)) or zeros([2, 3])."""
     if not size:
         raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
     shape = varargs_ints(size, name)

@@ -34,7 +34,7 @@ def former_call(face: Callable, name: str, factors: tuple[str, ...], args: tuple
 
 
 def accepting_former(run: Callable, name: str, factors: tuple[str, ...], tensors: int) -> Callable:
-    """`run(*tensors, **options)` that takes its former signature too."""
+    """Return a function like `run(*tensors, **options)` that accepts the operator's former signature, too."""
 
     def either(*args: Any, **kwargs: Any) -> Any:
         if len(args) > tensors:

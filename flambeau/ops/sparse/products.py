@@ -346,7 +346,7 @@ def _hybrid(mat1: SparseCoo, mat2: Tensor) -> SparseCoo:
 
 @composite(method=False, aliases=("hsmm",))
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
-    """A sparse matrix times a dense one, as the rows that are not zero."""
+    """Product of a sparse and a dense matrix, as a sparse tensor of the rows that are not zero."""
     if not isinstance(mat1, SparseCoo):
         raise RuntimeError("hspmm: Argument #1: a sparse matrix is expected")
     _check_operands(mat1, mat2)

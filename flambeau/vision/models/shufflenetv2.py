@@ -32,7 +32,7 @@ def _depthwise(width: int, stride: int) -> list[nn.Module]:
 
 
 class InvertedResidual(nn.Module):
-    """Half of the channels pass by, half are convolved (both are, at stride 2); then all are shuffled."""
+    """Block that passes half of the channels on and convolves the other half (both, at stride 2), then shuffles all of them."""
 
     def __init__(self, inp: int, oup: int, stride: int):
         super().__init__()

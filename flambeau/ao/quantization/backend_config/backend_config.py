@@ -201,7 +201,7 @@ class BackendPatternConfig:
         return self._set("qat_module", qat_module)
 
     def set_reference_quantized_module(self, reference_quantized_module: Any) -> BackendPatternConfig:
-        """Set what takes the root layer's place when the model is converted."""
+        """Set the module type that replaces the root layer when the model is converted."""
         return self._set("reference_quantized_module", reference_quantized_module)
 
     def set_fused_module(self, fused_module: Any) -> BackendPatternConfig:

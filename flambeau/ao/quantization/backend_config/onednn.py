@@ -95,7 +95,7 @@ def _fuse_linear_bn_leaky_relu(is_qat: bool, linear: Any, bn: Any, leaky_relu: A
 
 
 def get_onednn_backend_config() -> BackendConfig:
-    """Return what the engine onednn computes."""
+    """Return the patterns and dtypes that the oneDNN engine can compute, as a BackendConfig."""
     groups: list[Any] = [
         common._get_conv_configs(_CONV),
         _sums(),

@@ -336,6 +336,6 @@ def _convert_equalization_ref(model: GraphModule) -> GraphModule:
 
 
 def get_equalization_qconfig_dict(layer_sqnr_dict: dict[str, float], num_layers_to_equalize: int) -> Any:
-    """A configuration that equalizes the layers that lose most, given the signal-to-noise ratio of each."""
+    """Return a configuration that equalizes the given number of layers with the lowest signal-to-noise ratio."""
     worst = sorted(layer_sqnr_dict.items(), key=operator.itemgetter(1))[:num_layers_to_equalize]
     return {"module_name": [(name, default_equalization_qconfig) for name, _ in worst]}

@@ -22,7 +22,7 @@ def _pattern_size(pattern: Any) -> int:
 
 
 def _sorted_patterns_dict(patterns_dict: dict[Any, Any]) -> dict[Any, Any]:
-    """The patterns, longest first."""
+    """Return the patterns sorted by length, longest first."""
     order = sorted(patterns_dict.items(), key=lambda kv: -_pattern_size(kv[0]) if isinstance(kv[0], tuple) else 1)
     return dict(order)
 

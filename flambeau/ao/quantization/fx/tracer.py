@@ -22,7 +22,7 @@ class ScopeContextManager(_ScopeContextManager):
 
 
 class QuantizationTracer(Tracer):
-    """Traces through a user's modules, but those that are named."""
+    """Tracer for quantization: follows a user's modules, and keeps layers of torch.nn and the skipped modules as leaves."""
 
     def __init__(self, skipped_module_names: list[str], skipped_module_classes: list[Any]):
         super().__init__()

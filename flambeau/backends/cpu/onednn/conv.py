@@ -217,7 +217,7 @@ class _Problem:
         return created.address
 
     def hint(self) -> int | None:
-        """A forward convolution like this one, with a bias or without: which, does not matter to its gradients."""
+        """Return the address of a forward convolution's descriptor as a hint for its gradients, for which the bias does not matter."""
         known = _hints.cache.young.get(self.hint_key())
         if known is None:
             return self.forward()

@@ -95,7 +95,7 @@ maybe_mark_dynamic = mark_dynamic
 
 
 def mark_static_address(t: Any, guard: bool = False) -> None:
-    """Say that a tensor stays where it is. Recorded programs read the address of each call, so that this changes nothing."""
+    """Mark a tensor whose address never changes. It has no effect: recorded programs read the addresses of each call."""
 
 
 def __getattr__(name: str) -> Any:

@@ -218,5 +218,5 @@ for _name in ("etcd", "etcd-v2"):
 
 
 def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:
-    """The rendezvous of a backend: static, c10d, etcd, etcd-v2, or one that was registered."""
+    """Return the rendezvous handler of a backend: static, c10d, etcd, etcd-v2, or one that was registered."""
     return rendezvous_handler_registry.create_handler(params)

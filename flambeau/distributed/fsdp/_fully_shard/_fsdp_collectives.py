@@ -140,7 +140,7 @@ class Reduction:
 
     @no_grad()
     def finish(self) -> None:
-        """Wait, and give every parameter its part."""
+        """Wait for the reduction, and give every parameter its shard of the gradients."""
         if self.work is not None:
             self.work.wait()
         if self.mark is not None:

@@ -242,7 +242,7 @@ def dim_view_as_real(shape: Shape) -> DimMap:
 
 
 def infer_size(total_size: int, sizes: Shape) -> Shape:
-    """Sizes in which -1 stands for what is left."""
+    """Return `sizes` with the -1 in it replaced so that they hold `total_size` elements."""
     known = math.prod(n for n in sizes if n != -1)
     if sizes.count(-1) > 1:
         raise AssertionError("can only infer one size")

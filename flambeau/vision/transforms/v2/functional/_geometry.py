@@ -107,7 +107,7 @@ resize_video = resize_image
 
 
 def crop_image(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-    """The window of this size whose upper left corner is (top, left)."""
+    """Return the window of this size whose upper left corner is (top, left)."""
     return geometry.crop(image, top, left, height, width)
 
 
