@@ -241,7 +241,7 @@ def get_overridable_functions() -> dict[Any, list[Callable]]:
 
 
 def get_testing_overrides() -> dict[Callable, Callable]:
-    """For each overridable function one with the same parameters that returns -1."""
+    """Return for each overridable function one with the same parameters that returns -1."""
     return {f: _same_parameters(f) for functions in get_overridable_functions().values() for f in functions}
 
 

@@ -31,7 +31,7 @@ def _joe_kuo() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _direction_numbers(dimension: int) -> np.ndarray:
-    """For each coordinate, what bit k of a point's number toggles: the recurrence of Bratley and Fox (algorithm 659)."""
+    """Return what bit k of a point's number toggles in each coordinate: the recurrence of Bratley and Fox (algorithm 659)."""
     polynomials, initial = (table[:dimension].astype(np.int64) for table in _joe_kuo())
     degrees = np.array([int(p).bit_length() - 1 for p in polynomials])
     numbers = np.ones((dimension, _BITS), np.int64)

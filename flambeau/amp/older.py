@@ -12,7 +12,7 @@ from .grad_scaler import GradScaler
 
 
 def deprecated(kind: str, name: str, arguments: str = "{!r}, args...") -> None:
-    """Say what to write instead."""
+    """Warn that a former name of amp is deprecated, and name its replacement."""
     warnings.warn(
         f"`torch.{kind}.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}({arguments.format(kind)})` instead.",
         FutureWarning,

@@ -52,7 +52,7 @@ def _can_carry(x: Tensor) -> bool:
 
 
 def carry(x: Tensor, tangent: Tensor | None) -> Any:
-    """From now on x carries this tangent, or none, whatever its base does."""
+    """Set the tangent that x carries, or None, whatever its base carries."""
     level = open_levels[-1]
     x.__dict__["_tangent"] = (level, tangent)
     level.carriers.append(weakref.ref(x))

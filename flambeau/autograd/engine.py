@@ -158,7 +158,7 @@ class Pass:
         return outgoing
 
     def evaluate_cast(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
-        """`evaluate` where a mode may have changed dtypes (autocast): each gradient gets the dtype of what it belongs to."""
+        """Evaluate a node where a mode may have changed dtypes (autocast): each gradient gets the dtype of its tensor."""
         outgoing = self.evaluate(node, incoming, useful)
         if outgoing is None:
             return None
@@ -289,7 +289,7 @@ def apply_watched(node: Node, incoming: list, wanted: tuple[bool, ...] | None) -
 def evaluate_observed(
     observer: modes.Observer, evaluate: Callable, node: Node, incoming: list, useful: set[Node] | None
 ) -> tuple | None:
-    """`evaluate`, which an observer is told of."""
+    """Evaluate a node, and tell an observer of it."""
     leaf = type(node) is AccumulateGrad
     name, sequence = node.name(), -1 if leaf else node.sequence
     events = [observer.begin(f"autograd::engine::evaluate_function: {name}", modes.BACKWARD, sequence)]

@@ -110,7 +110,7 @@ def _leaf(x: Tensor) -> Tensor:
 def _tangents(
     outputs: list[Tensor], starts: dict[int, Tensor], duals: list[Tensor], create_graph: bool
 ) -> list[Tensor]:
-    """For each output the Jacobian times the tangents."""
+    """Return the product of the Jacobian and the tangents for each output."""
     if not outputs:
         return []
     points: list = [starts[id(x)] for x in duals]
@@ -164,7 +164,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 class dual_level:  # noqa: N801  PyTorch's name
-    """`with dual_level():` tensors may carry tangents."""
+    """Context manager inside which tensors may carry tangents."""
 
     def __enter__(self) -> int:
         return enter_dual_level()

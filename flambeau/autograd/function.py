@@ -45,11 +45,11 @@ class FunctionCtx:
         self._for_forward = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Say which inputs forward changed in place."""
+        """Mark the inputs that forward changed in place."""
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Say which outputs have no gradient."""
+        """Mark the outputs that have no gradient."""
         self._non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -133,7 +133,7 @@ class FunctionNode(Node):
             ) from None
 
     def __getattr__(self, name: str) -> Any:
-        """In PyTorch the node of a Function is its ctx: what forward put there can be read here."""
+        """Read an attribute that forward set on its ctx: in PyTorch the node of a Function is its ctx."""
         if name in FunctionNode.__slots__ or name.startswith("__"):
             raise AttributeError(name)
         if name == "_raw_saved_tensors":
@@ -363,7 +363,7 @@ def _mark_as_view(out: Tensor, of: Tensor) -> None:
 
 
 class InplaceFunction(Function):
-    """For functions with an option `inplace`; kept for programs that derive from it."""
+    """Function with an option `inplace`; kept for programs that derive from it."""
 
     def __init__(self, inplace: bool = False) -> None:
         self.inplace = inplace

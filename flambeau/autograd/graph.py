@@ -70,7 +70,7 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
 
 
 def increment_version(tensor: Any) -> None:
-    """Say that memory was changed behind autograd's back: whoever saved these tensors will notice."""
+    """Increase the version of tensors whose memory was changed outside of autograd, so that graphs that saved them notice."""
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
         t._storage.version += 1
 

@@ -93,7 +93,7 @@ class Results:
         return event_tree(self)
 
     def function_events(self) -> list[FunctionEvent]:
-        """In the order they began."""
+        """The events in the order they began."""
         made = [self._event(i, note) for i, note in enumerate(self.notes, 1)]
         self._add_memory(made)
         made += self._collectives(len(made))

@@ -71,7 +71,7 @@ class FormattedTimesMixin:
 
 
 class Interval:
-    """From `start` to `end`, in microseconds."""
+    """Interval from `start` to `end`, in microseconds."""
 
     def __init__(self, start: float, end: float):
         self.start, self.end = start, end

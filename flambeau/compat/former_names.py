@@ -107,7 +107,7 @@ class AliasLoader(importlib.abc.Loader):
         module.__spec__ = self.real_spec  # the import system has just replaced it by the alias's
 
     def get_code(self, fullname: str) -> Any:
-        """For `python -m second.name`: the module's code, to be run as a program."""
+        """Return the module's code, to be run as a program by `python -m second.name`."""
         real = importlib.util.find_spec(self.real_name)
         return real.loader.get_code(self.real_name) if real is not None else None  # type: ignore[union-attr]
 

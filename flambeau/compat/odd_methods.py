@@ -11,7 +11,7 @@ from ..core.tensor import Tensor
 
 
 def delete_item(self: Tensor, index: Any) -> NoReturn:
-    """Not possible: a tensor's shape does not change."""
+    """Raise TypeError: a tensor's shape does not change."""
     raise TypeError("Tensor does not support deleting items")
 
 

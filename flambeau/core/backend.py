@@ -71,11 +71,11 @@ class Backend:
         return not any(ctypes.string_at(self.fetch(address, nbytes, where), nbytes))
 
     def read_later(self, host: int, address: int, nbytes: int, where: device) -> None:
-        """`read` that need not be done when this returns: the caller synchronises."""
+        """Start a `read` that may end after this returns: the caller synchronises."""
         self.read(host, address, nbytes, where)
 
     def write_later(self, address: int, host: int, nbytes: int, where: device) -> None:
-        """`write` that may still read host memory when this returns, where that is locked for the device."""
+        """Start a `write` that may read host memory after this returns, where that is locked for the device."""
         self.write(address, host, nbytes, where)
 
     def pinned(self, nbytes: int) -> Any:
@@ -96,7 +96,7 @@ class Backend:
         raise NotImplementedError(f"{type(self).__name__} cannot compile kernels")
 
     def compile_for(self, build: Callable[[], Any], key: str, where: device) -> Callable:
-        """`compile` for one of several devices of this type."""
+        """Compile a kernel for one of several devices of this type."""
         return self.compile(build, key)
 
     def compile_lists(

@@ -18,7 +18,7 @@ class TorchDynamoException(RuntimeError):
 
 
 class Unsupported(TorchDynamoException):
-    """`compile(fullgraph=True)` of a function that cannot be one graph."""
+    """Raised by `compile(fullgraph=True)` for a function that cannot be one graph."""
 
 
 def check_compile_options(

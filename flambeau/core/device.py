@@ -15,7 +15,7 @@ _TYPES: tuple[str, ...] = (
 
 
 class device:
-    """`device("cuda:0")`, `device("cuda", 0)`; usable as a context manager that sets the default device."""
+    """Device of a tensor: `device("cuda:0")`, `device("cuda", 0)`; as a context manager it sets the default device."""
 
     __slots__ = ("type", "index", "memory", "_previous")
 
@@ -95,7 +95,7 @@ def _check_index(index: Any) -> None:
 
 
 def add_type(name: str) -> None:
-    """From now on there are devices of this type."""
+    """Add a type of device."""
     global _TYPES
     if name not in _TYPES:
         _TYPES = (*_TYPES, name)

@@ -69,7 +69,7 @@ def refuse_saving() -> None:
 
 @uninterrupted
 def push_saved_hooks(pack: Callable, unpack: Callable) -> None:
-    """From now on tensors saved for backward (in this thread) go through `pack`, and come back through `unpack`."""
+    """Pass tensors saved for backward in this thread through `pack`, and back through `unpack`, from now on."""
     grad_mode.saved_hooks = (*grad_mode.saved_hooks, (pack, unpack))
     unusual[:0] = (None,)
 
@@ -152,7 +152,7 @@ class SavedTensor:
         self.tensor, self.unpack_hook = None, unpack
 
     def register_hooks(self, pack_hook: Any = None, unpack_hook: Any = None) -> None:
-        """From now on this value is kept as `pack_hook(tensor)`; `unpack_hook` brings it back."""
+        """Keep this value as `pack_hook(tensor)`; `unpack_hook` restores it."""
         if not callable(pack_hook) or not callable(unpack_hook):
             raise TypeError(
                 "register_hooks(): incompatible function arguments: expected (pack_hook: Callable, unpack_hook: Callable)"
@@ -272,7 +272,7 @@ class Node:
         return self.apply(grads)
 
     def linear(self, grads: list) -> tuple | None:
-        """In a pass for forward mode: what `apply` returns, made of the node's own forward derivative if it has one."""
+        """Return what `apply` returns in a pass for forward mode, made of the node's own forward derivative if it has one."""
         return None
 
     def release(self) -> None:

@@ -183,7 +183,7 @@ def intercept(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def observe(observer: Observer | None) -> Observer | None:
-    """From now on this observer, or none, is told of what runs in this thread; returns the one that was told before."""
+    """Set the observer of what runs in this thread, or None; return the one before."""
     stack = own.stack
     before = stack.observer
     if before is None and observer is not None:

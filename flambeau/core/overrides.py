@@ -82,7 +82,7 @@ def _flat(values: Any, depth: int = 4) -> Iterator[Any]:
 
 
 def register(cls: type) -> None:
-    """From now on operators ask instances of this class."""
+    """Let operators ask instances of this class (`__torch_function__`)."""
     if not _REGISTERED:
         modes.enter_everywhere(_subclass_mode)
     _REGISTERED.add(cls)
@@ -159,7 +159,7 @@ def discovers(args: tuple, kwargs: dict) -> bool:
 
 
 def refuse_real_tensors(values: Iterable[Any]) -> None:
-    """For what cannot take these values: an error of its own says so where one of them is a tensor of the real PyTorch."""
+    """Raise an error that explains the cause if one of the refused values is a tensor of the real PyTorch."""
     for cls in {type(value) for value in values} - _PLAIN:
         if any((base.__module__, base.__name__) == ("torch", "Tensor") and base not in _PLAIN for base in cls.__mro__):
             raise TypeError(

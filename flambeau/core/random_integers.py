@@ -180,7 +180,7 @@ def check_permutation(n: int, to: dtype) -> None:
 
 
 def _swap_targets(generator: Generator, n: int) -> np.ndarray:
-    """For each place, the place that it is swapped with; the last one stays where it is and takes no draw."""
+    """Return the place that each place is swapped with; the last one stays and takes no draw."""
     places = np.arange(n, dtype=np.int64)
     words = generator.random32(max(n - 1, 0))
     words %= np.arange(n, 1, -1, dtype=np.uint32)

@@ -134,7 +134,7 @@ def fma64(a: np.ndarray, b: float, c: float) -> np.ndarray:
 
 
 def _fma64_scaled(a: np.ndarray, b: float, c: float) -> np.ndarray:
-    """By error-free transformations and a last sum whose smaller term is rounded to odd (Boldo and Melquiond)."""
+    """Compute a * b + c with one rounding, by error-free transformations and a last sum rounded to odd (Boldo and Melquiond)."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
     product_error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)

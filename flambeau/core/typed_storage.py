@@ -16,7 +16,7 @@ from .storage import UntypedStorage
 
 
 class TypedStorage:
-    """`tensor.storage()`: indexing reads and writes elements of the tensor's memory."""
+    """Elements of a tensor's memory (`tensor.storage()`): indexing reads and writes them."""
 
     def __init__(
         self,

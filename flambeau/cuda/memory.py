@@ -109,7 +109,7 @@ def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
-    """`memory_stats`, with a dictionary for each part of a name."""
+    """Return `memory_stats` with a dictionary for each part of a name."""
     result: dict[str, Any] = {}
     for name, value in memory_stats(device).items():
         *path, last = name.split(".")

@@ -219,19 +219,19 @@ def _told_once(name: str, each: Callable[..., Tensor], *lists: Any) -> list[Tens
 
 
 def all_reduce_coalesced(self: list[Tensor], reduceOp: Any, group: Any, tag: str = "") -> list[Tensor]:
-    """`all_reduce` of several tensors."""
+    """Reduce several tensors over all ranks."""
     return _told_once("all_reduce_coalesced", lambda t: all_reduce(t, reduceOp, group, tag), self)
 
 
 def all_gather_into_tensor_coalesced(self: list[Tensor], group: Any, tag: str = "") -> list[Tensor]:
-    """`all_gather_tensor` of several tensors."""
+    """Gather several tensors from all ranks, each joined along its first dimension."""
     return _told_once("all_gather_into_tensor_coalesced", lambda t: all_gather_tensor(t, 0, group, tag), self)
 
 
 def reduce_scatter_tensor_coalesced(
     inputs: list[Tensor], reduceOp: Any, scatter_dim: list[int], group: Any, tag: str = ""
 ) -> list[Tensor]:
-    """`reduce_scatter_tensor` of several tensors."""
+    """Reduce several tensors over all ranks, and scatter the parts of each."""
     return _told_once(
         "reduce_scatter_tensor_coalesced",
         lambda t, d: reduce_scatter_tensor(t, reduceOp, d, group, tag),
@@ -244,14 +244,14 @@ def reduce_scatter_tensor_coalesced(
 
 
 def all_gather_tensor_autograd(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
-    """`all_gather_tensor`, whose derivative is the scattered sum."""
+    """Gather a tensor from all ranks; its derivative is the scattered sum."""
     where = _resolve_group(group)
     found = records.all_gather(self.reshape(self.shape or (1,)), where)
     return found if gather_dim == 0 else _torch["cat"](found.chunk(where.size(), 0), gather_dim)
 
 
 def reduce_scatter_tensor_autograd(self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
-    """`reduce_scatter_tensor`, whose derivative is what all have gathered."""
+    """Reduce a tensor over all ranks and scatter its parts; its derivative gathers them."""
     op, where = _operation(reduceOp), _resolve_group(group)
     if op not in (ReduceOp.SUM, ReduceOp.AVG):
         raise AssertionError(f"only the sum and the average have a derivative, not {reduceOp}")
@@ -263,7 +263,7 @@ def reduce_scatter_tensor_autograd(self: Tensor, reduceOp: Any, scatter_dim: int
 def all_to_all_single_autograd(
     self: Tensor, output_split_sizes: Any, input_split_sizes: Any, group: Any, tag: str = ""
 ) -> Tensor:
-    """`all_to_all_single`, whose derivative sends everything back."""
+    """Exchange parts of a tensor between all ranks; its derivative sends them back."""
     return records.all_to_all(self, output_split_sizes, input_split_sizes, _resolve_group(group))
 
 

@@ -157,7 +157,7 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
 def all_reduce_coalesced(
     tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """`all_reduce` of several tensors of one dtype."""
+    """Reduce several tensors of one dtype over all ranks, in place."""
     tensors = [tensors] if isinstance(tensors, Tensor) else _tensors(tensors, "tensors")
     _check_complex(tensors, op)
     tensors = [_view_as_real(t.detach()) if t.dtype.is_complex else t for t in tensors]
@@ -211,7 +211,7 @@ all_gather_single = _all_gather_base = all_gather_into_tensor
 def all_gather_coalesced(
     output_tensor_lists: Any, input_tensor_list: Any, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """`all_gather` of several tensors: output_tensor_lists[rank][i] is for input_tensor_list[i] of that rank."""
+    """Gather several tensors: output_tensor_lists[rank][i] receives input_tensor_list[i] of that rank."""
     if (pg := _joined(group, "all_gather_coalesced")) is None:
         return None
     _tensors(input_tensor_list, "input_tensor_list")

@@ -368,7 +368,7 @@ def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """From a rank in the world to a rank in the group."""
+    """Convert a rank in the world to a rank in the group."""
     if group is GroupMember.WORLD:
         return global_rank
     if group not in _world.pg_group_ranks:
@@ -380,7 +380,7 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """From a rank in the group to a rank in the world."""
+    """Convert a rank in the group to a rank in the world."""
     if group is GroupMember.WORLD:
         return group_rank
     if group not in _world.pg_group_ranks:

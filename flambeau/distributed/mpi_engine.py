@@ -153,7 +153,7 @@ class MpiEngine:
             self._reduce_ourselves(memory, dtype, op, timeout)
 
     def _reduce_ourselves(self, memory: Memory, dtype: Any, op: RedOpType, timeout: float) -> None:
-        """For dtypes that MPI does not know: a share for each rank, reduced by our kernels, then gathered."""
+        """Reduce dtypes that MPI does not know: each rank reduces a share with our kernels, then shares are gathered."""
         count = memory.nbytes // dtype.itemsize
         share = -(-count // self.size)
         bounds = [min(r * share, count) for r in range(self.size + 1)]

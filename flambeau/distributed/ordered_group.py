@@ -187,7 +187,7 @@ class OrderedGroup:
         return Work(future, what=what)
 
     def _detail(self, what: str, tensors: Sequence[Tensor]) -> str:
-        """At debug level DETAIL: number and shapes of an operation, which must be the same on all ranks."""
+        """Check at debug level DETAIL that number and shapes of an operation are the same on all ranks."""
         if get_debug_level() is not DebugLevel.DETAIL:
             return ""
         if what not in ("all_reduce", "broadcast", "reduce", "reduce_scatter", "scatter"):

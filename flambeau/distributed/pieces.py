@@ -59,13 +59,13 @@ class Share(NamedTuple):
 
 
 def even_shares(tensors: Sequence[Tensor], counts: Sequence[int], size: int) -> list[list[Share]]:
-    """For each rank the r-th counts[i] elements of each tensors[i], as far as there are so many."""
+    """Return for each rank r the r-th counts[i] elements of each tensors[i], as far as there are so many."""
     ends = [(tensor, count, tensor.numel()) for tensor, count in zip(tensors, counts)]
     return [[Share(t, min(n * r, end), min(n * (r + 1), end), n) for t, n, end in ends] for r in range(size)]
 
 
 def stretches(tensors: Sequence[Tensor], starts: Sequence[int], count: int, size: int) -> list[list[Share]]:
-    """For each rank `count` elements of one long tensor, in which tensors[i] lies at starts[i]. The first lies at 0; there may be gaps."""
+    """Return for each rank `count` elements of one long tensor in which tensors[i] begins at starts[i], the first at 0."""
     bounds = [*starts[1:], count * size]
     found: list[list[Share]] = []
     for low in range(0, count * size, count):

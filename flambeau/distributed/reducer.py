@@ -39,7 +39,7 @@ class BuiltinCommHookType(enum.Enum):
 
 
 class Iteration:
-    """From the first gradient to the end of the reduction: what has arrived, and what is on its way."""
+    """State from the first gradient to the end of the reduction: gradients that arrived, and buckets under way."""
 
     def __init__(self, buckets: list[Bucket], passes: dict[int, int], backward: Any):
         self.passes = passes  # of a static graph: how often each gradient is still to arrive
@@ -304,7 +304,7 @@ class Reducer:
         self._used[:] = [0] * len(self.params)
 
     def _used_anywhere(self) -> list[int] | None:
-        """With unused parameters: which ones got a gradient on some rank."""
+        """Return which parameters got a gradient on some rank, where some may be unused."""
         if not self._searches:
             return None
         used = empty((len(self.params),), BY_NAME["int32"])

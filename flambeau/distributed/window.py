@@ -153,7 +153,7 @@ class Window:
         return self.phase & 1
 
     def announce(self, text: bytes) -> None:
-        """Say what this rank is doing in this phase; `text` is made by `announcement`."""
+        """Publish what this rank is doing in this phase; `text` is made by `announcement`."""
         start = self._text_starts[self.phase & 1][self.rank]
         self._memory[start : start + _TEXT_SIZE] = text
 

@@ -272,7 +272,7 @@ def linearize(func: Callable, *primals: Any) -> tuple:
 
 
 def _basis(tensors: list[Tensor]) -> list[Tensor]:
-    """For every element of all tensors one row: tensors that are 1 there and 0 elsewhere."""
+    """Return one row for every element of all tensors: tensors that are 1 there and 0 elsewhere."""
     counts = [t.numel() for t in tensors]
     total, start, rows = sum(counts), 0, []
     for t, n in zip(tensors, counts):

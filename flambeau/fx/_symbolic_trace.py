@@ -91,7 +91,7 @@ def _patch_function(fn: FunctionType, nargs: int) -> FunctionType:
 
 
 class PHBase:
-    """In concrete_args: an argument that stays an input."""
+    """Placeholder in `concrete_args` for an argument that stays an input."""
 
     def __repr__(self) -> str:
         return "PH"

@@ -10,7 +10,7 @@ __all__ = ["annotate"]
 
 
 def annotate(val: Any, type: Any) -> Any:
-    """Say of what type a value is: the node of a proxy is marked, anything else comes back as it is."""
+    """Set the type of a proxy's node; any other value is returned unchanged."""
     if isinstance(val, Proxy):
         if val.node.type:
             raise RuntimeError(

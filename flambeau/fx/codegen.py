@@ -328,7 +328,7 @@ class _Writer:
         return "\n".join(f'torch.fx._symbolic_trace.wrap("{name}")' for name in self.wrapped)
 
     def _last_uses(self) -> dict[Node, list[Node]]:
-        """For each node, those whose value is read there for the last time."""
+        """Return for each node the nodes whose value is read there for the last time."""
         seen: set[Node] = set()
         found: dict[Node, list[Node]] = {}
         for user in reversed(self.nodes):

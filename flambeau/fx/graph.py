@@ -328,7 +328,7 @@ class Graph:
         to_erase._update_args_kwargs(map_arg(to_erase._args, lambda n: None), map_arg(to_erase._kwargs, lambda n: None))
 
     def inserting_before(self, n: Node | None = None) -> _InsertPoint:
-        """New nodes go before `n` (without one, to the beginning): for a while in `with`, or from now on."""
+        """Insert new nodes before `n` (without one, at the beginning), from now on or inside a `with` block."""
         if n is None:
             return self.inserting_after(self._root)
         if n.graph is not self:
@@ -336,7 +336,7 @@ class Graph:
         return _InsertPoint(self, n.prepend)
 
     def inserting_after(self, n: Node | None = None) -> _InsertPoint:
-        """New nodes go after `n` (without one, to the end): for a while in `with`, or from now on."""
+        """Insert new nodes after `n` (without one, at the end), from now on or inside a `with` block."""
         if n is None:
             return self.inserting_before(self._root)
         if n.graph is not self:

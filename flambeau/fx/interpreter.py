@@ -33,7 +33,7 @@ class Interpreter:
             self.user_to_last_uses = self._last_uses()
 
     def _last_uses(self) -> dict[Node, list[Node]]:
-        """For each node, those whose value nobody needs after it."""
+        """Return for each node the nodes whose value is not needed after it."""
         seen: set[Node] = set()
         found: dict[Node, list[Node]] = {}
         for user in reversed(self.graph.nodes):

@@ -56,7 +56,7 @@ def _homes_in(space: str) -> Iterator[tuple[str, Any, Home]]:
 
 @functools.cache
 def _homes() -> dict[int, Home]:
-    """By the identity of the function; where it has several names, the one it calls itself by."""
+    """Return the public names of functions by id; of several names, the one in `__name__`."""
     found: dict[int, Home] = {}
     for space in ("torch", "nn.functional", *_OPERATOR_MODULES):
         chosen: dict[int, Home] = {}
@@ -206,7 +206,7 @@ class Namespace:
         return candidate
 
     def associate_name_with_obj(self, name: str, obj: Any) -> None:
-        """From now on the object has this name."""
+        """Reserve a name for an object."""
         if self._obj_to_name.setdefault(obj, name) is not name:
             raise AssertionError("obj is already associated")
 

@@ -197,7 +197,7 @@ def get_current_replay_node() -> Node | None:
 
 
 def get_graph_provenance_json(graph: Graph) -> dict[str, Any]:
-    """For each node that has them, the nodes it was made from."""
+    """Return the nodes that each node was made from, where that is known."""
     return {
         node.name: [source.to_dict() for source in node.meta["from_node"]]
         for node in graph.nodes

@@ -154,7 +154,7 @@ class Program:
         return Value(self.buffers[-1].index, 0, make_size(shape), contiguous_strides(shape), d, where)
 
     def last_uses(self) -> dict[int, int]:
-        """For each buffer the position of the last call that touches it."""
+        """Return the position of the last call that touches each buffer."""
         return {b: i for i, call in enumerate(self.calls) for b in call.touches()}
 
     def __iter__(self) -> Iterator[Call]:

@@ -140,7 +140,7 @@ class Recorder(Writer):
         self._known: dict[int, Tensor] = {}  # tensors that existed before, by id
 
     def begin(self) -> Program:
-        """From now on calls belong to another program, over the same buffers."""
+        """Record further calls into another program over the same buffers."""
         self.program = Program(self.memory.buffers, states=self.program.states)
         return self.program
 

@@ -176,7 +176,7 @@ class _Body:
         return self.block
 
     def _ahead(self) -> list[ir.Statement]:
-        """In the first loop, read everything that is read for each element: nobody waits for a sum before asking memory for more."""
+        """Read all operands of an element in the first loop, so that loads do not wait for a sum."""
         rows = [] if self.asked else [k for k, level in self.kernel.levels.items() if level == "e"]
         self.asked = True
         return [ir.Assign(f"ahead{k}", float32, self._operand(k)) for k in rows]
@@ -253,7 +253,7 @@ class _Body:
 
 
 def _step(outer: tuple[int, ...], dims: tuple[int, ...]) -> int | None:
-    """From one row to the next, if that is always the same."""
+    """Return the number of elements from one row to the next, or None if it varies."""
     counts = contiguous_strides(dims)
     walked = [(s, c) for s, c, n in zip(outer, counts, dims) if n > 1]
     step = walked[-1][0] // walked[-1][1] if walked else 0

@@ -22,7 +22,7 @@ class Refinements:
         return Refinements(self.false, self.true)
 
     def both(self, other: Refinements) -> Refinements:
-        """Of `a and b`: what both say when true; what they agree on when false."""
+        """Return the conclusions from `a and b`: those of both when true, those they share when false."""
         return Refinements({**self.true, **other.true}, _agreed(self.false, other.false))
 
     def either(self, other: Refinements) -> Refinements:

@@ -109,7 +109,7 @@ def symbol_of(op: Any) -> str:
 
 
 def _user_schemas(name: str) -> Sequence[Schema]:
-    """Of an operator that a user has registered, from Python (`torch.library`) or C++ (TORCH_LIBRARY)."""
+    """Return the schemas of an operator that a user has registered from Python (`torch.library`) or C++ (TORCH_LIBRARY)."""
     record = OPS.get(name) if "::" in name else None
     return () if record is None else (parse_schema(str(record.schema)),)
 

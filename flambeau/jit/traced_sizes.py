@@ -87,7 +87,7 @@ class TracedSizes:
         """A size becomes a number that is not recorded."""
 
     def trace_shape(self, tensor: Tensor, size: Callable[[int], Any]) -> None:
-        """From now on the tensor's sizes are recorded: `size(dim)` makes the value of one."""
+        """Record the tensor's sizes from now on: `size(dim)` makes a value for one."""
         if tensor.layout is not strided:
             return
         self.traced.append(tensor)

@@ -39,7 +39,7 @@ def digest(*parts: str) -> str:
 
 
 def _checksum(name: str, data: bytes) -> bytes:
-    """Of the bytes together with the name they are stored under: a kernel renamed is another kernel."""
+    """Return a checksum of the bytes and the name they are stored under: a renamed kernel is another kernel."""
     return hashlib.sha256(name.encode() + b"\0" + data).digest()
 
 

@@ -77,7 +77,7 @@ class ReduceProgram:
     # --- text
 
     def layouts(self, narrow: bool) -> tuple[Layout, Layout, Layout]:
-        """Of the results (without their rows), of a row of results, of what is reduced."""
+        """Return the layouts of the results (without their rows), of a row of results, and of the reduced dimensions."""
         names = ["out0", *self.inputs]
         return (
             Layout("kept", names, self.kept_rank, narrow),

@@ -379,7 +379,7 @@ class RowFunction(TeamFunction):
 
 
 class StreamFunction(RowFunction):
-    """For rows too long for registers: every loop reads and writes them as vectors, and nothing is kept."""
+    """Kernel text for rows too long for registers: every loop reads and writes them as vectors, and nothing is kept."""
 
     def _share_out(self, s: ir.For, carried: list[Carried], start: str, stop: str, step: str) -> None:
         if not self._is_row(s):

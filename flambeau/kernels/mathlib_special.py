@@ -204,7 +204,7 @@ def lgamma(x: Expr, f: Format) -> Expr:
 
 
 def digamma(x: Expr, f: Format) -> Expr:
-    """In double precision: reflection for negative x, recurrence up to 10 as one fraction, asymptotic series."""
+    """Digamma in double precision: reflection for negative x, recurrence up to 10 as one fraction, asymptotic series."""
     d = cast(x, dt.float64)
     negative = d < 0.0
     y = where(negative, 1.0 - d, d)

@@ -100,7 +100,7 @@ def tan(x: Expr, f: Format) -> Expr:
 
 
 def _asin_of(a: Expr, f: Format) -> tuple[Expr, Expr]:
-    """For a >= 0: (a > 1/2, p), where asin(a) is p or pi/2 - 2p. Beyond 1 the square root makes it nan."""
+    """Return (a > 1/2, p) for a >= 0, where asin(a) is p or pi/2 - 2p. Beyond 1 the square root makes it nan."""
     far = a > 0.5
     z = where(far, fma(a, -0.5, 0.5), a * a)
     s = where(far, sqrt(z), a)

@@ -151,7 +151,7 @@ class Place:
     constant: int
 
     def coefficient(self, name: str) -> int | None:
-        """By how much the index grows with a variable: a number (0: not at all), or None if that is not one known number."""
+        """Return by how much the index grows with a variable: a number (0: not at all), or None if it is not constant."""
         total = 0
         for term, factor in self.terms:
             if name in names_in(term):

@@ -191,7 +191,7 @@ def _upper_fraction(a, x):
 
 @scalar_function
 def _upper_series(a, x):
-    """For small x, where the lower function is nearly 1: the first term of its series by expm1, then the others."""
+    """Upper incomplete gamma for small x, where the lower function is nearly 1: the first term by expm1, then the rest of the series."""
     total = f64(0.0)
     term = f64(1.0)
     k = f64(0.0)

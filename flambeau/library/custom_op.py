@@ -86,12 +86,12 @@ class CustomOpDef:
         )
 
     def register_fake(self, fn: Callable, /) -> Callable:
-        """Say what the result looks like for tensors without values (device "meta")."""
+        """Register a function that gives the result's shape and dtype for tensors without values (device "meta")."""
         self.op.kernels["meta"] = fn
         return fn
 
     def register_autograd(self, backward: Callable, /, *, setup_context: Callable | None = None) -> None:
-        """Say the derivative: `setup_context(ctx, inputs, output)` keeps what `backward(ctx, *grads)` reads."""
+        """Register the derivative: `setup_context(ctx, inputs, output)` keeps what `backward(ctx, *grads)` reads."""
         if self.op.schema.is_mutable:
             raise RuntimeError(
                 f"Cannot register autograd formula for non-functional operator {self} with schema"
@@ -100,19 +100,19 @@ class CustomOpDef:
         self.op.impl.backward, self.op.impl.setup_context = backward, setup_context
 
     def register_vmap(self, func: Callable | None = None) -> Any:
-        """Say what it does to a batch: see `library.register_vmap`."""
+        """Register the rule for batches: see `library.register_vmap`."""
         return register_vmap(self, func)
 
     def register_autocast(self, device_type: str, cast_inputs: dtype) -> None:
-        """Say in which precision it computes under autocast: see `library.register_autocast`."""
+        """Register the precision for use under autocast: see `library.register_autocast`."""
         register_autocast(self, device_type, cast_inputs)
 
     def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Callable | None = None, /) -> Any:
-        """Say what it does under a mode: see `library.register_torch_dispatch`."""
+        """Register the rule under a mode or for a class: see `library.register_torch_dispatch`."""
         return register_torch_dispatch(self, torch_dispatch_class, fn)
 
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Any:
-        """Switch the kernel of one device off or on, for good or, as a context manager, for a while."""
+        """Switch the kernel of a device type off or on; as a context manager, restore it on exit."""
         return _KernelSwitch(self, device_type, enabled)
 
     def _switch(self, device_type: str, enabled: bool) -> bool:

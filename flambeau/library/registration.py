@@ -157,7 +157,7 @@ def register_fake(
     _stacklevel: int = 1,
     allow_override: bool = False,
 ) -> Any:
-    """Say what an operator's result looks like for tensors without values (device "meta"); the last one said counts."""
+    """Register a function that gives an operator's result for tensors without values (device "meta"), replacing an earlier one."""
 
     def register(function: Callable) -> Callable:
         _set_kernel(op, "meta", function, lib)
@@ -169,7 +169,7 @@ def register_fake(
 def register_autograd(
     op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Library | None = None
 ) -> None:
-    """Say an operator's derivative: `setup_context(ctx, inputs, output)` keeps what `backward(ctx, *grads)` reads."""
+    """Register an operator's derivative: `setup_context(ctx, inputs, output)` keeps what `backward(ctx, *grads)` reads."""
     target = find_operator(op)
     if target.schema.is_mutable:
         raise RuntimeError(
@@ -180,8 +180,8 @@ def register_autograd(
 
 
 def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Library | None = None) -> Any:
-    """Say what an operator does to a batch: `func(info, in_dims, *args)` gets values with a dimension more, at `in_dims` (None where an
-    argument has none), and returns the result and where its batch is. Also as a decorator."""
+    """Register an operator's rule for batches: `func(info, in_dims, *args)` gets values with a dimension more, at `in_dims`
+    (None where an argument has none), and returns the result and the position of its batch dimension. Also as a decorator."""
 
     def register(function: Callable) -> Callable:
         _set_field(
@@ -193,7 +193,7 @@ def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Library | No
 
 
 def register_autocast(op: Any, device_type: str, cast_inputs: dtype, /, *, lib: Library | None = None) -> None:
-    """Say that an operator computes in `cast_inputs` where autocast is on for this type of device."""
+    """Let an operator compute in `cast_inputs` where autocast is on for this type of device."""
     if device(device_type).type not in DEFAULT_DTYPES:
         raise ValueError(f"Device type '{device_type}' does not support autocast.")
 
@@ -212,8 +212,8 @@ def register_autocast(op: Any, device_type: str, cast_inputs: dtype, /, *, lib: 
 def register_torch_dispatch(
     op: Any, torch_dispatch_class: Any, func: Callable | None = None, /, *, lib: Library | None = None
 ) -> Any:
-    """Say what an operator does under a mode (or for a class of tensors) that answers operators, in the place of its
-    `__torch_dispatch__`: `func(mode, operator, types, args, kwargs)`. Also as a decorator."""
+    """Register an operator's rule under a mode (or for a class of tensors) with `__torch_dispatch__`,
+    called in its place as `func(mode, operator, types, args, kwargs)`. Also as a decorator."""
 
     def register(function: Callable) -> Callable:
         rules = find_operator(op).impl.dispatch

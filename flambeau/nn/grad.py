@@ -18,7 +18,7 @@ __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "co
 
 
 def _gradients(convolve: Callable) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    """With respect to the input and to the weight; they take stride, padding, dilation and groups as the convolution does."""
+    """Return the gradients of a convolution with respect to input and weight, as functions of its stride, padding, dilation, groups."""
 
     def differentiated(
         operand: Tensor, input: Tensor, weight: Tensor, grad: Tensor, *args: Any, **kwargs: Any

@@ -38,7 +38,7 @@ class Value:
         return None if self.shape is None else len(self.shape)
 
     def known(self, dtype: DType | None, shape: Sequence[Size] | None) -> Value:
-        """Say what the value looks like."""
+        """Set the value's dtype and shape, and return the value."""
         self.dtype = dtype
         self.shape = None if shape is None else tuple(shape)
         return self

@@ -6,7 +6,7 @@ import enum
 
 
 class TrainingMode(enum.Enum):
-    """In which mode a model is exported."""
+    """Mode in which a model is exported: evaluation, as it is, or training."""
 
     EVAL = 0
     PRESERVE = 1

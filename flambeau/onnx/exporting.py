@@ -232,7 +232,7 @@ class _Export:
         return self.program
 
     def _axes_of(self, module: Module) -> list[dict[int, str]]:
-        """For each leaf of the arguments, the dimensions that change and their names."""
+        """Return the dynamic dimensions and their names for each leaf of the arguments."""
         names = input_names(module, self.args, self.kwargs)
         tensors = 0
         found: list[dict[int, str]] = []

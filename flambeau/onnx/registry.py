@@ -67,7 +67,7 @@ def made_of(*operators: Any, before: int = NEWEST + 1) -> Callable[[Callable], C
 
 
 def absent(why: str, *operators: Any) -> None:
-    """Say of operators why they have no form."""
+    """Declare the reason why operators have no ONNX form."""
     for operator in operators:
         (operator.op or operator).onnx = why
 

@@ -17,8 +17,8 @@ _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 class Muon(Optimizer):
-    """For the matrices inside a network. Everything else (vectors, embeddings, the last layer) is better off with
-    AdamW."""
+    """Optimizer for the matrices inside a network. Everything else (vectors, embeddings,
+    the last layer) is better off with AdamW."""
 
     def __init__(
         self,

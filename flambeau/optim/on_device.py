@@ -29,7 +29,7 @@ class DeviceForm:
         wide = (dt.float64,) * len(hoisted)
 
         def typed(formulas: list[Expr], tensors: int) -> tuple[Expr, ...]:
-            """In double precision, with the options behind so many tensors."""
+            """Return the formulas in double precision, with the options as operands after the tensors."""
             places = [*range(count), *(tensors + k for k in range(len(options)))]
             new = {id(s): cast(arg(k), dt.float64) for s, k in zip(variant.symbols, places)}
             return tuple(simplify(cast(replaced(x, new), dt.float64), True) for x in formulas)

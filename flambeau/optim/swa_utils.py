@@ -171,7 +171,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """From the present rate to the constant `swa_lr` in `anneal_epochs` epochs."""
+    """Scheduler that goes from the present rate to the constant `swa_lr` in `anneal_epochs` epochs."""
 
     def __init__(
         self,

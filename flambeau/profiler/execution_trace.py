@@ -21,7 +21,7 @@ class ExecutionTraceObserver:
         self._running: Recorder | None = None
 
     def register_callback(self, output_file_path: str) -> ExecutionTraceObserver:
-        """Say where to write."""
+        """Set the file to which the execution trace is written."""
         self._path = output_file_path
         return self
 

@@ -58,7 +58,7 @@ def tree(events: Iterable[Any]) -> Frame:
 
 
 def _colour(frame: Frame) -> str:
-    """By kind; operators of one name have one colour."""
+    """Return a frame's colour by its kind; operators of one name have one colour."""
     hue, spread = _COLOURS.get(frame.kind, _OPERATOR)
     variation = zlib.crc32(frame.name.encode())
     return f"hsl({hue + variation % spread - spread // 2},{60 + variation // 97 % 25}%,{68 + variation // 7 % 12}%)"

@@ -264,7 +264,7 @@ def _default_schedule_fn(_: int) -> ProfilerAction:
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False, use_python_export: bool = False
 ) -> Callable[[Any], None]:
-    """For `on_trace_ready`: write each trace into a folder that TensorBoard's profiler plugin reads."""
+    """Return a function for `on_trace_ready` that writes each trace into a folder that TensorBoard's profiler plugin reads."""
 
     def write(profiler: Any) -> None:
         os.makedirs(dir_name, exist_ok=True)

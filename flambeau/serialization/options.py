@@ -96,7 +96,7 @@ state = _State()
 
 
 class skip_data:
-    """In this block `save` leaves room for the bytes of storages without writing them, and `load` makes storages without reading."""
+    """Context manager: `save` leaves room for the bytes of storages without writing them, and `load` makes storages without reading."""
 
     def __init__(self, materialize_fake_tensors: bool = False):
         if materialize_fake_tensors:

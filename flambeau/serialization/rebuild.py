@@ -49,7 +49,7 @@ _loading = _Loading()
 
 @contextlib.contextmanager
 def one_file(numbers_come_later: bool) -> Iterator[None]:
-    """In this block the tensors of one file are built, over memory that is filled at the latest before the block's end."""
+    """Context manager for building the tensors of one file, over memory that is filled at the latest at its end."""
     before = _loading.steps, _loading.turned
     _loading.steps, _loading.turned = [] if numbers_come_later else None, {}
     try:

@@ -164,7 +164,7 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | No
 
 
 def _become_worker(connection: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
-    """In the fork: takes its own output, folder and environment, and runs the worker."""
+    """Turn a fork into a worker: take its own output, folder and environment, and run it."""
     from . import worker  # noqa: PLC0415  already loaded by the nursery
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

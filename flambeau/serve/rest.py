@@ -101,7 +101,7 @@ class Rest:
         raise ResourceNotFoundException()
 
     def _is_management(self, segments: list[str]) -> bool:
-        """With all interfaces on one address: what is management's, so that the other key is asked for."""
+        """Return whether a path belongs to the management interface, which has a key of its own, where all share one address."""
         head = segments[1]
         if head == "models":
             return not (len(segments) == 4 and segments[3] == "invoke")

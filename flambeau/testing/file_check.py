@@ -24,15 +24,15 @@ class FileCheck:
         return self._add("check", text)
 
     def check_not(self, text: str) -> FileCheck:
-        """Not between the matches around it."""
+        """Require that the text does not occur between the matches around this check."""
         return self._add("not", text)
 
     def check_same(self, text: str) -> FileCheck:
-        """In the line of the last match."""
+        """Require the text in the line of the last match."""
         return self._add("same", text)
 
     def check_next(self, text: str) -> FileCheck:
-        """In the line after the last match."""
+        """Require the text in the line after the last match."""
         return self._add("next", text)
 
     def check_count(self, str: str, count: int, exactly: bool = False) -> FileCheck:

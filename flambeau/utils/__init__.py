@@ -14,7 +14,7 @@ cmake_prefix_path = str(_Path(__file__).parents[1] / "share" / "cmake")
 
 
 def set_module(obj: object, mod: str) -> None:
-    """Say which module an object belongs to, in its `__module__`."""
+    """Set an object's `__module__`."""
     if not isinstance(mod, str):
         raise TypeError("The mod argument should be a string")
     obj.__module__ = mod

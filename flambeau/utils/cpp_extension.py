@@ -298,7 +298,7 @@ def _nvcc() -> str:
 
 
 def _architectures(given: Sequence[str]) -> list[str]:
-    """For which GPUs: those of the author's options, of TORCH_CUDA_ARCH_LIST ("8.0 9.0+PTX"), or the one that is here."""
+    """Return the GPU architectures to compile for: those of the options, of TORCH_CUDA_ARCH_LIST ("8.0 9.0+PTX"), or the one here."""
     if any(f.startswith(("-arch", "--gpu-architecture", "-gencode", "--generate-code")) for f in given):
         return []
     named = os.environ.get("TORCH_CUDA_ARCH_LIST", "").replace(";", " ").split()

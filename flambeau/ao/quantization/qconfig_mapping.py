@@ -61,29 +61,29 @@ class QConfigMapping:
         self.module_name_object_type_order_qconfigs: OrderedDict[tuple, QConfigAny] = OrderedDict()
 
     def set_global(self, global_qconfig: QConfigAny) -> QConfigMapping:
-        """For everything that nothing else is said of."""
+        """Set the QConfig of everything for which nothing else is set."""
         self.global_qconfig = global_qconfig
         return self
 
     def set_object_type(self, object_type: Any, qconfig: QConfigAny) -> QConfigMapping:
-        """For a class of modules, a function, or a method's name."""
+        """Set the QConfig of a class of modules, a function, or a method's name."""
         self.object_type_qconfigs[object_type] = qconfig
         return self
 
     def set_module_name_regex(self, module_name_regex: str, qconfig: QConfigAny) -> QConfigMapping:
-        """For modules whose name matches; expressions set first are tried first."""
+        """Set the QConfig of modules whose name matches; expressions set first are tried first."""
         self.module_name_regex_qconfigs[module_name_regex] = qconfig
         return self
 
     def set_module_name(self, module_name: str, qconfig: QConfigAny) -> QConfigMapping:
-        """For a module and what is in it."""
+        """Set the QConfig of a module and of the modules inside it."""
         self.module_name_qconfigs[module_name] = qconfig
         return self
 
     def set_module_name_object_type_order(
         self, module_name: str, object_type: Any, index: int, qconfig: QConfigAny
     ) -> QConfigMapping:
-        """For one of the calls of a module or function inside of a module, counted from 0."""
+        """Set the QConfig of one call of a module or function inside a module, counted from 0."""
         self.module_name_object_type_order_qconfigs[module_name, object_type, index] = qconfig
         return self
 

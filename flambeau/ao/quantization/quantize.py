@@ -235,7 +235,7 @@ def _remove_qconfig(module: Any) -> None:
 
 @deprecated
 def quantize(model: Any, run_fn: Callable, run_args: Any, mapping: dict | None = None, inplace: bool = False) -> Any:
-    """`prepare`, `run_fn(model, *run_args)` to let the observers see data, `convert`."""
+    """Quantize a model after training: `prepare`, `run_fn(model, *run_args)` to let the observers see data, `convert`."""
     if not inplace:
         model = copy.deepcopy(model)
     model.eval()
@@ -297,7 +297,7 @@ def prepare_qat(model: Any, mapping: dict | None = None, inplace: bool = False) 
 
 @deprecated
 def quantize_qat(model: Any, run_fn: Callable, run_args: Any, inplace: bool = False) -> Any:
-    """`prepare_qat`, `run_fn(model, *run_args)` to train, `convert`."""
+    """Train a model for quantization: `prepare_qat`, `run_fn(model, *run_args)` to train, `convert`."""
     if not inplace:
         model = copy.deepcopy(model)
     model.train()

@@ -53,7 +53,7 @@ def deprecated(function: Callable) -> Callable:
 
 
 class MatchAllNode:
-    """In a pattern: any node."""
+    """Part of a pattern that matches any node."""
 
 
 F = nn.functional

@@ -204,7 +204,7 @@ def _batch_parts(batch: int, elements_each: int, itemsize: int) -> Iterator[slic
 def _column_batches(
     x: np.ndarray, y_shape: Sequence[int], w_shape: Sequence[int], window: Geometry
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """For each part of the batch, its windows as columns: (n, groups, C / groups * kernel, positions)."""
+    """Yield the windows of each part of the batch as columns: (n, groups, C / groups * kernel, positions)."""
     kernel, output = w_shape[2:], y_shape[2:]
     groups, channels = window.groups, x.shape[1]
     rows, positions = w_shape[1] * math.prod(kernel), math.prod(output)

@@ -90,13 +90,13 @@ def crowded() -> bool:
 
 
 def assume_crowded(seconds: float) -> None:
-    """Take the cores to be crowded for a while, whatever was noticed."""
+    """Treat the cores as busy for this many seconds, whatever was measured."""
     until = time.monotonic_ns() + int(seconds * 1e9) if seconds > 0 else 0
     ctypes.c_int64.from_address(state_address() + _UNTIL).value = until
 
 
 def forget() -> None:
-    """For a forked child: its parent's threads do not exist here, whatever they were doing."""
+    """Drop the thread team in a forked child, where its parent's threads do not exist."""
     if _state is not None:
         key = ctypes.c_uint.from_address(_state + KEY).value
         ctypes.memset(_state, 0, _SIZE)

@@ -345,7 +345,7 @@ class _Part(_Function):
         self, to: str, step: str, source: str, tiles: str, row: str, channels: str, first: Value, count: str,
         matrix: Matrix, size: int,
     ) -> None:  # fmt: skip
-        """Of each tile of `size` x `size` pixels the 16 numbers that products are made of, each in a matrix of its own."""
+        """Write the 16 numbers that products are made of for each tile of `size` x `size` pixels, each into a matrix of its own."""
         with self.loop(count) as t:
             tile = self.at(source, self.item(tiles, self.add(first, t)))
             made = self.at(to, self.mul(t, channels))

@@ -56,7 +56,7 @@ def run_known(kind: str, x: Any, w: Any, y: Any, window: tuple) -> bool:
 
 
 def keep(kind: str, x: Any, w: Any, y: Any, window: tuple, plan: ExecutionPlan) -> None:
-    """From now on `run_known` computes operands like these by the plan."""
+    """Let `run_known` compute operands like these by the plan."""
     _local.known[_key(kind, x, w, y, window)] = plan
 
 

@@ -197,7 +197,7 @@ class CudaBackend(Backend):
         driver.call("cuMemcpyDtoDAsync_v2", destination, source, nbytes, stream)
 
     def copy_across(self, destination: int, there: device, source: int, here: device, nbytes: int) -> None:
-        """From one GPU to another: after the work on this one's stream, and before later work on that one's."""
+        """Copy from one GPU to another, after the work on this one's stream and before later work on that one's."""
         a, b = here.index or 0, there.index or 0
         self._open_peers(a, b)
         stream = threads.activate(a)

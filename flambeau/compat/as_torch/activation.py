@@ -30,8 +30,8 @@ def activation_file() -> Path:
 
 
 def activate() -> Path:
-    """From the next start on, every `import torch` in this Python's environment gives Flambeau. Returns the file that was
-    written; it has no effect once the package is gone."""
+    """Make every `import torch` in this Python's environment give Flambeau from the next
+    start on. Returns the file that was written; it has no effect once the package is gone."""
     line = (
         f"import os, sys; there = {STARTUP!r}; os.path.isdir(there) and (sys.path.append(there),"
         " __import__('flambeau_torch_later').come_first(), sys.path.remove(there))\n"

@@ -207,7 +207,7 @@ _installing = locks.new_lock()
 
 
 def install_as_torch() -> None:
-    """From now on, `import torch` and `import torchvision` give Flambeau in this process and those it starts through
+    """Make `import torch` and `import torchvision` give Flambeau in this process and those it starts through
     `multiprocessing`; `torch.__version__` is the version of PyTorch that Flambeau follows."""
     with _installing:  # who comes while another thread does it waits until the names are there
         if not naming.is_posing():

@@ -96,7 +96,7 @@ class CapturedDerivative(Derivative):
 
 
 class CapturedNode(CompiledNode):
-    """From the results of a captured function to the leaves that it read."""
+    """Graph node from the results of a captured function to the leaves that it read."""
 
     derivative: CapturedDerivative
 

@@ -52,7 +52,7 @@ def _touched(step: Any) -> set[int]:
 
 
 def _grows(graph: Graph, step: Any, own: set[int], left: dict[int, int], made: set[int]) -> int:
-    """By how many bytes more are in use after a step than before it."""
+    """Return by how many bytes the memory in use grows with a step."""
     touched = _touched(step) & own
     size = lambda b: graph.buffers[b].size  # noqa: E731
     return sum(size(b) for b in touched if b not in made) - sum(size(b) for b in touched if left[b] == 1)

@@ -47,7 +47,7 @@ def multiply_once(graph: Graph, results: set[int]) -> None:
 
 
 def _rows_of(call: Call) -> tuple[Value, Value, Value] | None:
-    """Of a call that gives rows of a table of float32 and tests their numbers: the rows, the table and the index."""
+    """Return rows, table and index of a call that takes rows of a float32 table and tests their numbers, or None."""
     found = None if call.op.table_rows is None else call.op.table_rows(**call.op.bind(call.args, call.kwargs))
     if found is None or list(map(type, call.steps or ())) != [Launch, Test]:
         return None

@@ -191,7 +191,7 @@ def _made_up(shape: tuple, strides: tuple, d: Any, where: Any) -> Tensor:
 
 
 class CompiledNode(Node):
-    """From the results of a compiled function to the leaves that it read; `memory` must not change until it is walked."""
+    """Graph node from the results of a compiled function to the leaves that it read; `memory` must not change until it is walked."""
 
     def __init__(self, derivative: Derivative, tensors: Any, memory: list[UntypedStorage]):
         self.derivative = derivative

@@ -179,7 +179,7 @@ class Recorded:
             self._remember(made)
 
     def _remember(self, made: list[UntypedStorage]) -> None:
-        """From now on one look at the words of the gradients says whether they can be written where they are."""
+        """Remember the gradients made, so that one look at their words tells later whether they can be written in place."""
         slots = [s for s in self.grads if s.header is not None]
         self.kept = []
         if not GRADIENTS_ARE_KNOWN or len(slots) != len(self.grads) or any(type(s.holder) is int for s in slots):

@@ -135,7 +135,7 @@ class Launch:
 
 
 def operands(step: Launch) -> tuple[list, list] | None:
-    """Of a loop over a formula, what it writes and what it reads: (a place and its strides in elements, or a number; bytes of an
+    """Return what a loop over a formula writes and what it reads: (a place and its strides in elements, or a number; bytes of an
     element). None for other steps."""
     known = compiled.maps.get(step.address)
     if known is None:

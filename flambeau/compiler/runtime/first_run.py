@@ -123,7 +123,7 @@ class Rehearsal:
             self.saved += [(at, ctypes.string_at(at, size), kind) for at, size, kind in self._outside(b, tensors)]
 
     def _find_brief(self, tensors: list[Tensor]) -> None:
-        """Of what steps change, the parts that are needed for nothing else: they are put back right after the step."""
+        """Find the parts of changed memory that are needed for nothing else: they are restored right after the step."""
         if self.shown is None:
             return
         graph = self.program.graph

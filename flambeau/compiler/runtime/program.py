@@ -252,7 +252,7 @@ class Program:
         self._add_test(plan)
 
     def _make_room(self, step: Launch) -> None:
-        """For the calls that a step stands for: tests that find nothing, which these may take the places of."""
+        """Reserve tests that find nothing for the calls that a step stands for, which may take their places."""
         assert step.other is not None
         number = len(self.instructions) - 1
         self._others[number] = (step, 0)
@@ -315,7 +315,7 @@ class Program:
         raise Stale("the step counts of an optimizer's parameters differ")
 
     def _fix(self) -> None:
-        """From now on nothing moves."""
+        """Fix the program in place: nothing moves from now on."""
         self.block = array("q", [*map(_signed, self.words), 0])
         base = self.block.buffer_info()[0]
         rows = []
@@ -557,7 +557,7 @@ class Program:
                 kind[before], kind[after] = old, new
 
     def _prologue(self, position: int, update: Any) -> tuple:
-        """Of an update: what computes its numbers, from which options and scalars, and where they and those go."""
+        """Return the code that computes an update's numbers, the options and scalars it reads, and where the results go."""
         count, slot = len(update.scalars), self._value
         cells = []
         for (at, k, cell), d in zip((c for c in self._cells if c[0] == position), update.dtypes):

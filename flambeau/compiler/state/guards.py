@@ -77,7 +77,7 @@ class Item:
         raise NotImplementedError
 
     def steps(self) -> list[tuple[Any, str, int]]:
-        """By how much numbers in a dict (with a name) or a cell (without) have changed that are only counted."""
+        """Return the counters, in a dict (with a name) or a cell (without), that changed, and by how much."""
         return []
 
     def switched(self) -> list[tuple[dict, str, bool]]:

@@ -23,7 +23,7 @@ class _CheckpointState(_State):
 
 @contextlib.contextmanager
 def _no_hook(module: Module) -> Iterator[None]:
-    """Run the module as it is for a while."""
+    """Context manager: run the module without checkpointing."""
     state = checkpoint.state(module)
     before, state.enable_hook = state.enable_hook, False
     try:

@@ -33,7 +33,7 @@ SHARDED_DIR_NAME = "sharded"
 
 @dataclass
 class _HFStorageInfo:
-    """In which file a part lies, and what it is."""
+    """File in which a part is stored, with its place, shape and dtype."""
 
     relative_path: str
     shape: Size

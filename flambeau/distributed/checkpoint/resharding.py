@@ -18,7 +18,7 @@ def _check_shard_metadata_pair_overlap(shard1: ChunkStorageMetadata, shard2: Chu
 def _shards_get_overlap_region_wrt_saved_tensor(
     saved_shard: ChunkStorageMetadata, current_shard: ChunkStorageMetadata
 ) -> list[tuple[int, int, int, int]]:
-    """For each dimension: (dimension, where the common piece begins in the saved part, where in the current one, its length)."""
+    """Return (dimension, begin of the common piece in the saved part, begin in the current one, length) for each dimension."""
     pieces = []
     for dim, (saved, current) in enumerate(zip(saved_shard.offsets, current_shard.offsets, strict=True)):
         start = max(saved, current)

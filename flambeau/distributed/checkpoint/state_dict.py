@@ -217,7 +217,7 @@ def set_state_dict(
 
 
 def _patch_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> None:
-    """From now on model.state_dict() and load_state_dict() are these functions."""
+    """Replace model.state_dict() and load_state_dict() by the distributed functions."""
     methods: dict[str, Any] = {
         "state_dict": lambda: get_model_state_dict(model, options=options),
         "load_state_dict": lambda state_dict: set_model_state_dict(model, state_dict, options=options),
@@ -227,7 +227,7 @@ def _patch_model_state_dict(model: Module, *, options: StateDictOptions | None =
 
 
 def _patch_optimizer_state_dict(model: Module, *, optimizers: Any, options: StateDictOptions | None = None) -> None:
-    """From now on the optimizers' state_dict() and load_state_dict() are these functions."""
+    """Replace the optimizers' state_dict() and load_state_dict() by the distributed functions."""
     chosen = _as_tuple(optimizers)
     for optim in chosen:
         methods: dict[str, Any] = {

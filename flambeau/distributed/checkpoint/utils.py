@@ -104,7 +104,7 @@ class _DistWrapper:
         return box[0]
 
     def _combined(self, step: str, gathered: list | None, reduce_fun: Callable) -> Any:
-        """On the coordinator: what becomes of everybody's results, or the error of some."""
+        """Reduce all ranks' results on the coordinator, or return the errors of some."""
         assert gathered is not None
         failures = _get_failure_dict(gathered)
         if not failures:

@@ -199,7 +199,7 @@ class FlatParam(FSDPParam):
         return flat if self.uses_sharded_strategy else flat.view(piece.shape)
 
     def show_whole(self) -> None:
-        """In the passes: parts of the whole flat parameter, each with a gradient of its own."""
+        """Set parameters to parts of the gathered flat parameter, each with a gradient of its own, for forward and backward."""
         for piece, leaf in zip(self.pieces, self.leaves):
             wanted = self.sharded_param.requires_grad if piece.param is None else piece.param.requires_grad
             if leaf.requires_grad is not wanted:
@@ -207,7 +207,7 @@ class FlatParam(FSDPParam):
             self._put(piece, leaf)
 
     def show_parameters(self) -> None:
-        """For programs that look at whole parameters."""
+        """Set whole parameters, for programs that look at them outside of forward and backward."""
         self.root._parameters.pop(FLAT_PARAM, None)
         for piece, leaf in zip(self.pieces, self.leaves):
             self._put(piece, Parameter(leaf.detach(), self.sharded_param.requires_grad))

@@ -82,7 +82,7 @@ class StateDictMethods(Module):
         state_dict_config: StateDictConfig | None = None,
         optim_state_dict_config: OptimStateDictConfig | None = None,
     ) -> Iterator[None]:
-        """`set_state_dict_type` for a while."""
+        """Context manager: set the state-dict type of the FSDP modules below a module, restore it on exit."""
         set_type = StateDictMethods.set_state_dict_type
         before = set_type(module, state_dict_type, state_dict_config, optim_state_dict_config)
         try:

@@ -24,7 +24,7 @@ _LIBRARY.impl("_pipe_split", lambda: None, "CompositeExplicitAutograd")
 
 
 def pipe_split() -> None:
-    """In a model's `forward`: what follows belongs to the next stage. Where the model is not split it does nothing."""
+    """Mark the end of a stage in a model's `forward`: what follows belongs to the next one. Without splitting it does nothing."""
     import flambeau  # noqa: PLC0415 - the operator is found where programs find it
 
     flambeau.ops.pippy._pipe_split()

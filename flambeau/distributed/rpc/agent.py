@@ -176,7 +176,7 @@ class TensorPipeAgent(RpcAgent):
         return peer
 
     def _refresh(self) -> None:
-        """In a group that workers join as they like: who is there now."""
+        """Update the list of workers in a group that workers join as they like."""
         joined = self.store.get("members").decode().split() if self.store.check(["members"]) else []
         left = set(self.store.get("gone").decode().split()) if self.store.check(["gone"]) else set()
         self._peers = {n: p for n, p in self._peers.items() if str(n) not in left}

@@ -155,7 +155,7 @@ class DTensorSpec:
 
     @property
     def dim_map(self) -> list[int]:
-        """For each dimension of the tensor the dimension of the mesh that cuts it, -1 for none."""
+        """The mesh dimension that shards each dimension of the tensor, -1 for none."""
         found = [-1] * self.ndim
         for i, placement in enumerate(self.placements):
             if _is_shard_like(placement):
@@ -170,7 +170,7 @@ class DTensorSpec:
 
     @property
     def num_shards_map(self) -> list[int]:
-        """For each dimension of the tensor, into how many parts it is cut."""
+        """The number of parts into which each dimension of the tensor is sharded."""
         found = [1] * self.ndim
         for i, placement in enumerate(self.placements):
             if _is_shard_like(placement):

@@ -120,7 +120,7 @@ def disable_redistribute_transform_optimization(disabled: bool = True) -> Iterat
 
 @contextlib.contextmanager
 def use_min_cost_redistribution_plan(enabled: bool = True) -> Iterator[None]:
-    """For programs that ask PyTorch for plans with the least cost: there is one planner here, and it makes as few steps as it can."""
+    """Context manager for PyTorch's plans of least cost. It has no effect: the one planner here takes as few steps as it can."""
     yield
 
 
@@ -199,7 +199,7 @@ def _flattened_mesh(mesh: Any, dims: list[int]) -> Any:
 
 
 def _tell(mesh: Any, group: list[_TransformInfo], way: tuple, kind: str, problem: str) -> None:
-    """Say once that several collectives run where one could."""
+    """Warn once that several collectives run where one could."""
     dims = tuple(sorted(info.mesh_dim for info in group))
     key = (hash(mesh), dims, problem)
     if key in _warned_flatten_issues:

@@ -27,7 +27,7 @@ class _StridedShardNotDecodableError(ValueError):
 
 
 def default_order(placements: tuple[Placement, ...]) -> ShardOrder:
-    """From the first dimension of the mesh to the last."""
+    """Return the order of shards from the first mesh dimension to the last."""
     found: dict[int, list[int]] = {}
     for i, p in enumerate(placements):
         if _is_shard_like(p):

@@ -66,7 +66,7 @@ def part_at(
 def indices_at(
     global_shape: Sequence[int], mesh_shape: Sequence[int], coordinate: Any, placements: Sequence[Placement]
 ) -> list[np.ndarray | None]:
-    """For each dimension which of its indices the rank has; None for all."""
+    """Return the indices of each dimension that the rank at a coordinate holds; None for all."""
     found: list[np.ndarray | None] = [None] * len(global_shape)
     for along, placement in enumerate(placements):
         if _is_shard_like(placement):

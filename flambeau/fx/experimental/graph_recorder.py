@@ -65,7 +65,7 @@ class GraphRecorder(AtenRecorder):
         self.lifted: list[Tensor] | None = None  # in a branch: the tensors that it has from outside
 
     def track(self, tensor: Tensor, node: Node) -> None:
-        """From now on the node stands for the tensor."""
+        """Let the node stand for the tensor."""
         self.known[id(tensor)] = (tensor, node)
         if tensor.layout is flambeau.strided and tensor.numel():
             self.memory[_memory_of(tensor)] = self.places[_place_of(tensor)] = tensor

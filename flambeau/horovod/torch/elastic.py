@@ -48,7 +48,7 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """For what depends on the number of processes."""
+        """Update state that depends on the number of processes."""
 
 
 class ObjectState(State):
@@ -150,7 +150,7 @@ class ElasticSampler(Sampler[int]):
         self.reset()
 
     def reset(self) -> None:
-        """Share out anew what is left."""
+        """Divide the samples that are left among the processes there are now."""
         self.num_replicas = state.size() if state.is_initialized() else 1
         self.rank = state.rank() if state.is_initialized() else 0
         order = list(range(len(self.dataset)))

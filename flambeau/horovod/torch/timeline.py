@@ -56,7 +56,7 @@ timeline = _Timeline()
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """From now on, rank 0 records its operations; `stop_timeline` writes them to the file."""
+    """Record rank 0's operations from now on; `stop_timeline` writes them to the file."""
     if state.rank() == 0:
         timeline.start(file_path, mark_cycles)
 

@@ -54,7 +54,7 @@ class Derivative:
 
     @functools.cached_property
     def gives(self) -> list[list[str]]:
-        """For each text the names of the arguments whose gradients it gives."""
+        """The names of the arguments whose gradients each text gives."""
         tensors = [a.name for a in self.forward._schema.arguments if a.base == "Tensor"]
         return [given or _needed(form) or [tensor] for given, form, tensor in zip(self._given, self.forms, tensors)]
 

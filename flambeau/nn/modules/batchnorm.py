@@ -243,7 +243,7 @@ class SyncBatchNorm(_BatchNorm):
         return super().forward(input)
 
     def _normalized_together(self, input: Tensor) -> Tensor:
-        """With mean and variance over the batches of all ranks, which may have different sizes."""
+        """Normalize with mean and variance over the batches of all ranks, which may have different sizes."""
         all_reduce = naming.above("distributed.nn.functional").all_reduce
         wide = input.float() if input.dtype.itemsize < 4 else input
         dims = [d for d in range(input.dim()) if d != 1]

@@ -330,7 +330,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         return self._call_with_hooks(args, kwargs)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """From now on calls of this module go through `flambeau.compile`, which takes these arguments."""
+        """Run calls of this module through `flambeau.compile`, which takes these arguments, from now on."""
         self._compiled_call_impl = naming.above("compiler").compile(self._call_impl, *args, **kwargs)
 
     def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:

@@ -21,7 +21,7 @@ def _named_tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _ties(module: Module) -> dict[str, set[str]]:
-    """For every name of a tensor that has several names, all its names."""
+    """Return all names of each tensor that has several, by name."""
     names: dict[int, set[str]] = {}
     for name, value in _named_tensors(module):
         names.setdefault(id(value), set()).add(name)

@@ -85,7 +85,7 @@ class _Reader:
 
 
 def _as_it_is(*how: Any, **more: Any) -> Callable[[Function], Function]:
-    """In place of onnxscript's compilers: a function stays what it is, and is run."""
+    """Stand in for onnxscript's compilers: a function stays a Python function, and is run."""
     return lambda function: function
 
 

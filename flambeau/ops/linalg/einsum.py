@@ -17,8 +17,8 @@ _NOTHING = "einsum(): must specify the equation string and at least one operand,
 
 
 class Order:
-    """In which order more than two operands are multiplied: as the package opt_einsum says where it is installed and `enabled`
-    (None: not asked yet), else from left to right. See `torch.backends.opt_einsum`."""
+    """Order in which more than two operands are multiplied: as the package opt_einsum says where it is
+    installed and `enabled` (None: not asked yet), else from left to right. See `torch.backends.opt_einsum`."""
 
     enabled: bool | None = None
     strategy: str | None = "auto"

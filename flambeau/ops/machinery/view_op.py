@@ -241,7 +241,7 @@ geometry_view: Any = takes_options(declare_geometry_view)
 
 
 def _internal_face(impl: ViewOp, active: Any = _active) -> Any:
-    """For callers that have checked the arguments."""
+    """Return the function for callers inside the library, which have checked the arguments."""
 
     @with_attributes
     def face(input: Tensor, *args: Any) -> Tensor:
@@ -259,7 +259,7 @@ def _internal_face(impl: ViewOp, active: Any = _active) -> Any:
 
 
 def _public_face(impl: ViewOp, fn: Callable, active: Any = _active) -> Any:
-    """For users: arguments may be named, and must be ints."""
+    """Return the function for users: arguments may be named, and must be ints."""
     own = parameters(fn)[1:]
     names, defaults = tuple(p.name for p in own), tuple(p.default for p in own)
     count = len(names)

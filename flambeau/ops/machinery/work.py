@@ -44,12 +44,12 @@ def recurrent_gradients(
     dout: Any, dhn: Any, dcn: Any, kind: Any, w_hh: Any, h_before: Any, gates: Any, c: Any, cells: Any, steps: Any, batch: Any,
     out: Any,
 ) -> Work:  # fmt: skip
-    """From each step but the first, back to the state before it."""
+    """Count the operations of a recurrent layer's backward: from each step but the first, back to the state before it."""
     return "mm", 2 * (h_before.shape[0] - batch) * prod(w_hh.shape)
 
 
 def _convolved(positions: Any, batch: int, weight: Any) -> int:
-    """At each position the whole weight meets the input."""
+    """Count a convolution's operations: at each position the whole weight meets the input."""
     return 2 * prod(positions) * batch * prod(weight.shape)
 
 

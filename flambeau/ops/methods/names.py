@@ -56,7 +56,7 @@ def align_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def align_tensors(*tensors: Tensor) -> Any:
-    """Not there in PyTorch either."""
+    """Raise an error as PyTorch does, which has no such function either."""
     raise RuntimeError("align_tensors not yet implemented.")
 
 

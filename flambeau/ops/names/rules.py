@@ -312,7 +312,7 @@ def _product_plus(call: Call) -> Names:
 
 @names_rule(lookup("nn.functional.linear"))
 def _layer(call: Call) -> Names:
-    """Of a layer's result: all names of the input but the last, then that of the weight's rows."""
+    """Return the names of a linear layer's result: those of the input but the last, then that of the weight's rows."""
     names = (*call.input[:-1], names_of(call.tensors[1])[0])
     return unify(names, names_of(call.tensors[2])) if len(call.tensors) > 2 else names
 

@@ -145,7 +145,7 @@ def _by_channel(
     input: Any, weight: Any, bias: Any, mean: Any, rstd: Any, running_mean: Any, running_var: Any, training: bool,
     momentum: float, eps: float,
 ) -> tuple[list[Any], Expr, Expr, tuple] | None:  # fmt: skip
-    """In evaluation, factor and addend of each channel: weight / sqrt(var + eps), and bias - mean * factor."""
+    """Return factor and addend of each channel in evaluation: weight / sqrt(var + eps), and bias - mean * factor."""
     if training:
         return None
     operands = [mean, running_var, eps]

@@ -174,7 +174,7 @@ def _indices_gradient(
     ignore_index: int,
     smoothing: float,
 ) -> Any:
-    """From the gradients of the loss and, in second derivatives, of the probabilities."""
+    """Return the gradient of the scores, from those of the loss and, in second derivatives, of the probabilities."""
     of_loss, of_soft = g
     share: Any = None
     if of_loss is not None:

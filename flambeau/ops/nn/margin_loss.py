@@ -171,7 +171,7 @@ def triplet_margin_loss(
     reduce: Any = None,
     reduction: Any = "mean",
 ) -> Tensor:
-    """By how much the anchor is not nearer to `positive` than to `negative` by `margin`."""
+    """Triplet loss: by how much the distance to `positive` plus `margin` exceeds the distance to `negative`, if it does."""
     reduction = read_reduction(reduction, size_average, reduce)
     _check_margin(margin)
     return _by_powers(anchor, positive, negative, margin, p, eps, swap, reduction)
@@ -219,7 +219,7 @@ def multi_margin_loss(
     reduce: Any = None,
     reduction: Any = "mean",
 ) -> Tensor:
-    """For each sample, the mean over other classes of what the target's score lacks to exceed theirs by `margin`."""
+    """Multi-class hinge loss: the mean over other classes of what the target's score lacks to exceed theirs by `margin`."""
     need_tensors("multi_margin_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     if p not in (1, 2):
@@ -262,8 +262,8 @@ def _(out: Tensor, target: Tensor, classes: int) -> None:
 
 @internal(batching="each")
 def label_pairs(target: Tensor, classes: int) -> NewTensor:
-    """For each row of `target`, which of its entries come before the first -1, paired with the classes that no such entry
-    names."""
+    """Return a mask over each row of `target` and all classes: entries before the first
+    -1, paired with classes that no such entry names."""
     return (*target.shape, classes), dt.bool_, target.device
 
 
@@ -283,7 +283,7 @@ def _(out: Tensor, target: Tensor, classes: int) -> None:
 def multilabel_margin_loss(
     input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
 ) -> Tensor:
-    """For each sample, over its target classes (listed up to the first -1) and all others, the margins of 1 that lack."""
+    """Multi-label hinge loss over pairs of target classes (listed up to the first -1) and other classes, with a margin of 1."""
     need_tensors("multilabel_margin_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     scores = _rows("multilabel_margin_loss_forward_out_frame", input)
@@ -304,7 +304,7 @@ def multilabel_margin_loss(
 def multilabel_soft_margin_loss(
     input: Any, target: Any, weight: Any = None, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
 ) -> Tensor:
-    """For each sample, the mean over classes of a binary cross entropy with logits."""
+    """Mean over classes of the binary cross entropy with logits, for each sample."""
     need_tensors("multilabel_soft_margin_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     loss = logits(input, target, reduction="none")

@@ -424,7 +424,7 @@ _OVER = {1: "a signal (N, C, L) or (C, L)", 2: "images (N, C, H, W)", 3: "volume
 
 
 def _autocast_volumes(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
-    """In float32, unless the places of the maxima are wanted, too: that is another operator in PyTorch."""
+    """Run in float32 under autocast, unless the places of the maxima are wanted, too: that is another operator in PyTorch."""
     indices = kwargs.get("return_indices", args[6] if len(args) > 6 else False)
     return ("" if indices else "float32"), run
 

@@ -99,7 +99,7 @@ def sign(input):
 
 
 def _sgn_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
-    """On complex numbers only the part of g across the direction of the input counts."""
+    """Return the gradient of sgn: for complex numbers, only the part of g across the direction of the input counts."""
     across = (g - f.real(f.conj(out) * g) * out) / f.abs_(input)
     return (f.where(input == 0, 0, across),)
 

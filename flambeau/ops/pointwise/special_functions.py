@@ -262,7 +262,7 @@ def _zeta_gradient(g: Expr, input: Expr, other: Expr) -> tuple:
 
 
 def _no_derivative_by_shape(g: Expr, input: Expr, other: Expr, sign: float) -> tuple:
-    """By the second argument the density of the gamma distribution; by the first nobody knows one."""
+    """Return the gradient by the second argument, the density of the gamma distribution; the first has no known derivative."""
     density = f.exp((input - 1) * f.log(other) - other - f.lgamma(input))
     return NotImplementedError("the derivative of the incomplete gamma functions by 'input' is not implemented"), (
         g * (sign * density)

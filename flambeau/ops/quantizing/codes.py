@@ -71,7 +71,7 @@ def decode_float_channels(code, scale, zero_point):
 
 
 def _decode_channels(code: Any, scale: Any, zero_point: Any):
-    """With scales in float64, rounded once."""
+    """Decode with scales in float64, rounded once."""
     return (code - zero_point) * scale
 
 

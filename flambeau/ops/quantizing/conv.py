@@ -281,7 +281,7 @@ def _in_fbgemm_steps(
 
 
 def _exact_sums(codes: Tensor, packed: Any, zero: int, shape: tuple[int, ...]) -> Tensor:
-    """By a convolution in float64, which holds all sums."""
+    """Compute integer sums by a convolution in float64, which holds all of them exactly."""
     x = copy_of_array(values_on_host(codes).astype(np.float64) - zero, dt.float64)
     at = [1] * packed.codes.ndim
     at[packed.channel] = -1

@@ -200,7 +200,7 @@ def view(input: Any, *shape: Any, **kwargs: Any) -> Tensor:
 
 @quantized_form(joining.cat)
 def cat(tensors: Any, dim: int = 0) -> Tensor:
-    """With the scale of the first."""
+    """Concatenate quantized tensors; the result has the scale of the first."""
     for t in tensors:
         if not isinstance(t, QuantizedTensor) or not t._quantizer.per_tensor:
             raise RuntimeError("Only per-tensor quantization is supported in 'cat'!")

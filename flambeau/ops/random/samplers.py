@@ -163,7 +163,7 @@ class KeptElements(Bernoulli):
 
 
 class Integers(Sampler):
-    """From low to high - 1, or to the largest number of the dtype if `high` is None."""
+    """Random integers from low to high - 1, or to the largest number of the dtype if `high` is None."""
 
     def __init__(self, low: int, high: int | None):
         self.low, self.high = low, high

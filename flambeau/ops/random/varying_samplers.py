@@ -49,7 +49,7 @@ def gamma_samples(out: Tensor, generator: Generator, alpha: Tensor) -> None:
 
 
 def dirichlet_samples(out: Tensor, generator: Generator, alpha: Tensor, k: int) -> None:
-    """Of k outcomes each, along the last dimension."""
+    """Write Dirichlet samples of k outcomes each, along the last dimension, to `out`."""
     limits = np.finfo(alpha.dtype.numpy)
     parts = empty((k,), dt.float64)
     with _drawing(generator) as (engine, _, kept):
@@ -59,7 +59,7 @@ def dirichlet_samples(out: Tensor, generator: Generator, alpha: Tensor, k: int) 
 
 
 def multinomial_samples(out: Tensor, generator: Generator, weights: Tensor, num_samples: int) -> None:
-    """With replacement, from each row of `weights`."""
+    """Write samples drawn with replacement from each row of `weights` to `out`."""
     k = weights.shape[-1]
     rows = numel_of(weights.shape) // k
     check_weights(rm.widen(weights._array(), weights.dtype).reshape(rows, k))

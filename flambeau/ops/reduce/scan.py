@@ -123,7 +123,7 @@ def _(out: Tensor, g: Tensor, products: Tensor, input: Tensor, dim: int) -> None
 
 
 def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
-    """Of differentiable operators, for second derivatives and complex numbers."""
+    """Return cumprod's gradient made of differentiable operators, for second derivatives and complex numbers."""
     if not input.shape:
         return g
     x, n = input.conj(), input.shape[dim]

@@ -75,7 +75,7 @@ def _segment_bounds(lengths: Tensor | None, offsets: Tensor | None) -> Tensor:
 
 
 def _segments(data: Tensor, bounds: Tensor, axis: int) -> Tensor:
-    """For every element of data, the number of its segment, from 1; what lies before or behind them all has numbers too."""
+    """Return the number of each element's segment, from 1; elements before or behind all segments have numbers too."""
     places = arange(data.shape[axis], device=data.device).expand(*bounds.shape[:-1], data.shape[axis]).contiguous()
     index = searchsorted(bounds.to(int64).contiguous(), places, right=True)
     return _beside(index, data, axis).expand(data.shape)
@@ -86,7 +86,7 @@ def _beside(t: Tensor, data: Tensor, axis: int) -> Tensor:
 
 
 def _spread(t: Tensor, segment: Tensor, axis: int) -> Tensor:
-    """For every element of data, its segment's element of t; zero outside of segments."""
+    """Return for every element of data its segment's element of t; zero outside of segments."""
     outside = t.new_zeros((*t.shape[:axis], 1, *t.shape[axis + 1 :]))
     return cat([outside, t, outside], axis).gather(axis, segment)
 

@@ -143,7 +143,7 @@ def _prod_backward(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...],
 
 
 def _product_of_others(x: Tensor, dim: int) -> Tensor:
-    """For each element the product of all others along `dim`: what is before it times what is after it."""
+    """Return for each element the product of all others along `dim`: those before it times those after it."""
     n = x.shape[dim]
     ones = x.new_ones([1 if d == dim else size for d, size in enumerate(x.shape)])
     cat, flip = lookup("cat").function, lookup("flip").function

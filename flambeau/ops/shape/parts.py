@@ -230,7 +230,7 @@ def _chunks(input: Tensor, chunks: int, dim: int) -> tuple[int, tuple[int, ...],
 
 @composite(batching="along")
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
-    """At most `chunks` equal pieces, as views."""
+    """Split a tensor into at most `chunks` equal pieces along `dim`, as views."""
     d, sizes, empty = _chunks(input, chunks, dim)
     return (split_sized if empty else split_even)(input, d, sizes)
 

@@ -317,7 +317,7 @@ def is_coalesced(self: Tensor) -> bool:
 
 @composite(function=False)
 def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
-    """Say that a tensor is (or is not) coalesced, without looking."""
+    """Mark a tensor as coalesced or not, without looking at its indices."""
     need_coo(self, "_coalesced_")._is_coalesced = bool(coalesced)
     return self
 

@@ -95,7 +95,7 @@ def grouped(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def groups_of(keys: np.ndarray) -> tuple[np.ndarray, int]:
-    """For every entry the number of its group, and how many groups there are."""
+    """Return the number of each entry's group, and the number of groups."""
     order, group, first = grouped(keys)
     return group[np.argsort(order, kind="stable")], first.size
 

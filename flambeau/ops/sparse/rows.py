@@ -14,7 +14,7 @@ from ..shape.rearrange import repeat_interleave
 
 @composite(name="_convert_indices_from_coo_to_csr", method=False)
 def rows_begin(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
-    """For each of `size` rows, and for the end, where its first entry stands among the sorted row numbers."""
+    """Return where the first entry of each of `size` rows, and the end, stands among the sorted row numbers."""
     wanted = arange(size + 1, dtype=input.dtype, device=input.device)
     return searchsorted(input.contiguous(), wanted, out_int32=out_int32)
 

@@ -66,11 +66,11 @@ class Timer:
             return self._measured(number, [self._timeit(number)])
 
     def repeat(self, repeat: int = -1, number: int = -1) -> None:
-        """Not here; use `blocked_autorange`."""
+        """Raise NotImplementedError; use `blocked_autorange`."""
         raise NotImplementedError("See `Timer.blocked_autorange.`")
 
     def autorange(self, callback: Callable[[int, float], Any] | None = None) -> None:
-        """Not here; use `blocked_autorange`."""
+        """Raise NotImplementedError; use `blocked_autorange`."""
         raise NotImplementedError("See `Timer.blocked_autorange.`")
 
     def blocked_autorange(

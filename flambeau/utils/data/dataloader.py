@@ -26,7 +26,7 @@ _FINAL = frozenset({"batch_size", "batch_sampler", "sampler", "drop_last", "data
 
 
 class _InfiniteConstantSampler(Sampler[None]):
-    """For an iterable dataset, which decides itself when it ends."""
+    """Sampler for an iterable dataset, which decides itself when it ends."""
 
     def __iter__(self) -> Iterator[None]:
         while True:

@@ -136,7 +136,7 @@ def precision_recall(labels: Any, predictions: Any, count: int, weights: Any = N
     places = np.int32(np.floor(given * (count - 1)))
 
     def at_least(what: Any) -> np.ndarray:
-        """For each threshold, the weight of the predictions above it."""
+        """Return the weight of the predictions above each threshold."""
         found, _ = np.histogram(places, bins=count, range=(0, count - 1), weights=what)
         return np.cumsum(found[::-1])[::-1]
 

@@ -98,7 +98,7 @@ class Points:
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
-    """To the nearest integer, halves away from zero. What is no number or beyond any image becomes a huge number."""
+    """Round to the nearest integer, halves away from zero; NaN and numbers beyond any image become a huge number."""
     values = np.nan_to_num(values, nan=0.0, posinf=1e9, neginf=-1e9).clip(-1e9, 1e9)
     whole = np.trunc(values)
     return whole + np.sign(values) * (np.abs(values - whole) >= 0.5)

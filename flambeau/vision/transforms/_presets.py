@@ -43,7 +43,7 @@ class _Preset(nn.Module):
 
 
 class ImageClassification(_Preset):
-    """For classifiers."""
+    """Transform that prepares images for classifiers: resize, crop, normalise."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ImageClassification(_Preset):
 
 
 class SemanticSegmentation(_Preset):
-    """For segmentation."""
+    """Transform that prepares images for segmentation: resize and normalise."""
 
     def __init__(
         self,
@@ -80,4 +80,4 @@ class SemanticSegmentation(_Preset):
 
 
 class ObjectDetection(_Preset):
-    """For detectors, which resize and normalise themselves."""
+    """Transform that converts images for detectors, which resize and normalise themselves."""

@@ -129,7 +129,7 @@ def resize(
     max_size: int | None = None,
     antialias: bool | None = True,
 ) -> Any:
-    """To (height, width), or with one number the shorter side to it."""
+    """Resize an image to (height, width), or with one number its shorter side to it."""
     mode = interpolation_mode(interpolation, names=False)
     is_tensor = _is_tensor(img)
     if isinstance(size, (list, tuple)):

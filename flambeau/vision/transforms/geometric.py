@@ -155,7 +155,7 @@ class RandomVerticalFlip(RandomHorizontalFlip):
 
 
 class RandomPerspective(nn.Module):
-    """With probability p a random projection."""
+    """Transform that projects the input at random, with probability p."""
 
     def __init__(self, distortion_scale: float = 0.5, p: float = 0.5, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = 0) -> None:  # fmt: skip
         super().__init__()

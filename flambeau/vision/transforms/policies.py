@@ -135,7 +135,7 @@ def _none(bins: int, height: int, width: int) -> None:
 
 
 def _posterize(first: int, steps: float) -> Callable:
-    """From `first` bits down by `steps`."""
+    """Return the numbers of bits from `first` down by `steps`."""
     return lambda bins, height, width: first - (flambeau.arange(bins) / ((bins - 1) / steps)).round().int()
 
 

@@ -69,7 +69,7 @@ class BaseScheduler:
             )
 
     def print_sl(self, is_verbose: bool, group: int, sl: float, epoch: int | None = None) -> None:
-        """Say what the level of a group now is."""
+        """Print the present sparsity level of a group if `is_verbose`."""
         if is_verbose:
             start = "Adjusting" if epoch is None else f"Epoch {epoch:5d}: adjusting"
             print(f"{start} sparsity level of group {group} to {sl:.4e}.")

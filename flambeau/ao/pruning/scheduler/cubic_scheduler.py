@@ -10,7 +10,7 @@ __all__ = ["CubicSL"]
 
 
 class CubicSL(BaseScheduler):
-    """From `init_sl` at epoch `init_t` to the level a group was made with, along the cubic curve of Zhu and Gupta (2017).
+    """Scheduler from `init_sl` at epoch `init_t` to the level a group was made with, along the cubic curve of Zhu and Gupta (2017).
 
     It takes `total_t` times `delta_t` epochs. Before it begins the level is `init_sl`, or 0 with `initially_zero`. Each setting is one
     value or a list with one for each group."""

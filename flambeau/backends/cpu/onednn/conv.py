@@ -174,7 +174,7 @@ class _Problem:
         return self.build.user_memory(Descriptor.strided(tensor.shape, strides, self.data_type), pictures)
 
     def user_weight(self, w: Any, swapped: bool = False) -> Memory:
-        """With the leading dimension of (O, C, *) split into (groups, O / groups, C, *); see `swap` for swapped."""
+        """Return the weight with the leading dimension of (O, C, *) split into (groups, O / groups, C, *); see `swap` for `swapped`."""
         strides = settled_strides(w.shape, w._strides)
         if self.window.groups > 1:
             strides = (strides[0] * self.w_shape[1], *strides)

@@ -76,7 +76,7 @@ _ALPHA, _BETA = 13, 14
 
 
 def _bits(value: float) -> int:
-    """Of a float32, as an integer; infinite where the value is beyond its range."""
+    """Return the bits of a float32 as an integer; those of infinity where the value is beyond its range."""
     return int.from_bytes(ctypes.c_float(value), "little")
 
 
@@ -96,7 +96,7 @@ def _unrecorded() -> Any:
 
 @functools.cache
 def _addresses() -> tuple[int, int, int]:
-    """Of sgemm, of the function that sets the number of threads, and of that number."""
+    """Return the addresses of sgemm, of the function that sets the number of threads, and of that number."""
     function: Any = dnnl.library().sgemm
     return ctypes.cast(function, ctypes.c_void_p).value or 0, threads.setter_address(), threads.count_address()
 

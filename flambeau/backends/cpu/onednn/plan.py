@@ -81,7 +81,7 @@ class Descriptor(Owned):
 
     @classmethod
     def tagged(cls, shape: Sequence[int], data_type: int, tag: int) -> Descriptor:
-        """In the layout that a format tag names."""
+        """Return a memory descriptor in the layout that a format tag names."""
         return _descriptor("memory_desc_create_with_tag", tuple(shape), data_type, tag)
 
 

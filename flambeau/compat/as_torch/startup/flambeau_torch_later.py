@@ -46,6 +46,6 @@ def _posing():
 
 
 def come_first():
-    """From now on torch is Flambeau, even where the real one is installed."""
+    """Make torch mean Flambeau from now on, even where the real one is installed."""
     if sys.version_info >= OLDEST and not isinstance(sys.meta_path[0], TorchLater):
         sys.meta_path.insert(0, TorchLater())

@@ -72,13 +72,13 @@ def graph_break(msg: str = "") -> None:
 
 
 def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
-    """Say that a size of a tensor changes from call to call: a new size is then no new kind of argument, whatever
+    """Mark a size of a tensor as changing from call to call: a new size is then no new kind of argument, whatever
     `compile(dynamic=)` says. It is recorded when it first comes, and does not count as another compilation."""
     _mark(t, index, DYNAMIC, STATIC)
 
 
 def mark_static(t: Any, index: Any = None) -> None:
-    """Say that a size of a tensor, or every size, does not change: a new size is then a new kind of argument."""
+    """Mark a size of a tensor, or every size, as constant: a new size is then a new kind of argument."""
     _mark(t, range(t.dim()) if index is None else index, STATIC, DYNAMIC)
 
 

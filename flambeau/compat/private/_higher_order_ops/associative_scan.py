@@ -51,7 +51,7 @@ def associative_scan(
 
 
 def _scan(combine: Callable, xs: list) -> list:
-    """By halves: totals of pairs are scanned, which gives every second result; those between take one more element."""
+    """Scan by halves: totals of pairs are scanned, which gives every second result; those between take one more element."""
     n = xs[0].shape[0]
     if n < 2:
         return xs

@@ -58,14 +58,14 @@ def randn(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
 def init_from_local_shards(
     local_shards: list[Shard], *global_size: Any, process_group: Any = None, init_rrefs: bool = False
 ) -> ShardedTensor:
-    """Of the parts that each rank has; all ranks call this."""
+    """Make a ShardedTensor of the parts that each rank has; all ranks call this."""
     return ShardedTensor._init_from_local_shards(
         local_shards, *global_size, process_group=process_group, init_rrefs=init_rrefs
     )
 
 
 def state_dict_hook(module: Any, destination: dict, prefix: str, local_metadata: Any) -> None:
-    """For `_register_state_dict_hook`: ShardedTensors that are attributes of modules are part of the state."""
+    """Add ShardedTensors that are attributes of modules to the state; for `_register_state_dict_hook`."""
     for name, submodule in module.named_modules():
         for attribute, value in submodule.__dict__.items():
             if isinstance(value, ShardedTensor):
@@ -73,7 +73,7 @@ def state_dict_hook(module: Any, destination: dict, prefix: str, local_metadata:
 
 
 def pre_load_state_dict_hook(module: Any, state_dict: dict, prefix: str, *others: Any) -> None:
-    """For `_register_load_state_dict_pre_hook`: ShardedTensors of the state become attributes."""
+    """Set ShardedTensors of the state as attributes; for `_register_load_state_dict_pre_hook`."""
     for name, submodule in module.named_modules():
         for attribute in list(submodule.__dict__):
             value = state_dict.get(f"{prefix}{name}{'.' if prefix + name else ''}{attribute}")

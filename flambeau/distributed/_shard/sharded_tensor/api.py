@@ -131,7 +131,7 @@ class ShardedTensor(SpreadTensor):
     def _init_from_local_shards(
         cls, local_shards: list[Shard], *global_size: Any, process_group: Any = None, init_rrefs: bool = False
     ) -> ShardedTensor:
-        """Of the parts that each rank has; all ranks call this."""
+        """Make a ShardedTensor of the parts that each rank has; all ranks call this."""
         group = cls._normalize_pg(process_group)
         size = _sizes(global_size)
         mine = None
@@ -178,7 +178,7 @@ class ShardedTensor(SpreadTensor):
         process_group: Any = None,
         init_rrefs: bool = False,
     ) -> ShardedTensor:
-        """Of one part for each rank."""
+        """Make a ShardedTensor of one part for each rank."""
         if not local_tensor.is_contiguous():
             raise ValueError("local_tensor is not a contiguous Tensor.")
         group = cls._normalize_pg(process_group)
@@ -196,7 +196,7 @@ class ShardedTensor(SpreadTensor):
         init_rrefs: bool = False,
         sharding_spec: ShardingSpec | None = None,
     ) -> ShardedTensor:
-        """Of parts and what all ranks have already agreed on."""
+        """Make a ShardedTensor of parts and of metadata that all ranks have agreed on."""
         group = cls._normalize_pg(process_group)
         parts, properties = sharded_tensor_metadata.shards_metadata, sharded_tensor_metadata.tensor_properties
         here = groups.get_rank()

@@ -20,7 +20,7 @@ class PlacementSpec(ABC):  # noqa: B024 - what placements have in common is noth
 
 @dataclass
 class DevicePlacementSpec(PlacementSpec):
-    """On a device of a rank."""
+    """Placement on a device of a rank."""
 
     device: _remote_device
 

@@ -64,7 +64,7 @@ class RunResult:
 
 
 def _die_with_parent(parent: int) -> None:
-    """In the new process: end when the agent does, however it ends."""
+    """Make this new process end when the agent does, however it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

@@ -28,7 +28,7 @@ class RendezvousClosedError(RendezvousError):
 
 
 class RendezvousTimeoutError(RendezvousError):
-    """Not enough agents came in time."""
+    """Raised when too few agents came in time."""
 
 
 class RendezvousConnectionError(RendezvousError):
@@ -147,7 +147,7 @@ class RendezvousParameters:
 
 
 def parse_endpoint(endpoint: str, default_port: int) -> tuple[str, int]:
-    """`host:port`, where both may be missing, or `[address]:port`."""
+    """Split `host:port`, where both may be missing, or `[address]:port`, into host and port."""
     text = (endpoint or "").strip()
     if text.startswith("["):
         host, _, port = text[1:].partition("]")

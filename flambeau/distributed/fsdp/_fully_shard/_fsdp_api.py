@@ -13,7 +13,7 @@ from ....core.tensor import Tensor
 
 @dataclass(frozen=True)
 class MixedPrecisionPolicy:
-    """In which dtypes a sharded module works, while its parameters stay as they are.
+    """Dtypes in which a sharded module works, while its parameters keep theirs.
 
     param_dtype: parameters are gathered and used in this dtype. reduce_dtype: gradients are reduced in it (default: as they are
     computed). output_dtype: floating point outputs are cast to it. cast_forward_inputs: floating point inputs are cast to param_dtype."""

@@ -76,7 +76,7 @@ def _gather(params: Sequence[FSDPParam], group: Any, async_op: bool, device: Any
 def _gather_by(
     comm: AllGather, group: Any, inputs: list[Tensor], outputs: list[Tensor], ranks: int, device: Any, async_op: bool
 ) -> Gathering:
-    """With a program's own all_gather, which has one tensor from each rank."""
+    """Gather with a program's own all_gather, which takes one tensor from each rank."""
     as_bytes = len({t.dtype for t in inputs}) > 1
     sources = [t.view(BY_NAME["uint8"]) for t in inputs] if as_bytes else inputs
     counts = [t.numel() for t in sources]
@@ -132,7 +132,7 @@ class Reduction:
         return comm(self.output, flat, scatter, self.op, self.group.overlaps)
 
     def _prepared(self, grad: Any, before: float | None) -> Any:
-        """In the dtype of the reduction, and divided by what comes before it."""
+        """Return a gradient in the dtype of the reduction, divided by the factor that is applied before it."""
         if isinstance(grad, list):
             return [self._prepared(one, before) for one in grad]
         grad = grad if grad.dtype is self.dtype else grad.to(self.dtype)

@@ -241,7 +241,7 @@ class FSDPParam:
         return [_to_dtype_if_needed(data, self.param_dtype)]
 
     def _extended_inputs(self) -> list[Tensor]:
-        """Of a tensor class that says itself what is gathered."""
+        """Return the tensors to gather for a tensor class that defines them itself."""
         local: Any = self._sharded_local_tensor
         if self.offload_to_cpu:
             local = local.to(self.device, non_blocking=True)

@@ -35,7 +35,7 @@ class FSDPCommContext:
         self.reduces: Lane | None = None
 
     def use_streams_of(self, device: Any) -> None:
-        """On a GPU, gather and reduce on streams of their own."""
+        """Use separate streams for gathering and reducing on a GPU."""
         if self.gathers is None:
             self.gathers, self.reduces = lane_for(device), lane_for(device)
 

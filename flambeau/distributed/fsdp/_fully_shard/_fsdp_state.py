@@ -176,7 +176,7 @@ class FSDPState(_State):
         return self._cast_output_dtype(output)
 
     def _complete(self, output: Any) -> Any:
-        """Of modules that were sharded together some may not have run."""
+        """Run the end-of-forward hooks for modules that were sharded together, of which some may not have run."""
         for state in reversed(self._state_ctx.all_states):
             if state is self or not state._modules_to_run_forward:
                 continue

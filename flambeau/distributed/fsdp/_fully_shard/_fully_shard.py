@@ -252,7 +252,7 @@ class FSDPModule(_Sharded):
         self.set_gradient_divide_factor(factor)
 
     def set_gradient_divide_factor(self, factor: float) -> None:
-        """By what summed gradients are divided, instead of the number of ranks."""
+        """Set the number that summed gradients are divided by, instead of the number of ranks."""
         for group in self._groups():
             group.gradient_divide_factor = factor
 

@@ -150,12 +150,12 @@ def _ints(sizes: Sequence[Any]) -> Shape:
 
 
 def dim_pad_left(ndim: int, min_dims: int) -> DimMap:
-    """At least so many dimensions: new ones come first."""
+    """Return the dim map that adds leading dimensions up to `min_dims`."""
     return (Singleton(),) * max(0, min_dims - ndim) + _kept(range(ndim))
 
 
 def dim_atleast_3d(ndim: int) -> DimMap:
-    """At least three dimensions, as `torch.atleast_3d` adds them."""
+    """Return the dim map of `torch.atleast_3d`."""
     one = Singleton()
     short: tuple[DimMap, ...] = ((one, one, one), (one, InputDim(0), one), (InputDim(0), InputDim(1), one))
     return short[ndim] if ndim < 3 else _kept(range(ndim))
@@ -230,7 +230,7 @@ def dim_squeeze(shape: Shape, dim: Any = None) -> DimMap:
 
 
 def dim_unsqueeze(ndim: int, dim: int) -> DimMap:
-    """With a new dimension of size one."""
+    """Return the dim map that adds a dimension of size one at `dim`."""
     kept, place = _kept(range(ndim)), _wrapped(dim, ndim + 1)
     return (*kept[:place], Singleton(), *kept[place:])
 
@@ -475,7 +475,7 @@ class _ViewShardingPropagator:
         )
 
     def _pieces_before(self, spec: Split, dim: int, along: int, placements: Sequence[Any]) -> int | None:
-        """In how many pieces the shares before this one cut what a rank has; None where earlier cuts do not go into them."""
+        """Return the number of pieces into which earlier shards cut a rank's part; None where those cuts do not fit."""
         pieces = math.prod(spec.group_shape[: spec.split_id])
         for i in range(along):
             if _is_shard_like(placements[i]) and placements[i].dim == dim:

@@ -64,7 +64,7 @@ def _partition(nodes: list[Node], source: Any) -> SourcePartition:
 def get_source_partitions(
     graph: Graph, wanted_sources: list[Any], filter_fn: Callable[[Node], bool] | None = None
 ) -> dict[Any, list[SourcePartition]]:
-    """For each wanted layer class or function (or its name), the groups of nodes that its calls became."""
+    """Return the groups of nodes that came from each wanted layer class or function (or its name)."""
     found: dict[Any, dict[str, list[Node]]] = {}
     for node in graph.nodes:
         source = _source_of(node, wanted_sources)

@@ -11,7 +11,7 @@ from .vision_handler import VisionHandler
 
 
 class ImageSegmenter(VisionHandler):
-    """For each pixel of each picture, the most probable class and its probability."""
+    """Handler of segmentation models: answers with the most probable class of each pixel and its probability."""
 
     image_processing = ImageClassifier.image_processing
 

@@ -11,7 +11,7 @@ from .vision_handler import VisionHandler
 
 
 class ObjectDetector(VisionHandler):
-    """For each picture the boxes, names and scores of what was found with a score of at least `threshold`."""
+    """Handler of detectors: answers with boxes, names and scores of objects with a score of at least `threshold`."""
 
     image_processing = transforms.Compose([transforms.ToTensor()])
     threshold = 0.5

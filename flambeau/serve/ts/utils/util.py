@@ -71,7 +71,7 @@ def load_label_mapping(mapping_file_path: str) -> dict[str, str] | None:
 def map_class_to_label(
     probs: list[Any], mapping: dict[str, str] | None = None, lbl_classes: Iterable[Any] | None = None
 ) -> list[dict[str, Any]]:
-    """For each row of probabilities, {name of the class: probability}."""
+    """Return {name of the class: probability} for each row of probabilities."""
     if not isinstance(probs, list):
         raise Exception("Convert classes to list before doing mapping")
     if mapping is not None and not isinstance(mapping, dict):

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """In a worker: its number, how many there are, its seed, and its copy of the dataset."""
+    """Information about a worker: its number, the number of workers, its seed, and its copy of the dataset."""
 
     id: int
     num_workers: int

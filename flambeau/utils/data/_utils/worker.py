@@ -27,7 +27,7 @@ class EndOfData:
 
 @dataclass(frozen=True)
 class NextEpoch:
-    """To a persistent worker: start over. What was asked for in an earlier epoch is of no use any more."""
+    """Message that makes a persistent worker start over: requests of an earlier epoch are dropped."""
 
     number: int
 

@@ -19,7 +19,7 @@ def _grid(height: int, width: int, down: float, right: float, middle: float = 0.
 
 
 class AnchorGenerator(nn.Module):
-    """For each map, boxes of these sizes (in image pixels) and ratios (height over width) at every place."""
+    """Module that makes boxes of these sizes (in image pixels) and ratios (height over width) at every place of each feature map."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from .image_list import ImageList
 
 
 class RPNHead(nn.Module):
-    """For each anchor: is there an object, and how does its box differ."""
+    """Head that predicts, for each anchor, a score for an object and the offsets of its box."""
 
     _version = 2
 

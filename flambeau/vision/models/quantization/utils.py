@@ -14,7 +14,7 @@ from .._api import expect_option, load_weights, model_builder, published_weights
 
 
 class Quantizable(nn.Module):
-    """In front of a model's class: its forward between a stub that will quantize and one that will dequantize."""
+    """Mixin before a model's class: its forward runs between a stub that will quantize and one that will dequantize."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)

@@ -30,7 +30,7 @@ def crop(image: Any, top: int, left: int, height: int, width: int) -> Any:
 
 
 def resize(image: Any, size: Sequence[int], mode: InterpolationMode) -> Any:
-    """To (height, width)."""
+    """Resize a PIL image to (height, width)."""
     if (image.height, image.width) == tuple(size):
         return image
     return image.resize((size[1], size[0]), TO_PIL[mode])

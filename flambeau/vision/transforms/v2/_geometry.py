@@ -158,7 +158,7 @@ def check_padding_argument(padding: Any) -> None:
 
 
 class RandomZoomOut(RandomApplyTransform):
-    """With probability p the input somewhere on a larger canvas."""
+    """Transform that places the input somewhere on a larger canvas, with probability p."""
 
     _functional = staticmethod(F.pad)
     _options = ("fill",)
@@ -279,7 +279,7 @@ class RandomCrop(Transform):
 
 
 class RandomPerspective(RandomApplyTransform):
-    """With probability p a random projection."""
+    """Transform that projects the input at random, with probability p."""
 
     def __init__(self, distortion_scale: float = 0.5, p: float = 0.5, interpolation: Any = "bilinear", fill: Any = 0) -> None:  # fmt: skip
         super().__init__(p=p)

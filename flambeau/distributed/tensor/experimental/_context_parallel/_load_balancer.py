@@ -21,7 +21,7 @@ class _LoadBalancer(ABC):
 
 
 def _head_and_tail(start: int, length: int, parts: int) -> list[int]:
-    """For each rank a piece from the front and one from the back, which together cost as much as those of any other."""
+    """Return positions in which each rank has a piece from the front and one from the back, together of equal cost."""
     if length % (2 * parts):
         raise AssertionError(f"a sequence of length {length} cannot be cut into {2 * parts} equal pieces")
     size = length // (2 * parts)
@@ -37,7 +37,7 @@ def _undone(order: Tensor, restore: bool) -> Tensor:
 
 
 class _HeadTailLoadBalancer(_LoadBalancer):
-    """For causal attention: a piece from the front of the sequence and one from its back for each rank."""
+    """Load balancer for causal attention: each rank has a piece from the front of the sequence and one from its back."""
 
     def __init__(self, seq_length: int, world_size: int, device: Any) -> None:
         self.seq_length, self.world_size, self.device = seq_length, world_size, device
@@ -64,7 +64,7 @@ class _PerDocumentHeadTailLoadBalancer(_LoadBalancer):
 
 
 class _PTRRLoadBalancer(_LoadBalancer):
-    """For `flex_attention`: blocks of queries, by how many blocks of keys they meet, dealt out to the ranks back and forth."""
+    """Load balancer for `flex_attention`: blocks of queries sorted by their number of key blocks, dealt to the ranks back and forth."""
 
     def __init__(self, block_mask: Any, world_size: int) -> None:
         self.block_mask, self.world_size = block_mask, world_size

@@ -95,12 +95,12 @@ def _attend_spread(
 
 
 def _enable_context_parallel_dispatcher() -> None:
-    """From now on attention of spread tensors that are cut along the sequence goes round the ranks."""
+    """Compute attention of distributed tensors sharded along the sequence as ring attention, from now on."""
     attention.around.attend = _attend_spread
 
 
 def _disable_context_parallel_dispatcher() -> None:
-    """From now on such tensors are put together first."""
+    """Gather distributed tensors sharded along the sequence before attention, from now on."""
     attention.around.attend = None
 
 

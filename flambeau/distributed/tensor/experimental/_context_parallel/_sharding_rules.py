@@ -8,10 +8,10 @@ __all__ = ["register_cp_sharding_rules", "unregister_cp_sharding_rules"]
 
 
 def register_cp_sharding_rules() -> None:
-    """From now on attention of tensors that are cut along the sequence goes round the ranks."""
+    """Compute attention of tensors sharded along the sequence as ring attention, from now on."""
     _enable_context_parallel_dispatcher()
 
 
 def unregister_cp_sharding_rules(clear_the_cache: bool = False) -> None:
-    """From now on such tensors are put together first."""
+    """Gather tensors sharded along the sequence before attention, from now on."""
     _disable_context_parallel_dispatcher()

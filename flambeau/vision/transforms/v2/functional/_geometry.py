@@ -74,7 +74,7 @@ def resize_image(
     max_size: int | None = None,
     antialias: bool | None = True,
 ) -> Tensor:
-    """To (height, width), or the shorter side to one number, or with None the longer side to `max_size`."""
+    """Resize to (height, width), or the shorter side to one number, or with None the longer side to `max_size`."""
     mode = interpolation_mode(interpolation)
     target = resized_size(image.shape[-2:], size, max_size)
     return geometry.resize(image, target, mode, bool(antialias), bytes_natively=True)

@@ -79,7 +79,7 @@ kernel(gaussian_blur, PIL)(through_tensor(gaussian_blur_image))
 
 
 def gaussian_noise_image(image: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Tensor:
-    """With normal noise added, in units of white."""
+    """Add normal noise to an image, in units of white."""
     if sigma < 0:
         raise ValueError(f"sigma shouldn't be negative. Got {sigma}")
     return filters.gaussian_noise(image, mean, sigma, clip)
