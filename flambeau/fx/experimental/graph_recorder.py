@@ -12,6 +12,7 @@ import flambeau
 
 from ...autograd.engine import running
 from ...core.tensor import Tensor
+from ...graph.program import Value
 from ...library.aten.overloads import OpOverload
 from ...library.aten.recorder import AtenRecorder
 from ...nn import Module, Parameter
@@ -35,15 +36,12 @@ def as_meta(tensor: Tensor) -> Tensor:
     return shown.requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else shown
 
 
-def _memory_of(tensor: Tensor) -> int:
-    """Return an identifier of a tensor's memory: its address, or the id of its storage for tensors without values."""
+def _value_of(tensor: Tensor) -> Value:
+    """Return a tensor as a value over the memory at an address; without memory, its storage object stands for that."""
     storage = tensor.untyped_storage()
-    return id(storage) if tensor.is_meta else storage.data_ptr()
-
-
-def _place_of(tensor: Tensor) -> tuple:
-    """Return a tensor's position in memory: storage, offset, shape, strides and dtype."""
-    return _memory_of(tensor), tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+    buffer = id(storage) if tensor.is_meta else storage.data_ptr()
+    start = tensor.storage_offset() * tensor.dtype.itemsize
+    return Value(buffer, start, tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
 
 
 class PythonKeyTracer(Tracer):
@@ -58,7 +56,7 @@ class GraphRecorder(AtenRecorder):
         self.graph, self.root = graph, root
         self.known: dict[int, tuple[Tensor, Node]] = {}
         self.memory: dict[int, Tensor] = {}  # the latest known tensor in each piece of memory
-        self.places: dict[tuple, Tensor] = {}  # and with each geometry there
+        self.places: dict[Value, Tensor] = {}  # and as each value over it
         self.constants: list[tuple[Tensor, str]] = []
         self.describe: Callable[[Node], None] = lambda node: None
         self.pieces: dict[str, GraphModule] = {}  # branches of choices, by the names of their attributes
@@ -68,7 +66,8 @@ class GraphRecorder(AtenRecorder):
         """Let the node stand for the tensor."""
         self.known[id(tensor)] = (tensor, node)
         if tensor.layout is flambeau.strided and tensor.numel():
-            self.memory[_memory_of(tensor)] = self.places[_place_of(tensor)] = tensor
+            value = _value_of(tensor)
+            self.memory[value.buffer] = self.places[value] = tensor
         node.meta["val"] = as_meta(tensor)
         node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
 
@@ -88,13 +87,13 @@ class GraphRecorder(AtenRecorder):
         spread without being copied."""
         if tensor.layout is not flambeau.strided or not tensor.numel():
             return None
-        same = self.places.get(_place_of(tensor))
-        known = same if same is not None and id(same) in self.known else self.memory.get(_memory_of(tensor))
+        value = _value_of(tensor)
+        same = self.places.get(value)
+        known = same if same is not None and id(same) in self.known else self.memory.get(value.buffer)
         if known is None or id(known) not in self.known:
             return None
         node = self.known[id(known)][1]
-        same_place = tensor.storage_offset() == known.storage_offset() and tensor.dtype is known.dtype
-        if not same_place or tensor.shape != known.shape or tensor.stride() != known.stride():
+        if value != _value_of(known):
             if tensor.dtype is not known.dtype:
                 return None
             target, args = _view_of(known, tensor)
