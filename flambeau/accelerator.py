@@ -89,7 +89,7 @@ def empty_cache() -> None:
 
 
 def memory_allocated(device_index: Any = None, /) -> int:
-    """Bytes that tensors use."""
+    """Return the bytes of device memory that tensors use."""
     return _there().memory_allocated(device_index)
 
 
@@ -109,7 +109,7 @@ def max_memory_reserved(device_index: Any = None, /) -> int:
 
 
 def memory_stats(device_index: Any = None, /) -> Any:
-    """Figures of the allocator."""
+    """Return statistics of the device's caching allocator."""
     return _there().memory_stats(device_index)
 
 

@@ -63,7 +63,7 @@ def get_dir() -> str:
 
 
 def set_dir(d: str | os.PathLike) -> None:
-    """Keep them there instead."""
+    """Set the folder of repositories and weights."""
     _chosen_dir[:] = [os.path.expanduser(d)]
 
 

@@ -11,12 +11,12 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """None are used."""
+    """Return 0: no such devices are used."""
     return 0
 
 
 def manual_seed(seed: int) -> None:
-    """Nothing to seed."""
+    """Do nothing: there is no such generator."""
     int(seed)
 
 

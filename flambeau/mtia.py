@@ -11,7 +11,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """None are used."""
+    """Return 0: no such devices are used."""
     return 0
 
 

@@ -231,7 +231,7 @@ def run_tensor_hooks(node: Node, incoming: list) -> None:
 
 
 def run_prehooks(node: Node, incoming: list) -> list:
-    """Hooks of the node itself."""
+    """Run the prehooks of a node, and return the gradients that they give."""
     for hook in list((node.prehooks or {}).values()):
         if not isinstance(hook, TensorHook):
             changed = hook(tuple(incoming))

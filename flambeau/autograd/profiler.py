@@ -171,7 +171,7 @@ class profile:  # noqa: N801
         return self.custom_trace_id_callback() if self.custom_trace_id_callback else self.default_trace_id()
 
     def config(self, create_trace_id: bool = False) -> ProfilerConfig:
-        """The settings."""
+        """Return the settings of the profile."""
         if create_trace_id:
             self.trace_id = self.create_trace_id()
         return ProfilerConfig(

@@ -21,7 +21,7 @@ _record_function_enter_new = _record_function_enter
 
 @overridable
 def _record_function_exit(handle: Any) -> None:
-    """End a range."""
+    """End the range that a handle stands for."""
     if not isinstance(handle, record_function):
         raise TypeError(
             f"_record_function_exit(): expected what _record_function_enter returned, not {type(handle).__name__}"

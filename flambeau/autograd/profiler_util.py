@@ -61,7 +61,7 @@ class FormattedTimesMixin:
 
     @property
     def cpu_time(self) -> float:
-        """Microseconds of one call."""
+        """The mean CPU time of a call, in microseconds."""
         return 0.0 if self.count == 0 else 1.0 * self.cpu_time_total / self.count
 
     @property
@@ -330,7 +330,7 @@ class FunctionEventAvg(FormattedTimesMixin):
         self.overload_name: Any = None
 
     def add(self, other: Any) -> FunctionEventAvg:
-        """Count another call in."""
+        """Add the times of another event of the same name."""
         if self.key is None:
             self.key = other.key
             for name in _TAKEN:
@@ -457,7 +457,7 @@ class EventList(list):
         return averages
 
     def total_average(self) -> FunctionEventAvg:
-        """All calls summed up."""
+        """Return the sums over all events."""
         total = FunctionEventAvg()
         for event in self:
             total.add(event)

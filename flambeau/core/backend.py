@@ -41,11 +41,11 @@ class Backend:
         return self.compiles
 
     def allocate(self, nbytes: int, where: device) -> int:
-        """The address of a new block."""
+        """Allocate a block of memory and return its address."""
         raise NotImplementedError(f"{type(self).__name__} cannot allocate memory")
 
     def release(self, address: int, nbytes: int, where: device) -> None:
-        """Give a block back."""
+        """Free a block of memory."""
         raise NotImplementedError(f"{type(self).__name__} cannot release memory")
 
     def lasting(self, where: device) -> contextlib.AbstractContextManager:
@@ -87,7 +87,7 @@ class Backend:
         raise NotImplementedError(f"{type(self).__name__} cannot copy memory")
 
     def fill(self, address: int, byte: int, nbytes: int, where: device) -> None:
-        """Set bytes."""
+        """Fill a block of memory with a byte."""
         raise NotImplementedError(f"{type(self).__name__} cannot fill memory")
 
     def compile(self, build: Callable[[], Any], key: str) -> Callable:
@@ -175,7 +175,7 @@ class MetaBackend(Backend):
         return 0
 
     def release(self, address: int, nbytes: int, where: device) -> None:
-        """Nothing was allocated."""
+        """Do nothing: no memory was allocated."""
 
     def read(self, host: int, address: int, nbytes: int, where: device) -> None:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
@@ -190,10 +190,10 @@ class MetaBackend(Backend):
         """There is nothing to write to."""
 
     def copy(self, destination: int, source: int, nbytes: int, where: device) -> None:
-        """There is nothing to copy."""
+        """Do nothing: there is no memory to copy."""
 
     def fill(self, address: int, byte: int, nbytes: int, where: device) -> None:
-        """There is nothing to fill."""
+        """Do nothing: there is no memory to fill."""
 
 
 # By type of device. Whoever has a tensor finds its backend here; `backend_of` also starts those that were not used yet.

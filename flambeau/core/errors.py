@@ -12,7 +12,7 @@ class OutOfMemoryError(RuntimeError):
 
 
 class AcceleratorError(RuntimeError):
-    """A device reported an error."""
+    """Raised when a device reports an error."""
 
 
 class FatalError(Exception):

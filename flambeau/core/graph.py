@@ -103,7 +103,7 @@ class AutogradState:
 
 
 def unrecorded(function: Callable, *args: Any, **kwargs: Any) -> Any:
-    """A call outside any graph."""
+    """Call a function outside of any graph and return its result."""
     before, grad_mode.enabled = grad_mode.enabled, False
     try:
         return function(*args, **kwargs)

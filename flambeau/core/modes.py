@@ -75,7 +75,7 @@ class Observer:
         """A range of work that has a name begins; what is returned is given to `end`."""
 
     def end(self, event: Any) -> None:
-        """The range is over."""
+        """Note the end of a range."""
 
 
 # What a range is, by PyTorch's numbers.

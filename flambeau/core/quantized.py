@@ -92,7 +92,7 @@ def in_bytes(codes: np.ndarray, per_byte: int) -> np.ndarray:
 
 
 def from_bytes(packed: np.ndarray, shape: tuple[int, ...], per_byte: int) -> np.ndarray:
-    """The opposite."""
+    """Unpack codes of less than a byte, `per_byte` in each, to one code per element."""
     columns = shape[-1] if shape else 1
     bits, mask = 8 // per_byte, (1 << 8 // per_byte) - 1
     width = -(-columns // per_byte)

@@ -17,7 +17,7 @@ class Watcher:
     """The base of objects that are notified of memory events (see `watch`); each method does nothing unless it is overridden."""
 
     def made(self, new: Any) -> None:
-        """A storage was made."""
+        """Note that a storage was made."""
 
     def looked(self) -> None:
         """The host computes with the bytes of a tensor."""
@@ -33,7 +33,7 @@ class Watcher:
         """Something is done that later calls of the same function do not do."""
 
     def tested(self, address: int, nbytes: int, error: Exception | None) -> None:
-        """A number in which a kernel reports errors is tested."""
+        """Note that the number in which a kernel reports errors is tested."""
 
     def filled(self, address: int, value: int, nbytes: int) -> None:
         """Bytes were set to one value."""

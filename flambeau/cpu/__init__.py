@@ -40,11 +40,11 @@ def current_device() -> str:
 
 
 def set_device(device: Any) -> None:
-    """There is only one."""
+    """Do nothing: there is one CPU device."""
 
 
 def synchronize(device: Any = None) -> None:
-    """Nothing is pending."""
+    """Do nothing: no work is pending on the CPU."""
 
 
 class Stream:
@@ -57,10 +57,10 @@ class Stream:
         """Everything before has finished."""
 
     def record_event(self) -> None:
-        """Nothing is recorded."""
+        """Do nothing: CPU streams record no events."""
 
     def wait_event(self, event: Any) -> None:
-        """It has happened."""
+        """Do nothing: the event has happened."""
 
 
 class Event:
@@ -70,13 +70,13 @@ class Event:
         return True
 
     def record(self, stream: Any = None) -> None:
-        """Nothing is recorded."""
+        """Do nothing: CPU events are not recorded."""
 
     def synchronize(self) -> None:
-        """Nothing is pending."""
+        """Do nothing: no work is pending on the CPU."""
 
     def wait(self, stream: Any = None) -> None:
-        """It has happened."""
+        """Do nothing: the event has happened."""
 
 
 _default_stream = Stream()
@@ -108,7 +108,7 @@ def stream(stream: Any) -> StreamContext:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The selected stream."""
+    """Return the selected CPU stream."""
     return _Current.stream
 
 

@@ -62,7 +62,7 @@ def is_initialized() -> bool:
 
 
 def device_count() -> int:
-    """The number of GPUs."""
+    """Return the number of GPUs."""
     return backend_of(_CUDA).device_count if is_available() else 0
 
 
@@ -88,7 +88,7 @@ def synchronize(device: Any = None) -> None:
 
 
 def get_device_name(device: Any = None) -> str:
-    """The name of a GPU."""
+    """Return the name of a GPU."""
     _need("get_device_name")
     return driver.device_name(_index(device))
 

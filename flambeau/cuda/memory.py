@@ -32,7 +32,7 @@ def _figure(where: Any, name: str) -> int:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes that tensors use."""
+    """Return the bytes of GPU memory that tensors use."""
     return _figure(device, "allocated")
 
 
@@ -181,7 +181,7 @@ def _on_stream(index: int, handle: int | None) -> Iterator[None]:
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
-    """Give such memory back."""
+    """Free memory from `caching_allocator_alloc`."""
     for memory in _need("caching_allocator_delete").memories:
         if mem_ptr in memory.blocks:
             memory.release(mem_ptr)

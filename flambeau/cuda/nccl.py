@@ -12,7 +12,7 @@ __all__ = ["is_available", "version"]
 
 
 def version() -> tuple[int, ...]:
-    """(2, 28, 9) for NCCL 2.28.9."""
+    """Return the version of NCCL: (2, 28, 9) for 2.28.9."""
     return nccl_engine.version()
 
 

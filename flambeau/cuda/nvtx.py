@@ -75,12 +75,12 @@ def range_start(msg: str) -> int:
 
 
 def range_end(range_id: int) -> None:
-    """End such a range."""
+    """End a range begun by `range_start`."""
     _nvtx().nvtxRangeEnd(range_id)
 
 
 def mark(msg: str) -> None:
-    """Mark a moment."""
+    """Mark a moment with a message in NVIDIA's profilers."""
     _nvtx().nvtxMarkA(msg.encode())
 
 

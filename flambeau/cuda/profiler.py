@@ -18,14 +18,14 @@ def start() -> None:
 
 
 def stop() -> None:
-    """They record no more."""
+    """Stop recording in NVIDIA's profilers."""
     _need("profiler.stop")
     driver.call("cuProfilerStop")
 
 
 @contextmanager
 def profile() -> Iterator[None]:
-    """Inside, they record."""
+    """Context manager: record in NVIDIA's profilers."""
     start()
     try:
         yield

@@ -42,12 +42,12 @@ def device_memory_used(device: Any = None) -> int:
 
 
 def temperature(device: Any = None) -> int:
-    """Degrees Celsius."""
+    """Return the temperature of a GPU in degrees Celsius."""
     return _asked("temperature", device, lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, 0))
 
 
 def power_draw(device: Any = None) -> int:
-    """Milliwatts."""
+    """Return the power that a GPU draws, in milliwatts."""
     return _asked("power_draw", device, lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu))
 
 

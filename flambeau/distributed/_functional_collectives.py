@@ -131,7 +131,7 @@ def all_reduce(self: Tensor, reduceOp: Any, group: Any, tag: str = "", *, now: b
 
 
 def broadcast(self: Tensor, src: int, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
-    """The tensor of rank `src`."""
+    """Return the tensor of rank `src` on all ranks."""
     where, result = _resolve_group(group), _source(self).clone()
     return _run("broadcast", result, lambda a: collectives.broadcast(result, src, where, a), now)
 

@@ -90,7 +90,7 @@ class DeviceMesh:
 
     @property
     def mesh(self) -> Tensor:
-        """The ranks."""
+        """The ranks of the mesh, as a tensor."""
         return copy_of_array(np.ascontiguousarray(self._array), BY_NAME["int64"])
 
     @property
@@ -184,7 +184,7 @@ class DeviceMesh:
         return next(iter(roots.values()))[tuple(names)]
 
     def _flatten(self, mesh_dim_name: str | None = None) -> DeviceMesh:
-        """All dimensions as one."""
+        """Return a one-dimensional mesh of all ranks."""
         root = self._root or self
         name = mesh_dim_name or "_".join(self._mesh_dim_names or ())
         if name in root._flattened:

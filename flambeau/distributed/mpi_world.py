@@ -152,7 +152,7 @@ def _take_leave(MPI: Any) -> None:
 
 
 def _unlink_shared_memory() -> None:
-    """All ranks of this machine have mapped MPI's shared memory by now: without a name it cannot outlive them."""
+    """Remove the name of MPI's shared memory, which all ranks of this machine have mapped, so that it cannot outlive them."""
     with open("/proc/self/maps") as maps:
         paths = {line.split()[-1] for line in maps if "/dev/shm/mpich_shm" in line}
     for path in paths:

@@ -94,7 +94,7 @@ def parse_args(args: Sequence[str] | None) -> argparse.Namespace:
 
 
 def parse_min_max_nnodes(nnodes: str) -> tuple[int, int]:
-    """`2` or `1:4`."""
+    """Parse the number of nodes, `2` or `1:4`, into the least and the most."""
     parts = nnodes.split(":")
     if len(parts) not in (1, 2) or not all(part.isdigit() for part in parts):
         raise RuntimeError(f'nnodes={nnodes} is not in "MIN:MAX" format')

@@ -92,7 +92,7 @@ class ProbsOrLogits(Parametric):
 
     @property
     def _param(self) -> Tensor:
-        """The one that was given."""
+        """The parameter that was given: probabilities or logits."""
         return self.__dict__[self._given]
 
     @property

@@ -95,7 +95,7 @@ Constraint = Any
 
 
 def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
-    """Several Dims."""
+    """Make several Dims, one for each name."""
     return tuple(Dim(name, min=min, max=max) for name in names)
 
 

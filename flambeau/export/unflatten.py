@@ -60,7 +60,7 @@ class InterpreterModule(Module):
         return self._ty
 
     def print_readable(self, print_output: bool = True, include_stride: bool = False, include_device: bool = False, colored: bool = False) -> str:  # fmt: skip
-        """The graph as Python code."""
+        """Print the graph as Python code, and return it."""
         return self._compiled.print_readable(print_output, include_stride, include_device, colored)
 
 

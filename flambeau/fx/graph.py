@@ -376,7 +376,7 @@ class Graph:
         return self._codegen.process_outputs(out)
 
     def set_codegen(self, codegen: CodeGen) -> None:
-        """Write the code another way."""
+        """Set the object that writes the graph's code."""
         self._codegen = codegen
 
     def on_generate_code(self, make_transformer: Callable[[TransformCodeFunc | None], TransformCodeFunc]) -> Any:

@@ -185,7 +185,7 @@ def _install(owner: Module, name: str, value: Any) -> None:
 
 
 def _copy_attr(from_module: Module, to_module: Module, target: str) -> None:
-    """Install what lies at a path of one module at the same path of another, with empty modules on the way."""
+    """Copy an attribute at a path of one module to the same path of another, with empty modules on the way."""
     *prefix, field = target.split(".")
     for item in prefix:
         source, present = getattr(from_module, item), getattr(to_module, item, None)

@@ -138,7 +138,7 @@ def fork(func: Callable, *args: Any, **kwargs: Any) -> Future:
 
 
 def wait(future: Future) -> Any:
-    """The value of a future."""
+    """Wait for a future and return its value."""
     return future.wait()
 
 

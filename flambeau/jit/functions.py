@@ -69,7 +69,7 @@ class Function:
         return self
 
     def define(self, graph: Graph, schema: Schema) -> Function:
-        """Give the graph directly."""
+        """Set the function's graph and schema directly."""
         self._graph, self._schema, self._program = graph, schema, None
         graph.label = self.base_name
         return self

@@ -87,7 +87,7 @@ class ScriptModule(_Module):
         archive.write_module(self, f, **kwargs)
 
     def save_to_buffer(self, **kwargs: Any) -> bytes:
-        """The bytes of such a file."""
+        """Return the bytes that `save` would write."""
         buffer = io.BytesIO()
         self.save(buffer, **kwargs)
         return buffer.getvalue()

@@ -155,7 +155,7 @@ class SugaredDict(Sugared):
 
 
 class RangeValue(Sugared):
-    """`range(...)`."""
+    """Value of `range(...)` while it is compiled."""
 
     kind = "range"
 

@@ -334,7 +334,7 @@ TENSOR_METHODS = {"unique": "unique", "split": "split", "stft": "stft", "istft":
 
 
 class TensorCast(Sugared):
-    """`x.long()`."""
+    """Method such as `x.long()` that converts a tensor."""
 
     kind = "method"
 
@@ -421,7 +421,7 @@ class MethodValue(Sugared):
 
 
 class SugaredTuple(Sugared):
-    """Several things together, which need not be values."""
+    """Tuple of things that need not be values of the graph."""
 
     kind = "tuple"
     unrolled = True

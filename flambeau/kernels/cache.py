@@ -135,7 +135,7 @@ def info() -> dict[str, Any]:
 
 
 def summary() -> str:
-    """`info` in one line."""
+    """Return `info` in one line of text."""
     facts = info()
     if facts["problem"] is not None:
         return f"not used: {facts['path']}: {facts['problem']}"

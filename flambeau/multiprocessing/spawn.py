@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl: the signal a process gets when its pa
 
 
 class ProcessException(Exception):
-    """A process did not end well."""
+    """Raised when a process ends with an error."""
 
     def __init__(self, msg: str, error_index: int, pid: int | None):
         super().__init__(msg)
@@ -129,7 +129,7 @@ class ProcessContext:
 
 
 class SpawnContext(ProcessContext):
-    """The older name."""
+    """Former name of ProcessContext."""
 
 
 def start_processes(

@@ -66,7 +66,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 @overridable
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal numbers."""
+    """Fill a tensor with normal numbers of this mean and standard deviation."""
     return tensor.normal_(mean, std, generator=generator)
 
 
@@ -122,19 +122,19 @@ def _accept_by_density(tensor: Any, mean: float, std: float, a: float, b: float,
 @overridable
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with one value."""
+    """Fill a tensor with one value."""
     return tensor.fill_(val)
 
 
 @no_grad()
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill with ones."""
+    """Fill a tensor with ones."""
     return tensor.fill_(1.0)
 
 
 @no_grad()
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with zeros."""
+    """Fill a tensor with zeros."""
     return tensor.zero_()
 
 
@@ -222,7 +222,7 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """He's initialisation with normal numbers."""
+    """Fill a tensor by He's initialisation, with normal numbers."""
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0, std, generator)
 

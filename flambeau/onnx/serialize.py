@@ -19,7 +19,7 @@ IR_VERSION = {
 
 
 def onnx_package() -> Any:
-    """The package `onnx`."""
+    """Return the package `onnx`, or raise an error that says how to install it."""
     try:
         import onnx  # noqa: PLC0415  only exports need it
         import onnx.helper  # noqa: PLC0415
@@ -187,7 +187,7 @@ def model_proto(
     inputs_too: bool = False,
     ir_version: int | None = None,
 ) -> Any:
-    """The whole file."""
+    """Return the whole file as a ModelProto."""
     onnx = onnx_package()
     graph = g.graph
     read = without_dead(graph)

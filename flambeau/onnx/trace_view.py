@@ -68,7 +68,7 @@ class _Values:
 
 
 class GraphView:
-    """The graph."""
+    """View of an exported graph with the methods of PyTorch's graphs."""
 
     def __init__(self, built: Builder):
         self.built, self.values = built, _Values()

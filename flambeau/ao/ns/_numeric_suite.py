@@ -96,7 +96,7 @@ class ShadowLogger(Logger):
 
 
 class OutputLogger(Logger):
-    """Keeps what a layer gives."""
+    """Logger that keeps a layer's outputs."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -56,7 +56,7 @@ class FakeQuantizeBase(ABC, Module):
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """The values, rounded."""
+        """Return the values, rounded as quantization would."""
 
     @abstractmethod
     def calculate_qparams(self, **kwargs: Any) -> Any:

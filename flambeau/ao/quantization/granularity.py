@@ -41,14 +41,14 @@ class Granularity:
 
 @dataclass(frozen=True)
 class PerBlock(Granularity):
-    """Blocks of this size."""
+    """Quantization with one scale for each block of this size."""
 
     block_size: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class PerTensor(Granularity):
-    """All elements."""
+    """Quantization with one scale for all elements."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class PerGroup(Granularity):
 
 
 class PerRow(Granularity):
-    """The last dimension."""
+    """Quantization with one scale for each row of the last dimension."""
 
 
 class PerToken(Granularity):
@@ -130,7 +130,7 @@ class AffineQuantizedObserverBase(ABC, nn.Module):
 
     @abstractmethod
     def forward(self, input: Tensor) -> Tensor:
-        """The values, seen."""
+        """Observe the values and return them unchanged."""
 
     @abstractmethod
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:

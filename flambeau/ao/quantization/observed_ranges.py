@@ -42,7 +42,7 @@ class ObserverBase(ABC, nn.Module):
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """The values, seen."""
+        """Observe the values and return them unchanged."""
 
     @abstractmethod
     def calculate_qparams(self, **kwargs: Any) -> Any:
@@ -174,7 +174,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
 
     @export
     def reset_min_max_vals(self) -> None:
-        """Forgets what was seen."""
+        """Forget the range observed so far."""
         self.min_val.copy_(torch.tensor(float("inf")))
         self.max_val.copy_(torch.tensor(float("-inf")))
 
@@ -295,7 +295,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
 
     @export
     def reset_min_max_vals(self) -> None:
-        """Forgets what was seen."""
+        """Forget the ranges observed so far."""
         self.min_val = torch.rand(0)
         self.max_val = torch.rand(0)
 

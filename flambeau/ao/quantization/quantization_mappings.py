@@ -177,7 +177,7 @@ def get_embedding_qat_module_mappings() -> Mapping:
 
 
 def get_default_dynamic_quant_module_mappings() -> Mapping:
-    """Float layers to those whose inputs are quantized while the model runs."""
+    """Return the mapping from float layers to those whose inputs are quantized while the model runs."""
     return DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS
 
 

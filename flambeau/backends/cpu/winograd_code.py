@@ -105,7 +105,7 @@ class _Function(Function):
         return found
 
     def store_nines(self, values: list[str], to: str) -> None:
-        """The way back."""
+        """Store nine values of a 3x3 kernel back to memory."""
         rows = self.turned((values + ["poison"] * self.lanes)[: self.lanes])
         for k, row in enumerate(rows):
             where = f"ptr {self.at(to, 9 * k)}, i32 4, {self._first()}"

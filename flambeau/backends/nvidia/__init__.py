@@ -57,7 +57,7 @@ def processors(where: device) -> int:
 
 
 def capability(where: device) -> tuple[int, int]:
-    """(9, 0) for Hopper."""
+    """Return the compute capability of a device: (9, 0) for Hopper."""
     return driver.capability(where.index or 0)
 
 

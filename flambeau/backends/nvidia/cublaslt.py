@@ -334,7 +334,7 @@ def plans(where: Any) -> list[tuple[tuple, _Plan]]:
 
 
 def version() -> int:
-    """The library's."""
+    """Return the version of cuBLASLt."""
     _library().cublasLtGetVersion.restype = c_size_t
     return _library().cublasLtGetVersion()
 

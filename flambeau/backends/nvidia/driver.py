@@ -254,7 +254,7 @@ def context(index: int) -> int:
 
 
 def driver_version() -> int:
-    """13000 is CUDA 13.0."""
+    """Return the driver's CUDA version: 13000 is CUDA 13.0."""
     return number("cuDriverGetVersion", kind=_i32)
 
 

@@ -20,6 +20,6 @@ def set_flags(_enabled: bool) -> tuple[bool]:
 
 @contextmanager
 def flags(enabled: bool = False) -> Iterator[None]:
-    """Inside, the switch is set."""
+    """Context manager: set the NNPACK switch, restore it on exit."""
     set_flags(enabled)
     yield

@@ -147,7 +147,7 @@ class Observer(Recorder):
         self.looked()
 
     def filled(self, address: int, value: int, size: int) -> None:
-        """Bytes of the host."""
+        """Ignore that bytes of host memory were set."""
 
     def loaded(self, address: int, size: int) -> None:
         """Values that Python had: they depend on nothing but guarded values."""

@@ -36,7 +36,7 @@ class GpuProgram:
         program.kept = {slot.buffer for slot in self.slots if slot.buffer >= 0}
 
     def rewrite(self) -> None:
-        """Run the passes."""
+        """Run the passes over the program."""
         after = None if self.derivative is None else self.derivative.program_of_calls
         if after is not None:
             own = {b for call in after.calls for b in call.makes}

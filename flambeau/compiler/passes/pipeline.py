@@ -96,7 +96,7 @@ class _Work:
             self.trail[-1] = _stage(self.trail[-1].name, self.graph, self.lines)
 
     def over_steps(self, *passes: tuple[str, OverSteps]) -> None:
-        """Rewrite native calls."""
+        """Run the passes over native calls."""
         graph = self.graph
         for name, rewrite in passes:
             rounds = rewrite in (join_epilogues, prefer_primitives, multiply_once)
@@ -148,7 +148,7 @@ def side_by_side(graph: Graph, results: set[int]) -> None:
 
 
 def join_followers(graph: Graph, results: set[int]) -> None:
-    """Let those do what follows."""
+    """Fuse steps into the heavy steps whose results they read."""
     if any(isinstance(s, Launch) and s.other is not None for s in graph.steps):
         convolution_epilogues.join_followers(graph, results)
 

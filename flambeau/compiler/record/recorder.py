@@ -267,7 +267,7 @@ class Recorder(Writer):
         self.told("the program looks at the values of a tensor", "it reads a number from a tensor")
 
     def filled(self, address: int, value: int, size: int) -> None:
-        """Bytes are set to a value."""
+        """Record that memory is filled with a byte."""
         place = self.find(address)
         if place is None:
             self.refuse("a fill of unknown memory")

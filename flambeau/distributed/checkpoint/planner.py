@@ -112,7 +112,7 @@ class SavePlanner(abc.ABC):
     def set_up_planner(
         self, state_dict: dict[str, Any], storage_meta: StorageMeta | None = None, is_coordinator: bool = False
     ) -> None:
-        """This is to be saved."""
+        """Prepare the planner for saving a state dict."""
 
     @abc.abstractmethod
     def create_local_plan(self) -> SavePlan:
@@ -167,4 +167,4 @@ class LoadPlanner:
 
     @abc.abstractmethod
     def commit_tensor(self, read_item: ReadItem, tensor: Tensor) -> None:
-        """That tensor has been read."""
+        """Note that a tensor has been read."""

@@ -29,7 +29,7 @@ class StorageWriter(abc.ABC):
 
     @abc.abstractmethod
     def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
-        """A new checkpoint begins."""
+        """Prepare for writing a new checkpoint."""
 
     @abc.abstractmethod
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
@@ -45,7 +45,7 @@ class StorageWriter(abc.ABC):
 
     @abc.abstractmethod
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        """Write what is planned."""
+        """Write the items of a plan."""
 
     @abc.abstractmethod
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
@@ -67,7 +67,7 @@ class StorageReader(abc.ABC):
 
     @abc.abstractmethod
     def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
-        """Another checkpoint is read."""
+        """Prepare for reading another checkpoint."""
 
     @abc.abstractmethod
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
@@ -87,7 +87,7 @@ class StorageReader(abc.ABC):
 
     @abc.abstractmethod
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        """Read what is planned."""
+        """Read the items of a plan."""
 
     @classmethod
     @abc.abstractmethod

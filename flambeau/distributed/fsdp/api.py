@@ -90,7 +90,7 @@ class LocalStateDictConfig(StateDictConfig):
 
 @dataclass
 class ShardedStateDictConfig(StateDictConfig):
-    """Shards of each parameter."""
+    """Options of sharded state dicts, which hold shards of each parameter."""
 
     _use_dtensor: bool = False
 
@@ -118,7 +118,7 @@ class LocalOptimStateDictConfig(OptimStateDictConfig):
 
 @dataclass
 class ShardedOptimStateDictConfig(OptimStateDictConfig):
-    """Shards of the state of each parameter."""
+    """Options of sharded optimizer state dicts, which hold shards of the state of each parameter."""
 
     _use_dtensor: bool = False
 

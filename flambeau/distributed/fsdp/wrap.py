@@ -19,7 +19,7 @@ __all__ = [
 
 
 def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:
-    """Every module."""
+    """Policy that wraps every module."""
     return True
 
 

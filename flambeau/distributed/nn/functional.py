@@ -16,12 +16,12 @@ _torch = namespace("torch")
 
 
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """The sum over all ranks."""
+    """Return the sum of a tensor over all ranks, with a derivative."""
     return records.all_reduce(tensor, op, _resolve(group))
 
 
 def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
-    """Rank `src`'s tensor."""
+    """Return rank `src`'s tensor on all ranks, with a derivative."""
     where = _resolve(group)
     return records.broadcast(tensor, groups.get_group_rank(where, src), where)
 
@@ -57,7 +57,7 @@ def all_to_all_single(
 
 
 def all_gather(tensor: Tensor, group: Any = None) -> tuple:
-    """Everybody's tensor."""
+    """Return the tensors of all ranks, with a derivative."""
     where = _resolve(group)
     found = records.all_gather(tensor.reshape(1, *tensor.shape), where)
     return found.unbind(0)

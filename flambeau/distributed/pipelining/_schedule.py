@@ -253,7 +253,7 @@ class PipelineScheduleSingle(_PipelineSchedule):
         """Raise where the order is not made for so many microbatches."""
 
     def _get_pipeline_order(self) -> Order | None:
-        """The actions of all ranks."""
+        """Return the actions of all ranks."""
         order = self._order_of
         if order is None:
             return None

@@ -66,7 +66,7 @@ __all__ = [
 
 
 class _ScheduleForwardOnly(PipelineScheduleSingle):
-    """Forwards only."""
+    """Schedule of forward passes only."""
 
     @staticmethod
     def _order_of(stage: int, num_stages: int, microbatches: int) -> _orders.Listed:
@@ -139,7 +139,7 @@ class _Ordered(_PipelineScheduleRuntime):
         """Raise where the order is not made for so many stages and microbatches."""
 
     def _space(self) -> None:
-        """Put waits into the order."""
+        """Insert waits into the order of actions."""
 
     def _calculate_single_rank_operations(self, rank: int) -> list[_Action | None]:
         raise NotImplementedError

@@ -435,7 +435,7 @@ class TensorPipeAgent(RpcAgent):
                 self.store.wait([f"{key}/all read"], timedelta(seconds=30))
 
     def sync(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: no messages are kept back."""
 
     def shutdown(self) -> None:
         """End all connections and threads."""

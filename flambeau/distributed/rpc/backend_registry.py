@@ -59,7 +59,7 @@ def construct_rpc_backend_options(
 
 
 def init_backend(backend: Any, *args: Any, **kwargs: Any) -> Any:
-    """An agent of this kind."""
+    """Start an agent of this backend."""
     return backend.value.init_backend_handler(*args, **kwargs)
 
 

@@ -213,11 +213,11 @@ class Partial(Placement):
         return self.reduce_op in ("sum", "avg")
 
     def _reduce_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:
-        """Partial to Replicate."""
+        """Reduce partial values to the whole on every rank."""
         return funcol.all_reduce(tensor, self.reduce_op, (mesh, mesh_dim), now=True)
 
     def _reduce_shard_value(self, tensor: Tensor, mesh: Any, mesh_dim: int, shard_spec: Any) -> Tensor:
-        """Partial to Shard."""
+        """Reduce partial values to shards."""
         parts, rank = mesh.size(mesh_dim), mesh.get_local_rank(mesh_dim)
         length = tensor.shape[shard_spec.dim]
         if type(shard_spec) is not Shard:

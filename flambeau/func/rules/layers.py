@@ -59,7 +59,7 @@ def group_norm(level: Level, function: Any, input: Tensor, weight: Any, bias: An
 
 
 def _refuse_shared_statistics(level: Level, input: Tensor, statistics: Any) -> None:
-    """All elements would update the same running statistics."""
+    """Raise an error if all batch elements would update the same running statistics."""
     if statistics is not None and level.owns(input) and not level.owns(statistics):
         raise RuntimeError(
             "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated in"

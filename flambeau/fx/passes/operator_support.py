@@ -72,7 +72,7 @@ def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase
 
 
 def chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
-    """Supported where all say so."""
+    """Return a support that accepts a node where all given ones do."""
     return create_op_support(lambda submodules, node: all(x.is_node_supported(submodules, node) for x in op_support))
 
 
@@ -82,7 +82,7 @@ def any_chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
 
 
 class OpSupports:
-    """Common reasons to say no."""
+    """Ready-made supports that decline nodes for common reasons."""
 
     @classmethod
     def decline_if_input_dtype(cls, dtype: Any) -> OperatorSupportBase:

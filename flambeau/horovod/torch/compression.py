@@ -21,7 +21,7 @@ class Compressor:
 
 
 class NoneCompressor(Compressor):
-    """Leaves tensors alone."""
+    """Compressor that leaves tensors unchanged."""
 
 
 class FP16Compressor(Compressor):

@@ -203,7 +203,7 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """The number of this machine."""
+    """Return the number of this machine in the job."""
     return _known(_State.rank // max(1, _State.local_size))
 
 

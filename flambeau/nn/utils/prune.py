@@ -250,7 +250,7 @@ class _Unstructured(BasePruningMethod):
 
 
 class RandomUnstructured(_Unstructured):
-    """Elements chosen at random."""
+    """Pruning method that removes elements chosen at random."""
 
     def _chosen(self, t: Tensor, count: int) -> Tensor:
         return rand_like(t).view(-1).topk(count).indices
@@ -318,7 +318,7 @@ class LnStructured(BasePruningMethod):
 
 
 class CustomFromMask(BasePruningMethod):
-    """The mask as given."""
+    """Pruning method that removes the elements that a given mask leaves out."""
 
     PRUNING_TYPE = "global"
 

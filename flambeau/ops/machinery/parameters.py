@@ -31,7 +31,7 @@ def takes_options(declare: Callable) -> Any:
 
 
 def parameters(function: Callable) -> list[Parameter]:
-    """All of them, in order of declaration."""
+    """Return the parameters of a function, in order of declaration."""
     own = _plain(function)
     if own is None:
         every = inspect.signature(function).parameters.values()

@@ -616,7 +616,7 @@ def composed_network(kind: str, *args: Any) -> tuple:
 
 
 def composed_cell(kind: str, input: Tensor, hx: Any, *weights: Any, **named: Any) -> Any:
-    """lstm_cell and its relatives out of ordinary operators."""
+    """Compute one step of a recurrent cell (lstm_cell and its relatives) with ordinary operators."""
     h, c = hx if kind == "lstm" else (hx, None)
     w = Weights(*weights, **named)
     check_shapes(kind, input, h, c, w, steps_of((input.shape[0],), False))

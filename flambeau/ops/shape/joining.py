@@ -315,7 +315,7 @@ def _non_empty(tensors: Any, name: str) -> list[Tensor]:
 
 @composite(out=True, method=False)
 def hstack(tensors: Any) -> Tensor:
-    """Side by side: along the first dimension of vectors, the second of anything else."""
+    """Join tensors side by side: along the first dimension of vectors, the second of anything else."""
     given = [atleast_1d(t) for t in _non_empty(tensors, "hstack")]
     return cat(given, 0 if len(given[0].shape) == 1 else 1)
 

@@ -165,7 +165,7 @@ class BaseSparsifier(abc.ABC):
         return module
 
     def step(self, use_path: bool = True) -> None:
-        """Renew all masks."""
+        """Compute the masks of all layers anew."""
         if not self.enable_mask_update:
             return
         with no_grad():

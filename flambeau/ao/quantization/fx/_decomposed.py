@@ -53,7 +53,7 @@ def _number(given: Any, name: str = "") -> Any:
 def quantize_per_tensor(
     input: Tensor, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any, dtype: Any
 ) -> Tensor:
-    """round(input / scale) + zero_point, between quant_min and quant_max."""
+    """Quantize: round(input / scale) + zero_point, clamped to quant_min and quant_max."""
     zero_point, scale = _number(zero_point, "zero_point"), _number(scale, "scale")
     quant_min, quant_max = _number(quant_min), _number(quant_max)
     input = _check_float(input)

@@ -26,22 +26,22 @@ def _filled(spec: Any, size: tuple, options: dict[str, Any], fill: Callable[[Any
 
 
 def empty(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
-    """Memory as it is."""
+    """Make a ShardedTensor of uninitialized memory."""
     return ShardedTensor(sharding_spec, *size, **options)
 
 
 def full(sharding_spec: Any, size: Any, fill_value: Any, **options: Any) -> ShardedTensor:
-    """All elements the same."""
+    """Make a ShardedTensor filled with one value."""
     return _filled(sharding_spec, (size,), options, lambda t: t.fill_(fill_value))
 
 
 def ones(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
-    """Full of ones."""
+    """Make a ShardedTensor of ones."""
     return _filled(sharding_spec, size, options, lambda t: t.fill_(1))
 
 
 def zeros(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
-    """Full of zeros."""
+    """Make a ShardedTensor of zeros."""
     return _filled(sharding_spec, size, options, lambda t: t.fill_(0))
 
 

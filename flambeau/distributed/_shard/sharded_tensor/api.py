@@ -234,11 +234,11 @@ class ShardedTensor(SpreadTensor):
         return self._metadata
 
     def local_shards(self) -> list[Shard]:
-        """The parts of this rank."""
+        """Return the parts of this rank."""
         return self._local_shards
 
     def local_tensor(self) -> Tensor:
-        """The only part of this rank."""
+        """Return the only part of this rank."""
         if len(self._local_shards) != 1:
             raise NotImplementedError(
                 f"Only single local shard is supported. Number of shards: {len(self._local_shards)}"
@@ -283,7 +283,7 @@ class ShardedTensor(SpreadTensor):
         return made
 
     def clone(self, *, memory_format: Any = None) -> ShardedTensor:
-        """A copy."""
+        """Return a copy of the ShardedTensor."""
         return self._with(lambda t: t.clone())
 
     def detach(self) -> ShardedTensor:

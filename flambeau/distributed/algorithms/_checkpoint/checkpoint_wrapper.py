@@ -97,7 +97,7 @@ def checkpoint_wrapper(
     checkpoint_fn: Callable | None = None,
     **checkpoint_fn_kwargs: Any,
 ) -> Module:
-    """The layer, wrapped."""
+    """Wrap a module so that its forward pass is checkpointed."""
     return CheckpointWrapper(module, checkpoint_impl, checkpoint_fn, **checkpoint_fn_kwargs)
 
 

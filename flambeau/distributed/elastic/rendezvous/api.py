@@ -20,7 +20,7 @@ __all__ = [
 
 
 class RendezvousError(Exception):
-    """Agents could not agree."""
+    """Raised when agents cannot agree on a rendezvous."""
 
 
 class RendezvousClosedError(RendezvousError):
@@ -40,7 +40,7 @@ class RendezvousStateError(RendezvousError):
 
 
 class RendezvousGracefulExitError(RendezvousError):
-    """This agent has left."""
+    """Raised when this agent has left the rendezvous."""
 
 
 class RendezvousStoreInfo(NamedTuple):

@@ -41,7 +41,7 @@ class Comm(ABC):
 
     @abstractmethod
     def allocate(self, size: Sequence[int], *, dtype: dtype, device: Any) -> Tensor:
-        """A buffer."""
+        """Allocate a buffer for the collective."""
 
 
 class AllGather(Comm):

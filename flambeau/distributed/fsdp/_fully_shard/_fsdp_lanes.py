@@ -42,7 +42,7 @@ class Lane:
             self.follow(event)
 
     def drop(self) -> None:
-        """Hold nothing any more."""
+        """Release all buffers held."""
         while self._held:
             _, event = self._held.pop(0)
             self.follow(event)

@@ -396,7 +396,7 @@ class FSDPParam:
             self._unsharded_param.grad = None
 
     def forget_gradients(self) -> None:
-        """Drop what was not reduced."""
+        """Drop gradients that were not reduced."""
         self.unsharded_accumulated_grad = None
         if self._unsharded_param is not None:
             self._unsharded_param.grad = None

@@ -230,7 +230,7 @@ class FSDPState(_State):
         return grad
 
     def _root_post_backward_final_callback(self) -> None:
-        """The backward pass is over."""
+        """Finish the backward pass: wait for reductions, and reset the state."""
         context = self._state_ctx
         context.iter_forward_root = None
         for state in context.all_states:

@@ -26,7 +26,7 @@ class PassBase(abc.ABC):
 
     @abc.abstractmethod
     def call(self, graph_module: Any) -> PassResult | None:
-        """Do it."""
+        """Run the pass on a graph module, and return the result."""
 
     def requires(self, graph_module: Any) -> None:  # noqa: B027
         """Raise an error unless the pass can run on the module."""

@@ -101,7 +101,7 @@ class RegionProposalNetwork(nn.Module):
         return labels, matched_boxes
 
     def _get_top_n_idx(self, objectness: Tensor, counts: list[int]) -> Tensor:
-        """The best anchors of each level."""
+        """Return the indices of the anchors with the highest scores of each level."""
         found, offset = [], 0
         for scores in objectness.split(counts, 1):
             best = scores.topk(flambeau.sym_min(self.pre_nms_top_n(), scores.shape[1]), dim=1)[1]

@@ -32,7 +32,7 @@ class _Chain(_FusedModule):
 
 
 def _chain(name: str, *types: type) -> Any:
-    """The class of such layers."""
+    """Make a class of fused layers: a sequence of these types."""
     *first, last = (kind.__name__ for kind in types)
     told = f"{', '.join(first)} and {last}."
     return type(name, (_Chain,), {"__doc__": told, "__module__": __name__, "__qualname__": name, "_types": types})

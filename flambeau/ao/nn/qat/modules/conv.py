@@ -61,7 +61,7 @@ class _ConvNd(_FloatConvNd):
         return made
 
     def to_float(self) -> nn.Module:
-        """The layer without rounding."""
+        """Return the layer as a float layer, without fake quantization."""
         conv = self._FLOAT_CONV_MODULE(
             self.in_channels, self.out_channels, self.kernel_size, self.stride, self.padding, self.dilation, self.groups,
             self.bias is not None, self.padding_mode,

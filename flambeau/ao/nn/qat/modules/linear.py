@@ -50,7 +50,7 @@ class Linear(nn.Linear):
         return made
 
     def to_float(self) -> nn.Module:
-        """The layer without rounding."""
+        """Return the layer as a float layer, without fake quantization."""
         linear = nn.Linear(self.in_features, self.out_features, self.bias is not None)
         linear.weight = nn.Parameter(self.weight.detach())
         if self.bias is not None:

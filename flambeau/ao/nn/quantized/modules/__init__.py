@@ -68,7 +68,7 @@ class Quantize(nn.Module):
 
 
 class DeQuantize(nn.Module):
-    """Codes to floats."""
+    """Module that converts quantized tensors to floats."""
 
     def forward(self, Xq: Tensor) -> Tensor:
         return Xq.dequantize()

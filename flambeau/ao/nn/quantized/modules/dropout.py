@@ -10,7 +10,7 @@ __all__ = ["Dropout"]
 
 
 class Dropout(nn.Dropout):
-    """The tensor as it is."""
+    """Dropout of quantized tensors, which returns its input unchanged."""
 
     def forward(self, input: Any) -> Any:
         return input

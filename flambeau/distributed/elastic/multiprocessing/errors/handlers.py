@@ -8,5 +8,5 @@ __all__ = ["get_error_handler"]
 
 
 def get_error_handler() -> ErrorHandler:
-    """A new one."""
+    """Return a new error handler."""
     return ErrorHandler()

@@ -103,7 +103,7 @@ def get_image_size(inpt: Any) -> list[int]:
 def convert_bounding_box_format(
     inpt: Tensor, old_format: Any = None, new_format: Any = None, inplace: bool = False
 ) -> Tensor:
-    """Boxes in another format. Plain tensors need `old_format`."""
+    """Convert boxes to another format. Plain tensors need `old_format`."""
     if new_format is None:
         raise TypeError("convert_bounding_box_format() missing 1 required argument: 'new_format'")
     new = box_format(new_format)
