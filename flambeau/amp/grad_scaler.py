@@ -251,7 +251,7 @@ class GradScaler:
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """After how many good steps the factor grows."""
+        """Return the number of successive good steps after which the factor grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:

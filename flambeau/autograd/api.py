@@ -184,7 +184,7 @@ def _zeros_for(wanted: Any, create_graph: bool) -> Tensor:
 def _batched_grad(
     outs: list, ins: list, given: list, allow_unused: bool, materialize: bool, create_graph: bool
 ) -> tuple:
-    """Many backward passes at once: vmap over the gradients of the outputs."""
+    """Run many backward passes at once: vmap over the gradients of the outputs."""
     for i, (out, g) in enumerate(zip(outs, given)):
         if g is None:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")

@@ -265,7 +265,7 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """All second derivatives of a function with one number as result."""
+    """Return all second derivatives of a function with one number as result."""
     given, is_tuple = _as_tuple(inputs, "inputs", "hessian")
 
     def gradient(*points: Tensor) -> Any:

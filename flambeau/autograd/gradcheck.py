@@ -242,7 +242,7 @@ def _check_linear(outputs: list[Tensor], point: Point) -> None:
 
 
 def _check_batched(outputs: list[Tensor], points: list[Point]) -> None:
-    """Several gradients at once give what they give one by one."""
+    """Check that several gradients computed at once equal those computed one by one."""
     inputs = [point.tensor for point in points]
     for out in outputs:
         seeds = [jac.tensor_like(_random(out.numel(), out.dtype.is_complex, k), out) for k in (3, 4)]

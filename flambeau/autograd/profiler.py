@@ -424,7 +424,7 @@ class _Emit:
 
 
 class emit_nvtx(_Emit):  # noqa: N801
-    """Every operator becomes a range that NVIDIA's Nsight Systems shows."""
+    """Context manager: make every operator a range that NVIDIA's Nsight Systems shows."""
 
     kind = "NVTX"
 
@@ -438,7 +438,7 @@ class emit_nvtx(_Emit):  # noqa: N801
 
 
 class emit_itt(_Emit):  # noqa: N801
-    """Every operator becomes a range that Intel's VTune shows; needs the package `ittapi`."""
+    """Context manager: make every operator a range that Intel's VTune shows; needs the package `ittapi`."""
 
     kind = "ITT"
 
@@ -475,7 +475,7 @@ class KinetoStepTracker:
 
     @classmethod
     def increment_step(cls, requester: str) -> int:
-        """Another step of whoever asks; returns the step."""
+        """Count another step of a requester; return the global step."""
         if requester not in cls._step_dict:
             cls.init_step_count(requester)
         cls._step_dict[requester] += 1

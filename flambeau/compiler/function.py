@@ -249,7 +249,7 @@ class CompiledFunction:
         return self._as_it_is(args, kwargs) if first is None else self._observed(first, args, kwargs)
 
     def note(self, kinds: list[tuple[tuple, tuple]], observer: Observer) -> None:
-        """There were first calls: their keys, their patterns, and who watched them."""
+        """Note first calls: their keys, their patterns, and who watched them."""
         self.observer = observer
         for key, pattern in kinds:
             try:
@@ -266,7 +266,7 @@ class CompiledFunction:
         return result
 
     def _expect_parts(self, key: tuple) -> None:
-        """After a first call: if that did what cannot be recorded, the next one finds out whether it always does, and where."""
+        """After a first call that cannot be recorded, let the next one find out whether that is always so, and where to split."""
         if (
             self.observer.refused
             and not self.fullgraph
@@ -609,7 +609,7 @@ class CompiledFunction:
 
 
 class _Busy(Exception):
-    """Another thread is recording."""
+    """Raised when another thread is recording."""
 
 
 class _NotPrepared(NotRecordable):

@@ -158,7 +158,7 @@ class Backend:
         """Work on another stream uses a block. What runs at once has nothing to remember."""
 
     def hand_over(self, where: device, stream: int | None) -> None:
-        """Another library will read memory on its stream: that must come after the work that was started here."""
+        """Make another library's stream wait for the work that was started here, before it reads memory."""
         self.synchronize(where)
 
     def properties(self, where: device) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class MetaBackend(Backend):
         return True
 
     def write(self, address: int, host: int, nbytes: int, where: device) -> None:
-        """There is nothing to write to."""
+        """Do nothing: there is no memory to write to."""
 
     def copy(self, destination: int, source: int, nbytes: int, where: device) -> None:
         """Do nothing: there is no memory to copy."""

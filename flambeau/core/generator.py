@@ -225,7 +225,7 @@ class Generator:
         return self
 
     def graphsafe_get_state(self) -> Generator:
-        """This generator itself: a state that is shared, not copied."""
+        """Return this generator itself: a state that is shared, not copied."""
         return self
 
     def graphsafe_set_state(self, state: Generator) -> Generator:

@@ -50,7 +50,7 @@ class Mode:
         return NotImplemented
 
     def gradients(self, found: list[Any]) -> None:
-        """Told what a backward pass that ran inside has found."""
+        """Note the gradients that a backward pass inside the mode has found."""
 
     def __enter__(self) -> Any:
         own.stack.push(self)

@@ -183,5 +183,5 @@ def _forget(t: Any) -> None:
 
 
 def refresh(t: Any) -> None:
-    """After its value has changed: the header says the same."""
+    """Update the header after the tensor's value has changed."""
     t.shape, t.dtype, t.device = t._value.shape, t._value.dtype, t._value.device

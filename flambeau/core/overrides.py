@@ -110,7 +110,7 @@ def register_plain(cls: type) -> None:
 
 
 def register_subclass(cls: type) -> bool:
-    """Called for every new subclass of Tensor. Returns whether it overrides operators."""
+    """Register a new subclass of Tensor; return whether it overrides operators."""
     overrides = getattr(cls, "__torch_function__", None) is not disabled_torch_function
     answers = any("__torch_dispatch__" in vars(base) for base in cls.__mro__ if base not in _PLAIN)
     if answers:
@@ -125,7 +125,7 @@ def register_subclass(cls: type) -> bool:
 
 
 def register_instance(cls: type) -> None:
-    """Called for every new instance of a subclass of Tensor."""
+    """Register the class of a new instance of a subclass of Tensor."""
     if cls in _LATER:
         _LATER.discard(cls)
         register(cls)

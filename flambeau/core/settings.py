@@ -54,7 +54,7 @@ class CudnnSwitches:
     allow_tf32 = True
 
     def state(self) -> tuple:
-        """All of them, to be compared."""
+        """Return all settings, to be compared."""
         return self.enabled, self.benchmark, self.benchmark_limit, self.deterministic, self.allow_tf32
 
 

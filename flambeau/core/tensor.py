@@ -190,7 +190,7 @@ class Tensor(TensorMethods):
         )
 
     def _view(self, shape: Any, strides: tuple[int, ...], offset: int) -> Tensor:
-        """Another header over the same storage, remembered as a view. No bounds check, no autograd."""
+        """Make another header over the same storage, remembered as a view. No bounds check, no autograd."""
         t = _new_object(Tensor)
         t._storage = self._storage
         t.shape = shape if type(shape) is Size else make_size(shape)
@@ -417,7 +417,7 @@ def empty(shape: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
 
 
 def _refuse_quantized(d: dtype) -> NoReturn:
-    """No strided tensor has such a dtype: an operator was about to compute with codes as if they were values."""
+    """Raise an error for a quantized dtype: an operator was about to compute with codes as if they were values."""
     raise above("core.quantized").QuantizedOperand(f"a strided tensor cannot have the dtype {d}")
 
 

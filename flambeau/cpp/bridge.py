@@ -227,7 +227,7 @@ def forget_grad(t: Tensor) -> None:
 
 
 def move_data(t: Tensor, where: Any, kind: Any) -> None:
-    """Another device or dtype for a parameter that stays the same object."""
+    """Move a parameter to another device or dtype; it stays the same object."""
     t.data = t.data.to(where or t.device, kind or t.dtype)
 
 

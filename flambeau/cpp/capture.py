@@ -84,7 +84,7 @@ def capture(model: Callable, inputs: tuple) -> Captured:
 
 
 def _others(inputs: frozenset[int]) -> list[Tensor]:
-    """All dense tensors there are, but for the inputs: parameters, buffers, constants, wherever a model has them."""
+    """Return all dense tensors there are, but for the inputs: parameters, buffers, constants, wherever a model has them."""
     tensors = [one for one in gc.get_objects() if isinstance(one, Tensor) and hasattr(one, "_storage")]
     with DisableTorchFunctionSubclass():  # tensors of other parts of the program are looked at, not asked
         dense = [t._bare_alias() for t in tensors if t.device is cpu and not t.is_sparse]

@@ -99,7 +99,7 @@ def logging() -> Iterator[Log]:
 
 
 def needed(wanted: list[Made]) -> list[Made]:
-    """All objects that the wanted ones are made of and themselves, in an order in which they can be made, numbered."""
+    """Return the wanted objects and all that they are made of, in an order in which they can be made, numbered."""
     found: list[Made] = []
 
     def visit(one: Made) -> None:

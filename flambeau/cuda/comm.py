@@ -37,7 +37,7 @@ def broadcast(tensor: Tensor, devices: Any = None, *, out: Sequence[Tensor] | No
 def broadcast_coalesced(
     tensors: Sequence[Tensor], devices: Any, buffer_size: int = 10485760
 ) -> list[tuple[Tensor, ...]]:
-    """Several tensors on each of the devices: one list for each device. Copies are not joined, so `buffer_size` changes nothing."""
+    """Copy several tensors to each of the devices; returns one list for each. Copies are not joined, so `buffer_size` has no effect."""
     _need("comm.broadcast_coalesced", RuntimeError)
     return [tuple(t.to(_place(d)) for t in tensors) for d in devices]
 

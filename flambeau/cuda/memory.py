@@ -121,7 +121,7 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """Those figures as a table, and what takes most of the memory."""
+    """Return the allocator's statistics as a table, and what takes most of the memory."""
     index = _index(device)
     m = _memory(device, "memory_summary")
     rows = [
@@ -138,7 +138,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 
 
 def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list[dict[str, Any]]:
-    """Every piece of memory that was taken from the GPU, with the blocks in it that are used."""
+    """Return every segment of memory taken from the GPU, with the blocks in it that are used."""
     if not is_initialized():
         return []
     return [s for memory in backend_of(Device("cuda")).memories for s in memory.snapshot()]  # type: ignore[attr-defined]

@@ -197,7 +197,7 @@ def all_to_all_single(
 
 
 def permute_tensor(self: Tensor, src_dst: list[int], group: Any, tag: str = "", *, now: bool = False) -> Tensor:
-    """This rank's tensor goes to rank `src_dst[rank]` of the group."""
+    """Send this rank's tensor to rank `src_dst[rank]` of the group, and return the one received."""
     where = _resolve_group(group)
     count, rank = groups.get_world_size(where), groups.get_rank(where)
     if len(src_dst) != count:

@@ -412,7 +412,7 @@ class DistributedDataParallel(Module, Joinable):
         return self.require_forward_param_sync and self.broadcast_buffers and len(self.modules_buffers) > 0
 
     def _syncs_buffers(self, after: bool = False) -> bool:
-        """Before the forward pass, unless a hook of the user's wants it after."""
+        """Return whether buffers are synchronized now: before the forward pass, unless a user's hook wants it after."""
         wants_after = self.buffer_hook is not None and self.buffer_hook[2] == _BufferCommHookLocation.POST_FORWARD
         return self.will_sync_module_buffers() and wants_after == after
 

@@ -109,7 +109,7 @@ class DeviceMesh:
         return int(self._array.size if mesh_dim is None else self._array.shape[mesh_dim])
 
     def get_rank(self) -> int:
-        """This process's rank in the world."""
+        """Return this process's rank in the world."""
         return groups.get_rank()
 
     def _place(self, mesh_dim: int | str | None) -> int:
@@ -139,7 +139,7 @@ class DeviceMesh:
         return list(self._groups)
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """This process's place along a dimension."""
+        """Return this process's position along a dimension of the mesh."""
         return groups.get_rank(self.get_group(mesh_dim))
 
     def get_coordinate(self) -> list[int] | None:

@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol):
             self._refuse(BadRequestException("Invalid HTTP message."))
 
     def _refuse(self, error: ServeError) -> None:
-        """Reads nothing more; the error is the last answer."""
+        """Answer with an error and stop reading from the connection."""
         if not self._broken:
             self._broken = True
             self._problem = error

@@ -53,14 +53,14 @@ class PerTensor(Granularity):
 
 @dataclass(frozen=True)
 class PerAxis(Granularity):
-    """Those with the same index of one dimension."""
+    """Quantization with one scale for each index of one dimension."""
 
     axis: int
 
 
 @dataclass(frozen=True)
 class PerGroup(Granularity):
-    """So many neighbours of a row."""
+    """Quantization with one scale for each group of this many adjacent elements of a row."""
 
     group_size: int
 

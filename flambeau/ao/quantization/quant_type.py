@@ -8,7 +8,7 @@ __all__ = ["QuantType"]
 
 
 class QuantType(enum.IntEnum):
-    """When the scales of a layer's inputs are found, and whether they have any."""
+    """Kind of quantization: when the scales of a layer's inputs are found, and whether they have any."""
 
     DYNAMIC = 0
     STATIC = 1

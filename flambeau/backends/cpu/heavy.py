@@ -58,7 +58,7 @@ def known_product(form: str, a: Any, b: Any, bias: Any) -> Any:
 
 
 def keep_product(form: str, a: Any, b: Any, bias: Any, result: Any, made: tuple) -> None:
-    """After `matmul(*made, bias)`: next time `known_product(form, a, b, bias)` gives a result like this one at once."""
+    """Keep the plan of `matmul(*made, bias)`: next time `known_product(form, a, b, bias)` gives a result like this one at once."""
     if _use_onednn:
         onednn.keep_product(form, a, b, bias, result, made)
 
@@ -120,7 +120,7 @@ def conv_backward(
     dilation: Sizes,
     groups: int,
 ) -> None:
-    """All gradients at once that are not None: cheaper than one by one. dx needs w; dw and db need x."""
+    """Compute all gradients of a convolution that are not None, which is cheaper than one by one. dx needs w; dw and db need x."""
     window = (stride, padding, dilation, groups)
     _dispatch(onednn.try_conv_backward, _blas_backward, 3, (dx, dw, db, dy, x, w), window)
 

@@ -83,7 +83,7 @@ def handle(where: Any) -> c_void_p:
 
 
 class Unsupported(RuntimeError):
-    """No engine of cuDNN computes this graph."""
+    """Raised when no engine of cuDNN computes a graph."""
 
 
 def check(status: int, what: str) -> None:

@@ -70,7 +70,7 @@ class CudaGenerator(Generator):
             self.place = UntypedStorage(16, self._device)
 
     def prepare_replay(self, distance: int, stream: int) -> None:
-        """Before a graph runs that draws so far: tell it where it starts."""
+        """Set the generator's offset for a graph about to run that draws `distance` numbers."""
         graphs.write_pair(self._device.index or 0, self.place.ptr, self._seed, self.offset)
         self.offset += distance
 

@@ -165,7 +165,7 @@ class _Distribution(importlib.metadata.Distribution):
 
 
 class _DistributionFinder(importlib.metadata.DistributionFinder):
-    """Before the finder of installed packages, where the real PyTorch may be."""
+    """Finder of the distribution "torch" that stands before that of installed packages, where the real PyTorch may be."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
         return None

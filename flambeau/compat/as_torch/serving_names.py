@@ -16,7 +16,7 @@ _OWN = f"{naming.PACKAGE}.serve.ts"
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Before all others, or the parts of the package would be found by its folder and loaded a second time."""
+    """Finder that stands before all others, or the parts of the package would be found by its folder and loaded a second time."""
 
     first = False  # whether to go before a package `ts` that is installed
 

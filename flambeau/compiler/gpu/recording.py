@@ -194,7 +194,7 @@ class GraphRecorded(Recorded):
         self._give_back()
 
     def _make_room(self) -> None:
-        """Before a call is captured, let go of what it would not use."""
+        """Release, before a call is captured, memory that it would not use."""
         cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
         backend_of(self.where).forget_scratch(self.where)  # type: ignore[attr-defined]
         self._give_back()

@@ -79,7 +79,7 @@ class Bytes:
         return new_tensor(memory, self.shape, self._strides, 0, self.dtype, self.device, self._contig)
 
     def piece(self, at: int, count: int) -> Tensor:
-        """Some of the elements, in the order in which they lie in memory."""
+        """Return `count` elements from `at` on, in the order of memory."""
         width = self.dtype.itemsize
         memory = self._there(at * width, count * width)
         return new_tensor(memory, Size((count,)), (1,), 0, self.dtype, self.device, True)
@@ -189,7 +189,7 @@ def _total(t: Any) -> float:
 
 
 def _pieces(a: Tensor, b: Tensor | Bytes) -> Iterator[tuple[Any, Any]]:
-    """Both tensors, or, of large ones that lie densely in memory in the same way, pieces of them."""
+    """Yield both tensors, or pieces of them if they are large and dense in the same order."""
     n = a.numel()
     if n <= _PIECE or a._strides != b._strides or extent(a) != n * a.dtype.itemsize:
         yield a.detach(), b.tensor() if isinstance(b, Bytes) else b.detach()

@@ -187,7 +187,7 @@ class AsRecorded:
 
 
 def _pieces(values: np.ndarray) -> Iterator[np.ndarray]:
-    """Some at a time: what is computed from them needs memory, too."""
+    """Yield some values at a time, because what is computed from them needs memory, too."""
     flat = values.reshape(-1)
     return (flat[i : i + _PIECE] for i in range(0, len(flat), _PIECE))
 

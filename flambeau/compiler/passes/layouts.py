@@ -105,7 +105,7 @@ class _Estimate:
         return before - sum(self._takes(u, chosen) for u in near) + sum(self.own[g] for g in groups & chosen)
 
     def best(self) -> set[int]:
-        """All groups, without those that are better left as they are; none if little is gained."""
+        """Return all groups whose change of layout is worth it; none if little is gained."""
         chosen = set(self.groups.members)
         for _ in range(3):
             for group in self.groups.members:

@@ -46,7 +46,7 @@ OverSteps: TypeAlias = Callable[[Graph, set[int]], None]
 
 
 def run(graph: Graph, results: set[int]) -> list[Stage]:
-    """All passes in order. What the graph looked like after each that changed something."""
+    """Run all passes in order, and return the stages: the graph after each pass that changed something."""
     work = _Work(graph, results)
     work.over_calls(
         ("sharing", share),

@@ -176,7 +176,7 @@ class Derivative:
         return found
 
     def compare(self, ours: list, theirs: list) -> None:
-        """Only a derivative that gave the same values once is used."""
+        """Compare a recorded derivative's values with eager ones: it is used only once they were the same."""
         for a, b in zip(ours, theirs):
             if (a is None) != (b is None) or (a is not None and not a.matches(b)):
                 self.problem = "a gradient came out differently"

@@ -191,7 +191,7 @@ class Prepared:
         return all(tensors[k]._storage is not tensors[i]._storage for k in range(i))
 
     def _unchanged(self) -> None:
-        """Nothing but gradients may have changed."""
+        """Check that nothing but gradients has changed."""
         for item in self.reach.items:
             if isinstance(item, AutogradItem):
                 before, now = item.seen, item._state()

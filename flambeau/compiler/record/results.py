@@ -264,7 +264,7 @@ def leaves_of(live: list[Tensor]) -> list[Tensor]:
 
 
 def nodes_of(start: Node | None) -> list[Node]:
-    """All nodes of a graph, as far as the arguments of a function."""
+    """Return all nodes of a graph, as far as the arguments of a function."""
     order = [] if start is None else [start]
     seen = set(map(id, order))
     for node in order:  # grows while it is walked

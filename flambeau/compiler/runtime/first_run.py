@@ -169,7 +169,7 @@ class Rehearsal:
         return widths if all((at, size) in starts for at, size, _ in places) else None
 
     def piece(self, step: Any, first: int, count: int, whole: int) -> None:
-        """Some of a loop's elements are about to be computed."""
+        """Copy what is about to be changed by `count` of a loop's elements, from `first` on."""
         for address, size, kind in self._brief[self._number[id(step)]]:
             width = size // whole
             at = address + first * width

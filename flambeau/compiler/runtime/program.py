@@ -295,7 +295,7 @@ class Program:
         return fail
 
     def _add_cells(self, position: int, store: bool) -> None:
-        """All step counts of an update are what the first one is; and, at the end, what they have become."""
+        """Add steps which check that all step counts of an update are equal, or (`store`) which store their new value."""
         update = self.graph.updates[position]
         for k, (refs, kind) in enumerate(zip(update.scalars, update.dtypes)):
             addresses = [self.graph.buffers[r.buffer].address + r.offset for r in refs]

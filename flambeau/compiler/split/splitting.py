@@ -40,7 +40,7 @@ _LEAVING = (
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements of a function, also those inside blocks."""
+    """Yield all statements of a function, also those inside blocks."""
     for s in body:
         yield s
         if isinstance(s, BLOCKS):

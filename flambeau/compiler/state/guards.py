@@ -94,7 +94,7 @@ class Item:
 
 
 class DictItem(Item):
-    """All entries of a dict, or some."""
+    """Guard of all entries of a dict, or of some."""
 
     __slots__ = ("held", "names", "seen")
 
@@ -133,7 +133,7 @@ class DictItem(Item):
 
 
 class ListItem(Item):
-    """The elements of a list."""
+    """Guard of the elements of a list."""
 
     __slots__ = ("held", "seen")
 
@@ -319,7 +319,7 @@ class TensorItem(Item):
 
 
 class AutogradItem(Item):
-    """The autograd side of a tensor; of its gradient only whether there is one, and its layout."""
+    """Guard of a tensor's autograd state; of its gradient only whether there is one, and its layout."""
 
     __slots__ = ("held", "seen")
 

@@ -611,7 +611,7 @@ def _formats_attributes(code: types.CodeType) -> bool:
 
 
 def _functions_of(codes: list[types.CodeType]) -> list[types.FunctionType]:
-    """All functions with one of these codes. Looking for a few codes is quicker than looking at every object."""
+    """Return all functions with one of these codes. Looking for a few codes is quicker than looking at every object."""
     if not codes:
         return []
     ids = {id(code) for code in codes}

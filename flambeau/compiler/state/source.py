@@ -63,7 +63,7 @@ class Source:
         return made
 
     def part(self, name: str, inputs: list[str], body: list[ast.stmt], extras: dict[str, Any]) -> Source:
-        """Some statements as a function of their own, of these variables."""
+        """Return some statements as a function of their own, of these variables."""
         arguments = ast.arguments(
             posonlyargs=[], args=[ast.arg(arg=n) for n in inputs], kwonlyargs=[], kw_defaults=[], defaults=[]
         )

@@ -12,7 +12,7 @@ __all__ = ["dedup_save_plans"]
 
 
 def dedup_save_plans(all_plans: list[SavePlan], save_to_lowest_rank: bool = False) -> list[SavePlan]:
-    """Each thing stays in one plan: that of the lowest rank, or of the one that has the fewest bytes to write so far."""
+    """Keep each item in one plan: that of the lowest rank, or of the one with the fewest bytes to write so far."""
     holders: dict[MetadataIndex, list[int]] = defaultdict(list)
     sizes: dict[MetadataIndex, int] = {}
     for rank, plan in enumerate(all_plans):

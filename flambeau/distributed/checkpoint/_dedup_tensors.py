@@ -11,7 +11,7 @@ __all__ = ["dedup_tensors"]
 
 
 def dedup_tensors(all_plans: list[SavePlan]) -> list[SavePlan]:
-    """Every part of a tensor stays in the first plan it is in."""
+    """Keep every part of a tensor only in the first plan that has it."""
     seen: set[MetadataIndex] = set()
     plans = []
     for plan in all_plans:

@@ -314,7 +314,7 @@ class _FileSystemWriter(StorageWriter):
 
 
 def _write_safetensors(planner: SavePlanner, stream: Any, name: str, items: list[WriteItem]) -> list[WriteResult]:
-    """All tensors as one file of safetensors, which says where in the whole tensor each of them lies."""
+    """Write all tensors as one safetensors file, which says where in the whole tensor each of them belongs."""
     tensors: dict[str, Tensor] = {}
     offsets: dict[str, Any] = {}
     results = []

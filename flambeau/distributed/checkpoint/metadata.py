@@ -71,7 +71,7 @@ class StorageMeta:
 
 @dataclass
 class Metadata:
-    """All that a checkpoint says about itself."""
+    """Metadata of a checkpoint: its items, where they are stored, and the planner's data."""
 
     state_dict_metadata: dict[str, STORAGE_TYPES]
     planner_data: Any = None  # of the default planner: where each key stood in the nested state dict

@@ -124,7 +124,7 @@ class SavePlanner(abc.ABC):
 
     @abc.abstractmethod
     def finish_plan(self, new_plan: SavePlan) -> SavePlan:
-        """This rank's share of the global plan, in its last form."""
+        """Return this rank's share of the global plan, in its last form."""
 
     @abc.abstractmethod
     def resolve_data(self, write_item: WriteItem) -> Tensor | io.BytesIO:
@@ -139,7 +139,7 @@ class LoadPlanner:
     def set_up_planner(
         self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
     ) -> None:
-        """This is to be loaded into, from a checkpoint that says this about itself."""
+        """Prepare the planner for loading into a state dict from a checkpoint with this metadata."""
 
     @abc.abstractmethod
     def create_local_plan(self) -> LoadPlan:
@@ -151,7 +151,7 @@ class LoadPlanner:
 
     @abc.abstractmethod
     def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
-        """This rank's share of the global plan, in its last form."""
+        """Return this rank's share of the global plan, in its last form."""
 
     @abc.abstractmethod
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:

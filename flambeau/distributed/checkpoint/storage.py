@@ -33,15 +33,15 @@ class StorageWriter(abc.ABC):
 
     @abc.abstractmethod
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """This rank is (or is not) the one that coordinates."""
+        """Prepare the writer; `is_coordinator` tells whether this rank coordinates."""
 
     @abc.abstractmethod
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """This rank's plan, with what the storage adds."""
+        """Return this rank's plan, with what the storage adds."""
 
     @abc.abstractmethod
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """All plans, with what the storage adds."""
+        """Return all plans, with what the storage adds."""
 
     @abc.abstractmethod
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
@@ -49,7 +49,7 @@ class StorageWriter(abc.ABC):
 
     @abc.abstractmethod
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """All is written: from now on the checkpoint is there."""
+        """Complete the checkpoint after all data is written."""
 
     @classmethod
     @abc.abstractmethod
@@ -75,15 +75,15 @@ class StorageReader(abc.ABC):
 
     @abc.abstractmethod
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """This rank is (or is not) the one that coordinates."""
+        """Prepare the reader; `is_coordinator` tells whether this rank coordinates."""
 
     @abc.abstractmethod
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """This rank's plan, with what the storage adds."""
+        """Return this rank's plan, with what the storage adds."""
 
     @abc.abstractmethod
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """All plans, with what the storage adds."""
+        """Return all plans, with what the storage adds."""
 
     @abc.abstractmethod
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:

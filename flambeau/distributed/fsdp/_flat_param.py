@@ -309,7 +309,7 @@ class FlatParam(FSDPParam):
 
 
 def _add_gradient(param: Any, grad: Tensor) -> None:
-    """Also one of another dtype than the parameter's, which programs may ask for (`keep_low_precision_grads`)."""
+    """Add to a parameter's gradient, also one of another dtype, which programs may ask for (`keep_low_precision_grads`)."""
     if param.grad is None:
         param._ensure_autograd().grad = grad
     else:

@@ -100,7 +100,7 @@ def _detached(unit: Any, value: Tensor) -> Any:
 
 
 def _cut(value: Tensor, mesh: Any) -> Any:
-    """This rank's rows of a tensor that all ranks have."""
+    """Return this rank's rows of a tensor that all ranks have."""
     size, start = Shard.local_shard_size_and_offset(value.shape[0], mesh.size(), mesh.get_local_rank())
     local = value.narrow(0, start, size).clone()
     return DTensor.from_local(local, mesh, [Shard(0)], run_check=False, shape=value.size(), stride=value.stride())

@@ -139,19 +139,19 @@ class StateDictMethods(Module):
     def shard_full_optim_state_dict(
         full_optim_state_dict: dict, model: Module, optim_input: Any = None, optim: Any = None
     ) -> dict[str, Any]:
-        """This rank's part of a whole state."""
+        """Return this rank's part of a whole optimizer state."""
         return _optim_state.optimizer_state_to_load(model, _given(model, optim, optim_input), full_optim_state_dict)
 
     @staticmethod
     def flatten_sharded_optim_state_dict(sharded_optim_state_dict: dict, model: Module, optim: Any) -> dict[str, Any]:
-        """This rank's part of a state in shards."""
+        """Return this rank's part of an optimizer state in shards."""
         return _optim_state.optimizer_state_to_load(model, _optim_state.listed(model, optim), sharded_optim_state_dict)
 
     @staticmethod
     def scatter_full_optim_state_dict(
         full_optim_state_dict: dict | None, model: Module, optim_input: Any = None, optim: Any = None, group: Any = None
     ) -> dict[str, Any]:
-        """This rank's part of a whole state that rank 0 has."""
+        """Return this rank's part of a whole optimizer state that rank 0 has."""
         return _optim_state.optimizer_state_to_load(
             model, _given(model, optim, optim_input), _optim_state.from_rank_0(full_optim_state_dict, group)
         )

@@ -28,7 +28,7 @@ class ShardingStrategy(Enum):
 
 
 class BackwardPrefetch(Enum):
-    """When the next parameters are fetched in the backward pass: before this module's gradients are computed, or behind them."""
+    """Time at which the next parameters are gathered in the backward pass: before this module's gradients are computed, or after."""
 
     BACKWARD_PRE = auto()
     BACKWARD_POST = auto()

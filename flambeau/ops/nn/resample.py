@@ -111,7 +111,7 @@ def _planes(out: Tensor, x: Tensor, bands: Bands, planes: int, h: int, w: int, d
 
 
 def _apply_last(out: Tensor, x: Tensor, bands: Bands, divide: bool) -> None:
-    """Channels lie next to each other: every dimension is one of lines."""
+    """Resample a channels-last tensor, whose dimensions are all lines of adjacent channels."""
     n, channels = x.shape[:2]
     sizes = list(x.shape[2:])
     todo = [i for i, b in enumerate(bands) if not b.is_identity]

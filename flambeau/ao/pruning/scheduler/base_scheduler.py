@@ -48,7 +48,7 @@ class BaseScheduler:
         self.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """All that changes; not the sparsifier."""
+        """Return all attributes that change, without the sparsifier."""
         return {key: value for key, value in self.__dict__.items() if key != "sparsifier"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -101,7 +101,7 @@ class BaseSparsifier(abc.ABC):
         self._prepare()
 
     def _settings(self, model: Module, given: dict[str, Any]) -> dict[str, Any]:
-        """All that is known of one tensor: defaults, what was given, and where it is."""
+        """Return the settings of one tensor: defaults, what was given, and its module and name."""
         settings = {**copy.deepcopy(self.defaults), **given}
         name = settings.get("tensor_fqn")
         if name is None:

@@ -128,7 +128,7 @@ class _Preparing:
                     node.meta[_INFO] = self._wanted(node, qconfig, handler)
 
     def tell_all(self) -> None:
-        """Every node's wishes: floating point, what its QConfig says, or nothing where there are no tensors."""
+        """Note the dtypes that every node asks for: floating point, its QConfig's, or none where there are no tensors."""
         for node in self.graph.nodes:
             node.meta[_INFO] = _both(_default_fp32_placeholder_qconfig.activation)
         done: set[Node] = set()

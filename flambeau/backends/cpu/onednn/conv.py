@@ -56,7 +56,7 @@ def try_backward(
     dilation: Sizes,
     groups: int,
 ) -> bool:
-    """All gradients that are not None, sharing the reordered dy. x may be None without dw, w without dx."""
+    """Compute all gradients that are not None, sharing the reordered dy. x may be None without dw, w without dx."""
     return _run("backward", (dx, dw, db, dy, x, w), (stride, padding, dilation, groups), _make_backward)
 
 

@@ -59,7 +59,7 @@ def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
 
 
 def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
-    """Like `matmul`, but returns False, having done nothing, where oneDNN cannot."""
+    """Compute a product with oneDNN; return False, having done nothing, where oneDNN cannot."""
     # Written out, without calls or loops over operands: a small product itself takes a microsecond or two.
     key: tuple = (dst.shape, a.shape, b.shape, dst._strides, a._strides, b._strides, dst.dtype, a.dtype, b.dtype)
     if bias is not None:
@@ -368,7 +368,7 @@ def takes_more(product: direct.DirectProduct) -> bool:
 
 
 def _lays_out_long(product: direct.DirectProduct) -> bool:
-    """Only a transposed right operand takes a direct product long to lay out, and only where it has more than a few rows is that done."""
+    """Return whether a product spends long on laying out its right operand: one that is transposed, with more than a few rows."""
     rows, columns, inner = product.table[6:9]
     return product.table[5] == ord("T") and rows >= _FEW_ROWS and rows * columns * inner >= _SMALLEST_PRIMITIVE
 

@@ -109,7 +109,7 @@ _RESERVED = 1024  # numbers set aside for each thread: no sample needs nearly as
 
 
 def _sampled(out: Tensor, generator: Generator, function: str, *inputs: Tensor) -> None:
-    """Each element of `out` becomes function(stream, elements of the inputs)."""
+    """Set each element of `out` to function(stream, elements of the inputs)."""
     kind = element_type(out.dtype)
     names = [f"(double)Read<{element_type(x.dtype)}>::of(in{i}[i])" for i, x in enumerate(inputs)]
     value = f"{function}(s, {', '.join(names)})"

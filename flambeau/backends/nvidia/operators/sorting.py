@@ -279,7 +279,7 @@ def source(d: dt.dtype, descending: bool) -> str:
 
 
 def sort_rows(values: Tensor, index: Tensor, rows: Tensor, descending: bool) -> None:
-    """Every row of a contiguous tensor sorted, stably, and the order that sorts it, into contiguous memory."""
+    """Sort every row of a contiguous tensor stably; write values and their order into contiguous memory."""
     n = rows.shape[-1] if rows.shape else 1
     count = numel_of(rows.shape) // max(n, 1)
     if not n or not count:

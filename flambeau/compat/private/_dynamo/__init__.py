@@ -63,7 +63,7 @@ def optimize(backend: Any = "inductor", *, nopython: bool = False, dynamic: bool
 
 
 def optimize_assert(backend: Any = "inductor", **options: Any) -> Any:
-    """Like `optimize`, with an error where a function cannot be one graph."""
+    """Return a decorator that compiles a function, and raises an error where it cannot be one graph."""
     return optimize(backend, **{**options, "nopython": True})
 
 

@@ -29,7 +29,7 @@ _CHECKPOINT_PREFIX = _CHECKPOINT_WRAPPED_MODULE + "."
 
 
 class CheckpointImpl(Enum):
-    """Kind of checkpointing."""
+    """Kind of activation checkpointing: reentrant or not."""
 
     REENTRANT = auto()
     NO_REENTRANT = auto()

@@ -11,7 +11,7 @@ __all__ = ["noop_hook"]
 
 
 def noop_hook(_: Any, bucket: GradBucket) -> Future:
-    """No communication at all: every rank keeps its own gradients."""
+    """Communication hook that sends nothing: every rank keeps its own gradients."""
     future: Future = Future()
     future.set_result(bucket.buffer())
     return future

@@ -69,10 +69,10 @@ def _wrapped(hook: Callable[[Any, GradBucket], Future], dtype: Any) -> Callable[
 
 
 def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[[Any, GradBucket], Future]:
-    """Another hook, with its gradients in float16."""
+    """Return a hook that runs another one with gradients in float16."""
     return _wrapped(hook, BY_NAME["float16"])
 
 
 def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[[Any, GradBucket], Future]:
-    """Another hook, with its gradients in bfloat16."""
+    """Return a hook that runs another one with gradients in bfloat16."""
     return _wrapped(hook, BY_NAME["bfloat16"])

@@ -184,7 +184,7 @@ def _approximate_square(state: PowerSGDState, bucket: GradBucket, buffer: Tensor
 
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
-    """Every matrix of the bucket approximated by itself."""
+    """Average a bucket's gradients by PowerSGD: every matrix of the bucket is approximated by itself."""
     return unrecorded(_run, state, bucket, False)
 
 

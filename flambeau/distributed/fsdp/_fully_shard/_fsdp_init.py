@@ -63,7 +63,7 @@ def _get_post_forward_mesh_info(reshard_after_forward: bool | int, mesh_info: FS
 
 
 def _init_default_mesh(mesh_dim_names: tuple[str, ...] | None = None) -> DeviceMesh:
-    """All ranks, on GPUs where there are some."""
+    """Make a mesh of all ranks, on GPUs where there are some."""
     if not groups.is_initialized():
         groups.init_process_group()
     where = "cuda" if has_backend(Device("cuda")) else "cpu"

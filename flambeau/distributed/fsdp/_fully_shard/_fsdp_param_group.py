@@ -158,7 +158,7 @@ class FSDPParamGroup:
             )
 
     def wait_for_unshard(self) -> None:
-        """Until they are there, and in the modules."""
+        """Wait until the whole parameters have been gathered, and set them in the modules."""
         if self._all_gather_result is None:
             return
         self._all_gather_result.wait()

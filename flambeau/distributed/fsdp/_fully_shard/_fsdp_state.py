@@ -248,7 +248,7 @@ class FSDPState(_State):
         context.post_backward_final_callback_queued = False
 
     def _reset_iter_state(self) -> None:
-        """After an error in a pass: forget it."""
+        """Reset the state of the pass after an error in it."""
         if self._is_root is False:
             raise RuntimeError("reset_iter_state must be called on the root FSDP module")
         for state in self._state_ctx.all_states:

@@ -185,7 +185,7 @@ class FSDPModule(_Sharded):
         return None
 
     def reset_iter_state(self) -> None:
-        """After an error in a pass, on the outermost module: forget the pass and its gradients."""
+        """Reset the outermost module after an error in a pass: forget the pass and its gradients."""
         self._get_fsdp_state()._reset_iter_state()
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
@@ -244,7 +244,7 @@ class FSDPModule(_Sharded):
             group._all_reduce_hook = hook
 
     def set_post_optim_event(self, event: Any) -> None:
-        """When the optimizer was done: gathers of the next pass wait for that, and not for what the program has computed since."""
+        """Set the event of the optimizer's end: gathers of the next pass wait for it, not for what was computed since."""
         self._get_fsdp_state()._state_ctx.post_optim_event = event
 
     @deprecated("Use `set_gradient_divide_factor` instead", category=FutureWarning)
@@ -329,7 +329,7 @@ class UnshardHandle:
     """Parameters on their way, of `unshard(async_op=True)`."""
 
     def wait(self) -> None:
-        """Until they are in the module."""
+        """Wait until the whole parameters are in the module."""
 
 
 class _Unsharding(UnshardHandle):
@@ -346,8 +346,8 @@ _UnshardHandleImpl = _Unsharding
 
 
 def register_fsdp_forward_method(module: Module, method_name: str) -> None:
-    """Another method than `forward` that needs the parameters: they are fetched for it and freed behind it. Does nothing to a module
-    that is not sharded."""
+    """Gather the parameters for another method than `forward`, and free them after it.
+    Does nothing to a module that is not sharded."""
     if not isinstance(module, FSDPModule):
         return
     if not hasattr(module, method_name):

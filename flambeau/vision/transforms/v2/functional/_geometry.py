@@ -29,7 +29,7 @@ _NEAREST = InterpolationMode.NEAREST
 
 
 def horizontal_flip_image(image: Tensor) -> Tensor:
-    """Left and right exchanged."""
+    """Exchange left and right of an image."""
     return geometry.hflip(image)
 
 

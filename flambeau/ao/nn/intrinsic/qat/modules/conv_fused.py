@@ -186,7 +186,7 @@ class ConvBnReLU3d(ConvBn3d):
 
 
 class _WithReLU(nn.Module):
-    """Before a convolution: the results' negative values are made zero."""
+    """Mixin before a convolution's class: negative results become zero."""
 
     _FLOAT_BN_MODULE, _FLOAT_RELU_MODULE = None, nn.ReLU
 

@@ -12,7 +12,7 @@ __all__ = ["ConvReLU1d", "ConvReLU2d", "ConvReLU3d"]
 
 
 class _Fused:
-    """Before the class of the convolution."""
+    """Mixin before the class of a quantized convolution: relu is part of it."""
 
     _WITH_NORM: ClassVar[Any]  # the layer trained with normalisation, which is folded into the weights
 

@@ -13,7 +13,7 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "
 
 
 class _Dynamic:
-    """Before the class of the same layer of codes."""
+    """Mixin before the class of a quantized layer: its inputs are quantized while it runs."""
 
     _DIMS: ClassVar[Any]
     _OPERATOR: ClassVar[Any]
