@@ -144,6 +144,15 @@ def reason(name: str) -> str:
     return "not there yet"
 
 
+# What a function that is there does otherwise, by its whole name.
+BEHAVIOUR = {
+    "torch.is_conj": "it is always False: `conj` computes its result at once, where PyTorch only marks a view",
+    "torch.is_neg": "it is always False: the imaginary part of a conjugate is computed at once, where PyTorch only marks a view",
+    "torch.set_flush_denormal": "it returns False, as PyTorch does on a processor without the mode: tiny numbers are computed exactly",
+    "torch.detach_copy": "the copy is detached; PyTorch's requires a gradient, and its backward pass raises an error",
+}
+
+
 def _details(space: Space) -> Iterator[str]:
     yield f"### {space.name} {{ #{space.name} }}\n"
     yield f"{space.there} of {space.total} names are there.\n"
@@ -155,6 +164,9 @@ def _details(space: Space) -> Iterator[str]:
     for name, lacking in space.differ:
         why = next((PARAMETERS[word] for word in lacking if word in PARAMETERS), "")
         yield f"- `{name}` differs: it does not take {', '.join(f'`{word}`' for word in lacking)}{why and f' ({why})'}"
+    for whole, told in BEHAVIOUR.items():
+        if whole.rpartition(".")[0] == space.name:
+            yield f"- `{whole.rpartition('.')[2]}` differs: {told}"
     yield ""
 
 

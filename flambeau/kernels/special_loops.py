@@ -286,7 +286,7 @@ def _(g: Expr, y: Expr, a: Expr, x: Expr) -> tuple:
 @scalar_function
 def _three_terms(x, n, slope, start, xk, x1, ck, c1, backwards_k, backwards_1, divide_k, divide_1):
     """p0 = 1, p1 = slope x + start, and ((xk k + x1) x + ck k + c1) p[k] - (backwards_k k + backwards_1) p[k-1], over
-    divide_k k + divide_1, is p[k+1]."""
+    divide_k k + divide_1, is p[k+1]. A start of -0.0 leaves the sign of a zero as it is."""
     if n < 0:
         return f64(0.0)
     if n == 0:
@@ -310,12 +310,12 @@ def _degree(n: Expr) -> Expr:
 
 def hermite_polynomial_h(x: Expr, n: Expr) -> Expr:
     """The physicists' Hermite polynomials."""
-    return _three_terms(special.double(x), _degree(n), 2.0, 0.0, 0.0, 2.0, 0.0, 0.0, 2.0, 0.0, 0.0, 1.0)
+    return _three_terms(special.double(x), _degree(n), 2.0, -0.0, 0.0, 2.0, 0.0, 0.0, 2.0, 0.0, 0.0, 1.0)
 
 
 def hermite_polynomial_he(x: Expr, n: Expr) -> Expr:
     """The probabilists' Hermite polynomials."""
-    return _three_terms(special.double(x), _degree(n), 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0)
+    return _three_terms(special.double(x), _degree(n), 1.0, -0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0)
 
 
 def laguerre_polynomial_l(x: Expr, n: Expr) -> Expr:
@@ -327,7 +327,7 @@ def laguerre_polynomial_l(x: Expr, n: Expr) -> Expr:
 def legendre_polynomial_p(x: Expr, n: Expr) -> Expr:
     x, n = special.double(x), _degree(n)
     n = formulas.where((formulas.abs_(x) == 1) & (n > 0), n - 2 * formulas.trunc(n / 2), n)  # the sign alternates
-    return _three_terms(x, n, 1.0, 0.0, 2.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0)
+    return _three_terms(x, n, 1.0, -0.0, 2.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0)
 
 
 @scalar_function
@@ -349,12 +349,12 @@ def _chebyshev(x, n, slope, start, offset, sines, right, left):
 
 def chebyshev_polynomial_t(x: Expr, n: Expr) -> Expr:
     """First kind: cos(n t) with x = cos(t)."""
-    return _chebyshev(special.double(x), _degree(n), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    return _chebyshev(special.double(x), _degree(n), 1.0, -0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def chebyshev_polynomial_u(x: Expr, n: Expr) -> Expr:
     """Second kind: sin((n + 1) t) / sin(t)."""
-    return _chebyshev(special.double(x), _degree(n), 2.0, 0.0, 1.0, 1.0, 1.0, 1.0)
+    return _chebyshev(special.double(x), _degree(n), 2.0, -0.0, 1.0, 1.0, 1.0, 1.0)
 
 
 def chebyshev_polynomial_v(x: Expr, n: Expr) -> Expr:

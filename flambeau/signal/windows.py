@@ -17,7 +17,7 @@ from ..core.layout import strided
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
 from ..ops.machinery.arguments import read_options
-from ..ops.signal.windows import as_window, bessel, cosines, samples, triangle
+from ..ops.signal.windows import as_window, bessel, samples
 
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann",
@@ -45,9 +45,16 @@ def _positive(what: str, value: float) -> None:
         raise ValueError(f"{what} must be positive, got: {value} instead.")
 
 
+def _cosines(n: np.ndarray, last: float, a: tuple[float, ...]) -> np.ndarray:
+    total = np.zeros(len(n))
+    for i, factor in enumerate(a):
+        total += (-1) ** i * factor * np.cos(2 * math.pi * i * n / last)
+    return total
+
+
 def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """A triangle."""
-    return _window("bartlett", M, sym, options, triangle)
+    return _window("bartlett", M, sym, options, lambda n, last: 1 - np.abs(2 * n / last - 1))
 
 
 def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: Any) -> Tensor:
@@ -57,7 +64,7 @@ def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: A
     coefficients = tuple(float(x) for x in a)
     if not coefficients:
         raise ValueError("Coefficients cannot be empty")
-    return _window("general_cosine", M, sym, options, cosines, coefficients)
+    return _window("general_cosine", M, sym, options, _cosines, coefficients)
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Tensor:

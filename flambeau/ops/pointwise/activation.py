@@ -105,7 +105,7 @@ def _check_hardtanh(op: Pointwise, operands: tuple, params: tuple) -> None:
 )
 def limited(input, min_val=-1.0, max_val=1.0):
     """input limited to [min_val, max_val]"""
-    return f.minimum(f.maximum(input, min_val), max_val)
+    return f.where(input < min_val, min_val, f.where(input > max_val, max_val, input))  # -0.0 stays between 0 and 6
 
 
 @transparent(namespaces=_F)
@@ -473,8 +473,7 @@ def _check_softshrink(op: Pointwise, operands: tuple, params: tuple) -> None:
 )
 def softshrink(input, lambd=0.5):
     """input moved towards zero by lambd"""
-    shrunk = f.where(input > lambd, input - lambd, f.where(input < -lambd, input + lambd, 0))
-    return f.where(input != input, input, shrunk)
+    return f.where(input > lambd, input - lambd, f.where(input < -lambd, input + lambd, input * 0))  # -0.0, NaN
 
 
 @composite(namespaces=_F, method=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,27 @@ from ...core.layout import strided
 from ...core.promotion import get_default_dtype
 from ...core.tensor import Tensor, copy_of_array
 from ..creation.filled import finish
+from ..creation.ranges import arange
 from ..machinery.arguments import Options, as_int, as_number, read_options
 from ..machinery.declare import composite
+from ..shape.joining import cat
 
-# Formulas take the positions n of the samples and the last position; they are computed in double precision.
-
-
-def cosines(n: np.ndarray, last: float, a: Sequence[float]) -> np.ndarray:
-    total = np.zeros(len(n))
-    for i, factor in enumerate(a):
-        total += (-1) ** i * factor * np.cos(2 * math.pi * i * n / last)
-    return total
+# Formulas take the positions n of the samples and the last position. Those of tensors are computed in the window's own dtype, step by step
+# as in PyTorch, whose rounding is part of its answers; those of arrays in double precision.
 
 
-def triangle(n: np.ndarray, last: float) -> np.ndarray:
-    return 1 - np.abs(2 * n / last - 1)
+def raised_cosine(n: Tensor, last: float, alpha: float, beta: float) -> Tensor:
+    return n.mul(2 * math.pi / last).cos().mul(-beta).add(alpha)
+
+
+def two_cosines(n: Tensor, last: float) -> Tensor:
+    angle = n.mul(math.pi / last)
+    return angle.mul(4).cos().mul(0.08).sub(angle.mul(2).cos().mul(0.5)).add(0.42)
+
+
+def rise_and_fall(n: Tensor, last: float) -> Tensor:
+    rising = n.mul(2 / last)
+    return cat([rising[: int(last) // 2 + 1], rising[int(last) // 2 + 1 :].mul(-1).add(2)])
 
 
 def bessel(n: np.ndarray, last: float, beta: float) -> np.ndarray:
@@ -57,13 +63,16 @@ def _window(name: str, length: Any, periodic: bool, options: dict[str, Any], for
         raise RuntimeError(f"{name} expects floating point dtypes, got: {chosen.dtype.scalar_type}")
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
-    return as_window(samples(length, periodic, formula, *rest), chosen)
+    if formula is bessel or length <= 1:
+        return as_window(samples(length, periodic, formula, *rest), chosen)
+    n = arange(length, dtype=chosen.dtype or get_default_dtype(), device=chosen.device)
+    return finish(formula(n, float(length if periodic else length - 1), *rest), chosen.requires_grad)
 
 
 @composite(kind="creation", method=False)
 def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """A period of a raised cosine."""
-    return _window("hann_window", window_length, periodic, options, cosines, (0.5, 0.5))
+    return _window("hann_window", window_length, periodic, options, raised_cosine, 0.5, 0.5)
 
 
 @composite(kind="creation", method=False)
@@ -72,19 +81,19 @@ def hamming_window(
 ) -> Tensor:
     """A raised cosine that does not go down to zero."""
     alpha, beta = (float(as_number(v, "hamming_window", "alpha", 3)) for v in (alpha, beta))
-    return _window("hamming_window", window_length, periodic, options, cosines, (alpha, beta))
+    return _window("hamming_window", window_length, periodic, options, raised_cosine, alpha, beta)
 
 
 @composite(kind="creation", method=False)
 def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """Two cosines, with smaller side lobes than Hann's window."""
-    return _window("blackman_window", window_length, periodic, options, cosines, (0.42, 0.5, 0.08))
+    return _window("blackman_window", window_length, periodic, options, two_cosines)
 
 
 @composite(kind="creation", method=False)
 def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """A triangle."""
-    return _window("bartlett_window", window_length, periodic, options, triangle)
+    return _window("bartlett_window", window_length, periodic, options, rise_and_fall)
 
 
 @composite(kind="creation", method=False)
