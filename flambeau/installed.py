@@ -35,7 +35,7 @@ def _gpus() -> list[tuple[str, str]]:
 
 
 def _extras() -> list[tuple[str, str]]:
-    """Each extra: the versions of its packages, or how to install what is missing."""
+    """Return for each extra the versions of its packages, or how to install what is missing."""
     try:
         required = importlib.metadata.requires("flambeau") or []
     except importlib.metadata.PackageNotFoundError:

@@ -48,7 +48,7 @@ __all__ = [
 
 
 class TorchFunctionMode(modes.Mode):
-    """Inside a `with` block, every operator called goes through `__torch_function__` of the mode."""
+    """Mode that passes every operator called inside its `with` block through its `__torch_function__`."""
 
     asks = True
     parts = False

@@ -50,7 +50,7 @@ def _direction_numbers(dimension: int) -> np.ndarray:
 
 
 def _scrambled(numbers: np.ndarray, matrices: np.ndarray) -> np.ndarray:
-    """Each number, as a vector of bits, times the unit lower triangular matrix of its coordinate (Matousek 1998)."""
+    """Multiply each number, as a vector of bits, by the unit lower triangular matrix of its coordinate (Matousek 1998)."""
     places = np.arange(_BITS - 1, -1, -1)
     bits = numbers[..., None] >> places & 1
     mixed = np.einsum("dpk,djk->djp", matrices, bits) & 1

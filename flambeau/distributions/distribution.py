@@ -162,7 +162,7 @@ class Distribution:
         raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All outcomes along a new first dimension; for every distribution of the batch if `expand`."""
+        """Return all outcomes along a new first dimension; for every distribution of the batch if `expand`."""
         raise NotImplementedError
 
     def entropy(self) -> Tensor:

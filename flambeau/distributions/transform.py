@@ -63,7 +63,7 @@ class Transform:
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Transform:
-        """This transform, keeping its last argument and result (or not)."""
+        """Return this transform with or without a cache of its last argument and result."""
         if self._cache_size == cache_size:
             return self
         if not self._fields and type(self).__init__ is not Transform.__init__:
@@ -128,7 +128,7 @@ class ByValue(Transform):
 
 
 class _InverseTransform(Transform):
-    """Another transform, the other way round."""
+    """Inverse of another transform."""
 
     _inv: Transform
 

@@ -56,7 +56,7 @@ def _abs_rule(g: Expr, y: Expr, a: Expr) -> tuple:
 
 
 def _complex_sign_rule(g: Expr, y: Expr, a: Expr) -> tuple:
-    """Only the part of g across the direction of a turns a / |a|."""
+    """Return the gradient of a / |a|: only the part of g across the direction of a counts."""
     return (where(a == 0, 0, (g - real(conj(y) * g) * y) / abs(a)),)
 
 

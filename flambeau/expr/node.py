@@ -218,7 +218,7 @@ def children(x: Expr) -> tuple[Expr, ...]:
 
 
 def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
-    """Every node once, operands before users. Iterative: formulas may be deep after fusion."""
+    """Yield every node once, operands before users. Iterative: formulas may be deep after fusion."""
     seen: set[int] = set()
     stack: list[tuple[Expr, bool]] = [(r, False) for r in reversed(roots)]
     while stack:

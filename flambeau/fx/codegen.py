@@ -157,7 +157,7 @@ class _Options:
 
 
 def _accepted(function: Callable, options: dict[str, Any]) -> dict[str, Any]:
-    """Those of the options that the function has parameters for: users override older forms of the methods below."""
+    """Return the options that the function has parameters for: users override older forms of these methods."""
     parameters = inspect.signature(function).parameters
     return {name: value for name, value in options.items() if name in parameters}
 

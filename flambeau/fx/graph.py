@@ -50,7 +50,7 @@ _legal_ops = dict.fromkeys(op for op in LEGAL_OPS if op != "root")
 
 
 class _InsertPoint:
-    """Inside `with`, new nodes go to another place."""
+    """Context manager: insert new nodes at another place, restored on exit."""
 
     def __init__(self, graph: Graph, new_insert: Callable[[Node], None]) -> None:
         self.graph = graph

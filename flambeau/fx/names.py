@@ -162,7 +162,7 @@ _FORBIDDEN: dict[str, Any] = {**{word: object() for word in keyword.kwlist}, **v
 
 
 def forbid_name(name: str, value: Any) -> None:
-    """No variable may have this name: every graph's code sees `value` under it."""
+    """Reserve a name that no variable may have: every graph's code sees `value` under it."""
     _FORBIDDEN[name] = value
 
 

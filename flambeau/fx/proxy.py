@@ -53,7 +53,7 @@ class Scope:
 
 
 class ScopeContextManager:
-    """Inside `with`, the scope is another."""
+    """Context manager: set another scope, restored on exit."""
 
     def __init__(self, scope: Scope, current_scope: Scope) -> None:
         self._prev_scope = copy.copy(scope)
@@ -193,11 +193,11 @@ class TracerBase:
         return map_aggregate(self.create_arg(key), refuse_nodes)
 
     def to_bool(self, obj: Proxy) -> bool:
-        """Called where the program asks whether a proxy is true."""
+        """Handle the question whether a proxy is true: an error, unless overridden."""
         raise TraceError("symbolically traced variables cannot be used as inputs to control flow")
 
     def iter(self, obj: Proxy) -> Iterator:
-        """Called where the program iterates over a proxy."""
+        """Handle iteration over a proxy: an error, unless overridden."""
         raise TraceError(
             "Proxy object cannot be iterated. This can be "
             "attempted when the Proxy is used in a loop or"
@@ -210,7 +210,7 @@ class TracerBase:
         )
 
     def keys(self, obj: Proxy) -> Any:
-        """Called for `**proxy`."""
+        """Return the keys of a proxy that is unpacked by `**proxy`."""
         return Attribute(obj, "keys")()
 
 

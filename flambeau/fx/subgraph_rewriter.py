@@ -115,7 +115,7 @@ def _replace(
 
 
 def _place(graph: Graph, match: InternalMatch) -> Node:
-    """Before the first node that reads one of the results; where none does, behind the last result."""
+    """Return the place for a replacement: before the first node that reads a result, or behind the last result."""
     users = {user for node in match.returning_nodes for user in node.users}
     if users:
         return next(node for node in graph.nodes if node in users)

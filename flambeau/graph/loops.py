@@ -129,7 +129,7 @@ class Loop:
 
 
 def aligned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
-    """Both loops over the same dimensions, where they are over the same elements in the same order."""
+    """Return both loops over the same dimensions, where they are over the same elements in the same order."""
     if a.sizes == b.sizes:
         return a, b
     if math.prod(a.sizes) != math.prod(b.sizes):

@@ -117,7 +117,7 @@ def _added(call: Call, known: dict[int, Sum], matches: Matches) -> tuple[int, in
 
 
 def _joined(a: Sum, b: Sum, call: Call, i: int) -> Sum | None:
-    """Both sums as one, over the memory of the call's result; None where parts overlap."""
+    """Return both sums as one, over the memory of the call's result; None where parts overlap."""
     if any(_overlap(p.box, q.box) for p in a.parts for q in b.parts):
         return None
     out = call.results

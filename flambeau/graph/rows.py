@@ -299,7 +299,7 @@ def _step(strides: tuple[int, ...], sizes: tuple[int, ...]) -> int | None:
 
 
 def _aligned(first: RowGroup, second: RowGroup) -> tuple[RowGroup, RowGroup] | None:
-    """Both groups over the same dimensions of rows."""
+    """Return both groups over the same dimensions of rows."""
     if first.dims == second.dims:
         return first, second
     counts = [Loop(g.dims, [], {}, (), g.device).inner_counts() for g in (first, second)]

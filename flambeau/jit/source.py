@@ -102,7 +102,7 @@ _calls = threading.local()
 
 @contextlib.contextmanager
 def compiling(name: str, place: Range | None) -> Iterator[None]:
-    """While a function is compiled because another one calls it: errors name the chain of calls."""
+    """Context manager for compiling a function because another one calls it: errors name the chain of calls."""
     stack = _calls.__dict__.setdefault("stack", [])
     stack.append((name, place))
     try:

@@ -149,7 +149,7 @@ class Statements:
         self._merge(place, frames, blocks)
 
     def _merge(self: Any, place: Range, frames: list[Frame], blocks: list[Block]) -> None:
-        """After an if: which variables exist, and with what types."""
+        """Find the variables that exist after an if, and their types."""
         gone = [block in self.exits for block in blocks]
         assert self.frame is not None
         if all(gone):

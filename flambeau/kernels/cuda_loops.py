@@ -33,7 +33,7 @@ class LoopProgram:
 
     @property
     def source(self) -> str:
-        """Every launch in the form it takes for much work."""
+        """Return the CUDA text of every launch in its form for much work."""
         functions = [part.function(BLOCK) or part.function(1) for part in self.parts]
         return _assembled([f for f in functions if f is not None])
 

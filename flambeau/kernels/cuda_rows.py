@@ -81,7 +81,7 @@ class RowFunction(TeamFunction):
         return self
 
     def _check_together(self, body: list[ir.Statement]) -> None:
-        """Several teams of one warp walk together: nothing may lead them apart, and the last row may be written twice."""
+        """Check that several teams of one warp can walk together: nothing leads them apart, and the last row may be written twice."""
         self.written = set(accesses(body).writes)
         inside = {
             id(x) for s in statements(body) if isinstance(s, ir.For) and self._is_row(s) for x in statements(s.body)
@@ -180,7 +180,7 @@ class RowFunction(TeamFunction):
             del self.held[row.buffer, row.key]
 
     def _give_up(self, touched: Any, keep: set[Any] = frozenset()) -> None:  # type: ignore[assignment]
-        """Before memory is accessed directly: rows that lie there are written back, and forgotten if they may change."""
+        """Write rows back before memory is accessed directly, and forget them if they may change."""
         for buffer, key in list(self.held):
             if (buffer, key) in keep:
                 continue

@@ -97,7 +97,7 @@ class Pending:
                 mine.setdefault(buffer, set()).update(found)
 
     def forget(self, names: set[str]) -> None:
-        """These variables change: places that depend on them are no longer comparable."""
+        """Forget places that depend on variables that change: they are no longer comparable."""
         for mine in (self.reads, self.writes):
             for buffer, found in mine.items():
                 mine[buffer] = {
@@ -263,7 +263,7 @@ class TeamFunction(Function):
         self.pending.add(after)
 
     def _again(self, body: list[ir.Statement], live: set[str], own: list, s: ir.Statement) -> None:
-        """Before a loop is written: add what an earlier iteration leaves behind."""
+        """Add what an earlier iteration leaves behind, before a loop is written."""
         kept = (self.lines, self._temporaries, self.pending.copy(), self.loops_shared_out, dict(self.symbols))
         self.lines = []
         self.team_block(body, live)

@@ -17,7 +17,7 @@ _REDUCTIONS = frozenset(("add", "mul", "maximum", "minimum", "fmax", "fmin", "an
 
 
 def statements(block: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
-    """Every statement of a block, inner ones after the one that holds them."""
+    """Yield every statement of a block, inner ones after the one that holds them."""
     for s in block:
         yield s
         if isinstance(s, ir.If):

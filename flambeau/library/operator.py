@@ -208,7 +208,7 @@ def _gradient_function(op: Op, rules: Derivative) -> type[Function]:
 
 
 class _NestedNeeds:
-    """While the user's rules run, `ctx.needs_input_grad` has the shape of the arguments."""
+    """Context manager for the user's rules: `ctx.needs_input_grad` has the shape of the arguments."""
 
     def __init__(self, ctx: Any) -> None:
         self.ctx = ctx

@@ -37,17 +37,17 @@ def filled(input: Tensor, mask: Tensor | None, value: float) -> Tensor:
 
 
 def lowest(kind: Dtype) -> float:
-    """No number of the dtype is smaller."""
+    """Return the smallest number of a dtype."""
     return -math.inf if kind.is_floating_point else 0 if str(kind).endswith("bool") else iinfo(kind).min
 
 
 def highest(kind: Dtype) -> float:
-    """No number of the dtype is larger."""
+    """Return the largest number of a dtype."""
     return math.inf if kind.is_floating_point else 1 if str(kind).endswith("bool") else iinfo(kind).max
 
 
 def as_dims(dim: Any, count: int) -> tuple[int, ...]:
-    """All dimensions for None, otherwise those named, counted from the front."""
+    """Return all dimensions for None, otherwise those named, counted from the front."""
     if dim is None or dim == ():
         return tuple(range(count))
     return tuple(d % count if count else 0 for d in ((dim,) if isinstance(dim, int) else dim))

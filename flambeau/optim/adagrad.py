@@ -66,7 +66,7 @@ class Adagrad(ElementwiseOptimizer):
         return {**super()._new_state(group, p, grad), "sum": total}
 
     def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
-        """Only the entries that are there move."""
+        """Update only the entries of a sparse gradient."""
         if options["weight_decay"] is not None:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         state: dict[str, Any] = self.state[p]

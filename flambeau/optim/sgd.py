@@ -81,7 +81,7 @@ class SGD(ElementwiseOptimizer):
         }
 
     def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
-        """Only the entries that are there move, unless momentum moves all."""
+        """Update only the entries of a sparse gradient, unless momentum moves all."""
         grad: Any = p.grad
         if options["weight_decay"] is not None:
             raise RuntimeError("add(sparse, dense) is not supported: a sparse gradient takes no weight_decay")

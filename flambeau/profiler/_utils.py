@@ -13,7 +13,7 @@ def _parts(event: Any) -> Any:
 
 
 def traverse_dfs(tree: Iterable[Any], children_fn: Callable[[Any], Any] = _parts) -> Iterator[Any]:
-    """Every entry, each followed by what it is made of."""
+    """Yield every entry, each followed by its children."""
     remaining = list(reversed(list(tree)))
     while remaining:
         event = remaining.pop()
@@ -22,7 +22,7 @@ def traverse_dfs(tree: Iterable[Any], children_fn: Callable[[Any], Any] = _parts
 
 
 def traverse_bfs(tree: Iterable[Any], children_fn: Callable[[Any], Any] = _parts) -> Iterator[Any]:
-    """Every entry, the outermost first."""
+    """Yield every entry, the outermost first."""
     remaining = deque(tree)
     while remaining:
         event = remaining.popleft()

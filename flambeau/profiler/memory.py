@@ -75,7 +75,7 @@ class MemoryProfile:
                 opened[note.storage].end = note.time
 
     def _backward_passes(self) -> list[tuple[int, int]]:
-        """When backward passes ran: nodes that follow each other are one."""
+        """Return the times of backward passes: nodes that follow each other are one."""
         found: list[tuple[int, int]] = []
         for note in self.results.notes:
             if note.scope == modes.BACKWARD and (note.parent is None or note.parent.scope != modes.BACKWARD):

@@ -25,7 +25,7 @@ def written_file(path: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def written_path(path: Any) -> Iterator[str]:
-    """Like `written_file`, for programs that want a name, and may put a new file under it: never a device."""
+    """Context manager that gives a name to write to, under which a new file may be put: never a device."""
     with _replacement(path) as temporary:
         if temporary is not None:
             yield temporary

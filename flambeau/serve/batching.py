@@ -85,7 +85,7 @@ class Batcher:
         """A worker has gone, with what it held."""
 
     def drain(self) -> Batch:
-        """All waiting jobs, taken out: the model is being removed."""
+        """Take out and return all waiting jobs: the model is being removed."""
         jobs = list(self.waiting)
         self.waiting.clear()
         return jobs

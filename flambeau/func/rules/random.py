@@ -103,7 +103,7 @@ def _lined(level: Level, x: Tensor, rank: int) -> Tensor:
 
 
 def _multinomial(level: Level, function: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """All elements' rows in one call."""
+    """Draw for the rows of all batch elements in one call."""
     value = level.full(input)
     if len(value.shape) < 3:
         return level.wrap(function(value, *args, **kwargs))

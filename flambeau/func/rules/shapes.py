@@ -51,7 +51,7 @@ def permute(level: Level, function: Any, input: BatchedTensor, dims: tuple) -> A
 
 @rule(convert.to, convert.type_as)
 def to(level: Level, function: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Another tensor among the arguments stands for its dtype and device only."""
+    """Convert a batched tensor; another tensor among the arguments gives only its dtype and device."""
     rest = [a._value if level.owns(a) else a for a in args]
     named = {k: v._value if level.owns(v) else v for k, v in kwargs.items()}
     if not level.owns(input):

@@ -58,7 +58,7 @@ def expand_to_tensor_dim(t: Any, n: int) -> TensorType:
 
 
 def broadcast_types(t1: Any, t2: Any) -> tuple[Any, Any]:
-    """Both types with the dimensions that broadcasting gives them."""
+    """Return both types with the dimensions that broadcasting gives them."""
     if t1 == Dyn or t2 == Dyn:
         return t1, t2
     if not isinstance(t1, TensorType) or not isinstance(t2, TensorType):

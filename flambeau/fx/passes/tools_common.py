@@ -169,7 +169,7 @@ class _Heap:
 
 
 def _rearranged(gm: GraphModule, ready: Any, failure: Callable[[str], Exception]) -> GraphModule:
-    """Each node after those it reads; of those that may come next, the one that `ready` gives."""
+    """Reorder the nodes so that each follows those it reads; `ready` picks the next of those that may come."""
     waiting = {node: len(node.all_input_nodes) for node in gm.graph.nodes}
     for node, count in waiting.items():
         if count == 0:

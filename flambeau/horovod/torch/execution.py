@@ -146,7 +146,7 @@ def _reducescatter(group: Any, request: Any, told: dict[int, dict], first: dict)
 
 
 def _barrier(group: Any, request: Any, told: dict[int, dict], first: dict) -> None:
-    """All are here, or it would not have come to this."""
+    """Do nothing: all ranks have arrived once a barrier is executed."""
 
 
 _EXECUTE = {

@@ -377,7 +377,7 @@ def reducescatter(
     tensor: Tensor, name: str | None = None, compression: Any = Compression.none, op: str = Average,
     process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """This process's part of the reduced tensor."""
+    """Reduce a tensor over all processes, and return this process's part."""
     return grouped_reducescatter([tensor], name, compression, op, process_set, prescale_factor, postscale_factor)[0]
 
 

@@ -28,7 +28,7 @@ _LONG = timedelta(days=7)  # Horovod waits; a stalled rank is somebody else's to
 
 
 class ProcessSet:
-    """Some of the processes, which communicate among themselves."""
+    """Set of processes that communicate among themselves."""
 
     def __init__(self, ranks: Sequence[int] | Any = ()) -> None:
         self.ranks: list[int] | None = sorted(int(r) for r in ranks) if len(ranks) else None
@@ -44,7 +44,7 @@ class ProcessSet:
         return None if self.process_set_id is None or self.ranks is None else len(self.ranks)
 
     def rank(self) -> int | None:
-        """This process's number in the set."""
+        """Return this process's number in the set."""
         return None if self.group is None else self.group.rank()
 
     def member(self) -> Negotiator:
@@ -194,7 +194,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """This process's number on its machine."""
+    """Return this process's number on its machine."""
     return _known(_State.local_rank)
 
 

@@ -27,7 +27,7 @@ def chirp_lines(out, x, lines, chirp, count, n, padded, step, *, inverse):
 
 @loop_kernel
 def multiply_lines(x, factors, count, n):
-    """Every row of n complex numbers times `factors`."""
+    """Multiply every row of n complex numbers by `factors`."""
     for line in prange(count, 6 * n):
         base = 2 * line * n
         for j in simd(n):

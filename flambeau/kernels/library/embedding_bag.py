@@ -70,7 +70,7 @@ def embedding_bag_backward(
 
 @loop_kernel
 def embedding_bag_max_backward(grad_weight, grad, winners, sizes, bags, n, dim):
-    """Each element's gradient goes to the row it came from."""
+    """Add each element's gradient to the row it came from."""
     for c in prange(dim, 4 * bags + n):
         for j in range(n):
             grad_weight[j * dim + c] = 0

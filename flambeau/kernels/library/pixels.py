@@ -57,7 +57,7 @@ def planes_of_pixels(out, x, rows, width, pitch, divisor, *, channels):
 
 @loop_kernel
 def mirrored_rows(out, x, rows, parts, n):
-    """Every row of out is the row of x read backwards."""
+    """Write every row of x backwards to out."""
     size = (rows + parts - 1) // parts
     for task in prange(parts, size * n):
         for r in range(task * size, minimum(task * size + size, rows)):

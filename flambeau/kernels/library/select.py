@@ -215,7 +215,7 @@ def top_heap(values, indices, x, keys, places, outer, n, inner, k, tasks, *, lar
 
 @loop_kernel
 def top_many(indices, x, outer, n, inner, k, tasks, *, largest, long):
-    """Like top_few for any k, in the order of the line."""
+    """Find the k largest elements of each line for any k, in the order of the line."""
     lines = outer * inner
     for task in prange(tasks, 8 * n * lines // tasks):
         keys = local(i64, BINS if long else SMALL)

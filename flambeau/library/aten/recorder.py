@@ -60,7 +60,7 @@ class AtenRecorder(modes.Mode):
             return NotImplemented
 
     def returned(self, noted: Any, result: Any) -> None:
-        """The program gets other tensors in the place of those that were noted."""
+        """Note that the program gets other tensors in the place of those that were noted."""
 
     def mark(self) -> Any:
         """Return the recorder's present position in its notes."""
@@ -122,7 +122,7 @@ class AtenRecorder(modes.Mode):
         return True
 
     def before_cast(self, tensor: Any) -> None:
-        """Called before a tensor is converted to another type."""
+        """Note that a tensor is about to be converted to another type."""
 
     def unknown(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         """A call that has no counterpart among PyTorch's operators."""

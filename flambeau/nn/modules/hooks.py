@@ -160,7 +160,7 @@ class BackwardHook:
         return passed if isinstance(result, tuple) else passed[0]
 
     def _run_without_inputs(self) -> None:
-        """No gradient of an input will ever arrive: the hooks run when those of the outputs do."""
+        """Run the hooks with the outputs' gradients if no gradient of an input will ever arrive."""
         warnings.warn(
             "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs"
             " require gradients.",

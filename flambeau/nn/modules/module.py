@@ -358,7 +358,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         return result
 
     def _run_skipped_hooks(self, done: set[int], args: tuple, kwargs: dict, result: Any) -> None:
-        """After a failure: the hooks that asked to be called in any case. The failure is what the caller hears of."""
+        """Run, after a failure, the hooks that asked to be called in any case. Their errors are not raised."""
         for key, hook in self._all_forward_hooks():
             always = key in self._forward_hooks_always_called or key in _global_forward_hooks_always_called
             if not always or key in done:

@@ -128,7 +128,7 @@ class RNNBase(Module):
         return [getattr(self, name) for names in self._all_weights for name in names]
 
     def flatten_parameters(self) -> None:
-        """Nothing to do: weights are used where they are."""
+        """Do nothing: weights are used where they are."""
 
     def reset_parameters(self) -> None:
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0

@@ -241,7 +241,7 @@ def _as_bool(mask: Tensor) -> Tensor:
 
 
 def _is_left_aligned(padding: Tensor) -> bool:
-    """Every row keeps its first positions and masks the rest."""
+    """Return whether every row keeps its first positions and masks the rest."""
     masked = _as_bool(padding)._array()
     return bool((masked[:, 1:] >= masked[:, :-1]).all())
 

@@ -34,7 +34,7 @@ class _Cache:
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Inside this block every parametrized tensor is computed only once."""
+    """Context manager: compute every parametrized tensor only once inside."""
     _Cache.depth += 1
     try:
         yield

@@ -166,7 +166,7 @@ def _take_hook(module: Module, name: str) -> BasePruningMethod | None:
 
 
 class PruningContainer(BasePruningMethod):
-    """Several prunings of one parameter, each working on what the earlier ones left."""
+    """Sequence of prunings of one parameter, each working on what the earlier ones left."""
 
     def __init__(self, *args: Any):
         self._pruning_methods: tuple = ()

@@ -81,7 +81,7 @@ def _swap(module: Module, name: str, value: Any) -> Any:
 
 @contextmanager
 def _replaced(module: Module, given: dict[str, Tensor]) -> Iterator[None]:
-    """Inside this block the module has the given tensors."""
+    """Context manager: put the given tensors into the module, and its own back on exit."""
     before: dict[str, Any] = {}
     try:
         for name, value in given.items():

@@ -443,7 +443,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 
 def _overwrite(self: Tensor, value: Any, name: str) -> Tensor:
-    """Every element becomes `value`, a number or a 0-dim tensor."""
+    """Set every element to `value`, a number or a 0-dim tensor."""
     tensor_value = isinstance(value, Tensor)
     if tensor_value:
         check_writable(self)
@@ -489,13 +489,13 @@ def _overwrite_node(self: Tensor, value: Any, name: str) -> Any:
 
 @composite(sharding="pointwise")
 def fill_(self: Tensor, value: Any) -> Tensor:
-    """Every element becomes `value`."""
+    """Set every element to `value`."""
     return _overwrite(self, _fill_value(value, self.dtype, "fill_"), "fill_")
 
 
 @composite(sharding="pointwise")
 def zero_(self: Tensor) -> Tensor:
-    """Every element becomes zero."""
+    """Set every element to zero."""
     if self._autograd is None and self._base is None:
         check_history_writable(self)
         fill_raw(self, 0)

@@ -107,7 +107,7 @@ def uninitialised(t: Tensor) -> Tensor:
 
 @effect(batching="each", runs_empty=True, aten="fill_", formula=lambda t, value: (copy_values, (value,)))
 def fill_raw(t: Tensor, value: complex) -> Tensor:
-    """Every element becomes `value`. No autograd, no version bump."""
+    """Set every element to `value`. No autograd, no version bump."""
 
 
 @fill_raw.op.as_aten

@@ -294,7 +294,7 @@ def _(out: list[Tensor], input: Tensor, k: int, dim: int, keepdim: bool) -> None
 
 
 def _shared_evenly(g: Tensor, input: Tensor, out: Tensor) -> Tensor:
-    """Every element that equals the median gets the same share of the gradient."""
+    """Return the gradient of the median: every element that equals it gets the same share."""
     found = (input == out).logical_or(input.isnan().logical_and(out.isnan()))
     return where(found, g / found.sum(), 0)
 

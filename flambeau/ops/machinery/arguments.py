@@ -30,7 +30,7 @@ def need_tensors(name: str, **tensors: Any) -> None:
 
 
 def refuse_quantized(name: str, d: dtype) -> NoReturn:
-    """Only tensors that know what their codes stand for have such a dtype."""
+    """Raise an error for a quantized dtype, which only tensors that know what their codes stand for have."""
     raise QuantizedRefusal(f"{name}(): a tensor of dtype {d} is made by quantize_per_tensor or quantize_per_channel")
 
 

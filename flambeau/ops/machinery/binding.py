@@ -10,7 +10,7 @@ from .shown import show_inplace_signature, show_signature
 
 
 def bind_methods() -> None:
-    """Every operator with a method form becomes one; aliases too; in-place forms get their underscore."""
+    """Make methods of all operators with a method form, under their aliases too; in-place forms get their underscore."""
     for op in list(OPS.values()):  # a copy at once: another thread may declare some
         names = (op.name, *(a for a in op.aliases if "." not in a))
         _describe_inplace(op)

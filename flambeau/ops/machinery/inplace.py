@@ -289,7 +289,7 @@ def keep_original(node: Node, t: Tensor) -> None:
 
 
 def rebase_history(t: Tensor, node: Node | None, output_nr: int) -> None:
-    """After an in-place change: t (or, through a view, its base) is now the output of `node`."""
+    """Make t (or, through a view, its base) the output of `node`, after an in-place change."""
     base = t._base
     if base is None:
         _become_output(t, node, output_nr)
@@ -490,7 +490,7 @@ def check_castable(name: str, out: Any, result: Any) -> None:
 
 
 def check_out_dtype(out: Any, wanted: dtype) -> None:
-    """Some out= must have the result's own dtype."""
+    """Check that out= has the result's own dtype, where an operator demands it."""
     if isinstance(out, Tensor) and out.dtype is not wanted:
         raise RuntimeError(f"Expected out tensor to have dtype {wanted.cpp}, but got {out.dtype.cpp} instead")
 

@@ -36,7 +36,7 @@ def linear(input: Any, weight: Any, bias: Any, out: Any) -> Work:
 def recurrent(
     kind: Any, data: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, steps: Any, out: Any
 ) -> Work:
-    """Every row of data meets the weights of its gates, as does the state before it."""
+    """Count the operations of a recurrent layer: every row of data meets the weights of its gates, as does the state before it."""
     return "addmm", 2 * data.shape[0] * (prod(w_ih.shape) + prod(w_hh.shape))
 
 

@@ -200,7 +200,7 @@ def _flatten_listed(function: Any, value: Tensor, names: Names, dims: list, out_
 
 
 def _fresh(result: Tensor, value: Tensor) -> Tensor:
-    """Another header where an operator returned its argument, whose names must stay as they are."""
+    """Return another header where an operator returned its argument, whose names must stay."""
     return result.view(result.shape) if result is value else result
 
 

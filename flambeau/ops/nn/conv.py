@@ -395,7 +395,7 @@ _known_windows: dict[tuple, Window] = {}  # calls that went well
 
 
 def _call_key(name: str, input: Any, weight: Any, bias: Any, settings: tuple) -> tuple | None:
-    """All that the checks of a call look at; None where it is not made of tensors and numbers."""
+    """Return a key of all that the checks of a call look at; None where it is not made of tensors and numbers."""
     if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
         return None
     added = bias if bias is None else (bias.shape, bias.dtype) if isinstance(bias, Tensor) else ()

@@ -219,14 +219,14 @@ def uniform_(self: Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> 
 
 @composite(kind="random", function=False)
 def normal_(self: Tensor, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Tensor:
-    """Every element becomes a sample of the normal distribution."""
+    """Fill the tensor with samples of the normal distribution."""
     mean, std = _reals("normal_", mean=mean, std=std)
     return _fill_(self, "normal_", "NormalBackward0", Normal(mean, std), generator)
 
 
 @composite(kind="random", function=False)
 def log_normal_(self: Tensor, mean: Any = 1.0, std: Any = 2.0, *, generator: Any = None) -> Tensor:
-    """Every element becomes exp of a normal sample with this mean and standard deviation."""
+    """Fill the tensor with exp of normal samples of this mean and standard deviation."""
     mean, std = _reals("log_normal_", mean=mean, std=std)
     sample = LogNormal(mean, std)
     return _fill_(self, "log_normal_", "LogNormalBackward0", sample, generator)
@@ -234,14 +234,14 @@ def log_normal_(self: Tensor, mean: Any = 1.0, std: Any = 2.0, *, generator: Any
 
 @composite(kind="random", function=False)
 def exponential_(self: Tensor, lambd: Any = 1.0, *, generator: Any = None) -> Tensor:
-    """Every element becomes a sample of the exponential distribution with rate `lambd`."""
+    """Fill the tensor with samples of the exponential distribution with rate `lambd`."""
     (rate,) = _reals("exponential_", lambd=lambd)
     return _fill_(self, "exponential_", "ExponentialBackward0", Exponential(rate), generator)
 
 
 @composite(kind="random", function=False)
 def cauchy_(self: Tensor, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any = None) -> Tensor:
-    """Every element becomes a sample of the Cauchy distribution."""
+    """Fill the tensor with samples of the Cauchy distribution."""
     median, sigma = _reals("cauchy_", median=median, sigma=sigma)
     sample = Cauchy(median, sigma)
     return _fill_(self, "cauchy_", "CauchyBackward0", sample, generator)
@@ -249,7 +249,7 @@ def cauchy_(self: Tensor, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any
 
 @composite(kind="random", function=False)
 def geometric_(self: Tensor, p: Any, *, generator: Any = None) -> Tensor:
-    """Every element becomes the number of trials up to the first success of probability `p`."""
+    """Fill the tensor with numbers of trials up to the first success of probability `p`."""
     (chance,) = _reals("geometric_", p=p)
     sample = Geometric(chance)
     return _fill_(self, "geometric_", "GeometricBackward0", sample, generator)
@@ -273,7 +273,7 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> T
 
 @composite(kind="random", function=False)
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
-    """Every element becomes 1 with probability `p` (a number, or a tensor of one per element), else 0."""
+    """Set every element to 1 with probability `p` (a number, or a tensor of one per element), else to 0."""
     if not isinstance(p, Tensor):
         (chance,) = _reals("bernoulli_", p=p)
         return _fill_(self, "bernoulli_", "BernoulliBackward2", Bernoulli(chance), generator)
@@ -282,7 +282,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 
 
 def fill_bernoulli(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
-    """Each element of `t` becomes 1 with the probability in `p`. No autograd, no version bump."""
+    """Set each element of `t` to 1 with the probability in `p`. No autograd, no version bump."""
     if not p.dtype.is_floating_point:
         raise unsupported("bernoulli_tensor_cpu_p_", p.dtype)
     return _bernoulli_fill(t, p.detach().expand(t.shape), generator)
@@ -290,7 +290,7 @@ def fill_bernoulli(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
 
 @effect(name="bernoulli_fill", draws=True, batching="each")
 def _bernoulli_fill(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
-    """Each element of `t` becomes 1 with the probability in `p`, which has its shape."""
+    """Set each element of `t` to 1 with the probability in `p`, which has its shape."""
 
 
 @_bernoulli_fill.on("cpu")

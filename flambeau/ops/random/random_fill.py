@@ -42,7 +42,7 @@ def store(t: Tensor, flat: np.ndarray) -> None:
 
 @effect(name="random_fill", draws=True, batching="each")
 def fill(t: Tensor, generator: Generator, sample: Sampler) -> Tensor:
-    """Every element of `t` becomes a random number. No autograd, no version bump."""
+    """Fill `t` with random numbers. No autograd, no version bump."""
 
 
 @fill.on("cpu")

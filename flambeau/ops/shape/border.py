@@ -211,7 +211,7 @@ def _pad_by_itself(input: Tensor, widths: tuple[int, ...], mode: str) -> Tensor:
 
 
 def _complex_pad(input: Any, widths: tuple[int, ...], mode: str) -> Tensor:
-    """Both parts padded alike."""
+    """Pad a complex tensor: real and imaginary part alike."""
     parts = view_as_real(input.resolve_conj())
     halves = [_pad_by_itself(parts.select(-1, i), widths, mode) for i in range(2)]
     return view_as_complex(stack(halves, -1))

@@ -334,7 +334,7 @@ def dstack(tensors: Any) -> Tensor:
 
 @composite(out=True, method=False)
 def column_stack(tensors: Any) -> Tensor:
-    """Side by side, vectors as columns."""
+    """Join tensors side by side, vectors as columns."""
     given = _non_empty(tensors, "column_stack")
     columns = [t.reshape(t.numel(), 1) if len(t.shape) <= 1 else t for t in given]
     return hstack(columns)

@@ -385,7 +385,7 @@ def unbind_copy(input: Tensor, dim: int = 0) -> tuple:
     batching="each",
 )
 def unfold_backward(g: Tensor, shape: Any, dimension: int, size: int, step: int) -> Tensor:
-    """Every window's gradient added where the window lay."""
+    """Add every window's gradient at the place of the window."""
     full = g.new_zeros(shape)
     if not shape:
         return full + g.reshape(()) if size else full

@@ -90,7 +90,7 @@ def tile(input: Tensor, *dims: Any, **named: Any) -> Tensor:
 def repeat_interleave(
     input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
-    """Each element repeated in place."""
+    """Repeat each element in place."""
     if repeats is None:
         return _interleaved_indices(input, output_size)
     if dim is None:
@@ -135,7 +135,7 @@ def _interleaved_indices(repeats: Tensor, output_size: int | None) -> Tensor:
 
 @internal(reads_values=True, batching="each")
 def _counted_indices(repeats: Tensor) -> Tensor:
-    """Each index as often as `repeats` says."""
+    """Return each index as often as `repeats` says."""
 
 
 @_counted_indices.on("cpu")

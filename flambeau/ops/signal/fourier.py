@@ -148,7 +148,7 @@ def _completed(half: Tensor, dim: int, n: int) -> Tensor:
 
 
 def _to_real_gradient(g: Tensor, dims: tuple, scale: float, size: int) -> Tensor:
-    """Every coefficient but the first (and a middle one) stands for itself and its mirror image."""
+    """Return the gradient of a transform to real numbers: every coefficient but the first (and a middle one) counts twice."""
     half = real_transform(g, dims, scale, True)
     last = dims[-1]
     count = half.shape[last]

@@ -16,7 +16,7 @@ from .places import Places
 
 
 def keys_of(indices: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    """Each column of `indices` as one number, in row-major order of the places."""
+    """Return each column of `indices` as one number, in row-major order of the places."""
     if numel_of(sizes) >= 1 << 63:
         raise RuntimeError(f"sparse sizes {list(sizes)} have more places than an int64 can count")
     if not sizes:

@@ -151,7 +151,7 @@ def _list(like: Places, parts: Any) -> list[Any]:
 
 
 def repeated(values: Any, counts: Any) -> Any:
-    """Each value as often as `counts` says."""
+    """Return each value as often as `counts` says."""
     if not isinstance(counts, Places):
         return np.repeat(values, counts)
     return Places(_function("repeat_interleave")(counts.of(values), counts.t))

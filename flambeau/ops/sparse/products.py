@@ -87,7 +87,7 @@ def _product(a: Any, b: Any) -> Tensor:
 
 
 def sparse_times_sparse(a: Any, b: Any) -> Tensor:
-    """Every entry (i, k) of `a` meets the entries of row k of `b`."""
+    """Return the product of two sparse matrices: every entry (i, k) of `a` meets the entries of row k of `b`."""
     if any(getattr(t, "_blocksize", None) is not None for t in (a, b)):
         raise RuntimeError(
             "zeros_sparse_compressed expected sparse compressed (non-block) tensor layout but got blocks"

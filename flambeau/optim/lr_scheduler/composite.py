@@ -96,7 +96,7 @@ class SequentialLR(_OfSchedulers):
 
 
 class ChainedScheduler(_OfSchedulers):
-    """All schedules at once, each acting on what the one before has made of the rates."""
+    """Scheduler that applies several at once, each to the rates that the one before has set."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         self._check(schedulers, optimizer, " to be chained")

@@ -33,7 +33,7 @@ class InternalMatch:
 
 
 def _all_arguments(node: Node) -> list[Any]:
-    """Every argument an operator's schema has, with defaults."""
+    """Return every argument that an operator's schema has, with defaults."""
     found = []
     for position, argument in enumerate(node.target._schema.arguments):
         if argument.name in node.kwargs:
