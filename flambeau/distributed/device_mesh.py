@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.dtype import BY_NAME
 from ..core.tensor import Tensor, copy_of_array
-from . import groups
+from . import groups, subgroups
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
@@ -78,7 +78,7 @@ class DeviceMesh:
             lines = np.moveaxis(self._array, dim, -1).reshape(-1, self._array.shape[dim])
             own = groups.GroupMember.NON_GROUP_MEMBER
             for line in lines:
-                made = groups.new_group([int(r) for r in line])
+                made = subgroups.new_group([int(r) for r in line])
                 own = made if groups.get_rank() in line else own
             self._groups.append(own)
 
@@ -196,7 +196,7 @@ class DeviceMesh:
             chosen = dict(zip(rest, fixed))
             index = tuple(chosen.get(d, slice(None)) for d in range(root.ndim))
             ranks = [int(r) for r in root._array[index].reshape(-1)]
-            made = groups.new_group(ranks)
+            made = subgroups.new_group(ranks)
             if groups.get_rank() in ranks:
                 part._groups = [made]
         part._root = root

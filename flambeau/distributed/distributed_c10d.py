@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from . import collectives, groups, object_collectives
+from . import collectives, groups, object_collectives, subgroups
 from .backend import *
 from .backend import Backend, BackendConfig
 from .collectives import *
@@ -51,6 +51,7 @@ from .reduce_op import ReduceOp
 from .reduce_op import premul_sum as _make_nccl_premul_sum
 from .rendezvous import _create_store_from_options, register_rendezvous_handler, rendezvous
 from .store import FileStore, HashStore, PrefixStore, Store
+from .subgroups import *
 from .tcp_store import TCPStore
 from .work import Work
 
@@ -65,5 +66,5 @@ __all__ = [
     "ScatterOptions", "Store", "TCPStore", "Work", "default_pg_timeout", "get_debug_level", "register_rendezvous_handler",
     "rendezvous", "set_debug_level", "set_debug_level_from_env", "Backend", "BackendConfig", "is_backend_available",
     "is_gloo_available", "is_mpi_available", "is_nccl_available", "is_ucc_available", "is_xccl_available",
-    *collectives.__all__, *groups.__all__, *object_collectives.__all__,
+    *collectives.__all__, *groups.__all__, *subgroups.__all__, *object_collectives.__all__,
 ]  # fmt: skip

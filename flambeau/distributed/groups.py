@@ -1,4 +1,4 @@
-"""Process groups: starting and ending them, who is in them, and making smaller ones.
+"""Process groups: starting and ending them, and who is in them.
 
 >>> init_process_group("gloo", init_method="tcp://127.0.0.1:29500", rank=0, world_size=2)
 >>> all_reduce(tensor)
@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 import warnings
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,15 +16,7 @@ from ..core import watching
 from ..core.compile_options import generation
 from ..core.device import device as Device
 from . import mpi_world
-from .backend import (
-    Backend,
-    BackendConfig,
-    engine_maker,
-    is_mpi_available,
-    is_nccl_available,
-    nccl_maker,
-    plugin_group,
-)
+from .backend import Backend, BackendConfig, engine_maker, is_mpi_available, is_nccl_available, nccl_maker, plugin_group
 from .options import default_pg_timeout, set_debug_level_from_env
 from .process_group import ProcessGroup
 from .reduce_op import RedOpType
@@ -391,150 +382,6 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     raise ValueError(f"Group rank {group_rank} is not part of group {group}")
 
 
-# -- smaller groups -------------------------------------------------------------------------------------------------------
-
-
-def new_group(
-    ranks: Sequence[int] | None = None,
-    timeout: timedelta | None = None,
-    backend: str | None = None,
-    pg_options: Any = None,
-    use_local_synchronization: bool = False,
-    group_desc: str | None = None,
-    device_id: Any = None,
-    sort_ranks: bool = True,
-) -> Any:
-    """A group of some ranks. All ranks of the world call this, members or not, in the same order; with
-    `use_local_synchronization` the members only."""
-    default = _get_default_group()
-    world_backend, store = _world.pg_map[default]
-    backend = backend or world_backend
-    limit = (
-        timeout if timeout is not None else default._timeout if backend == world_backend else _default_timeout(backend)
-    )
-    rank, size = default.rank(), default.size()
-    members = list(range(size)) if ranks is None else sorted(ranks) if sort_ranks else list(ranks)
-    if len(members) > size:
-        raise ValueError(
-            "the new group's world size should be less or equal to the world size set by init_process_group"
-        )
-    if len(set(members)) != len(members):
-        raise ValueError("The rank list of new_group has duplicate entries")
-    for member in members:
-        if not 0 <= member < size:
-            raise ValueError("The new group's rank should be within the world_size set by init_process_group")
-    if use_local_synchronization:
-        if backend == Backend.MPI:
-            raise ValueError("MPI backend doesn't support use_local_synchronization=True")
-        if rank not in members:
-            return GroupMember.NON_GROUP_MEMBER
-        count = next(_world.own_groups.setdefault(tuple(members), itertools.count()))
-        name = "_".join(map(str, members)) + f"_{count}"
-    else:
-        _world.group_count += 1
-        name = str(_world.group_count)
-    desc = group_desc or "undefined"
-    pg = _new_process_group(backend, PrefixStore(f"group {name}", store), rank, members, limit, name, desc, members)
-    if backend != world_backend and backend == Backend.MPI:
-        mpi_world.start(store, rank, size)
-    return GroupMember.NON_GROUP_MEMBER if pg is None else pg
-
-
-def new_subgroups(
-    group_size: int | None = None,
-    group: ProcessGroup | None = None,
-    timeout: timedelta | None = None,
-    backend: str | None = None,
-    pg_options: Any = None,
-    group_desc: str | None = None,
-) -> tuple[Any, list]:
-    """The group cut into groups of `group_size` neighbours; returns this rank's one and all of them."""
-    if group_size is None:
-        group_size = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    if group_size <= 0:
-        raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")
-    size = get_world_size(group)
-    if size < group_size:
-        raise ValueError(f"The arg 'group_size' ({group_size}) must not exceed the world size ({size})")
-    if size % group_size:
-        raise ValueError(f"The world size ({size}) must be divisible by 'group_size={group_size}'")
-    members = get_process_group_ranks(group)
-    lists = [members[start : start + group_size] for start in range(0, size, group_size)]
-    if group is not None and group is not GroupMember.WORLD:
-        return _local_subgroups(lists, timeout, backend, pg_options, group_desc)
-    return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
-
-
-def _local_subgroups(lists: list[list[int]], timeout: Any, backend: Any, options: Any, desc: Any) -> tuple[Any, list]:
-    """Subgroups of a part of the world: the other ranks know nothing of them."""
-    rank, current, groups = get_rank(), None, []
-    for ranks in lists:
-        made = new_group(ranks, timeout, backend, options, True, desc)
-        groups.append(made)
-        current = made if rank in ranks else current
-    return current, groups
-
-
-def new_subgroups_by_enumeration(
-    ranks_per_subgroup_list: Sequence[Sequence[int]],
-    timeout: timedelta | None = None,
-    backend: str | None = None,
-    pg_options: Any = None,
-    group_desc: str | None = None,
-) -> tuple[Any, list]:
-    """A group for each list of ranks; returns this rank's one and all of them."""
-    if not ranks_per_subgroup_list:
-        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
-    size, seen = get_world_size(), dict[int, int]()
-    for ranks in ranks_per_subgroup_list:
-        for rank in ranks:
-            if not 0 <= rank < size:
-                raise ValueError(f"Rank {rank} is out of range. Must be between 0 and {size - 1}")
-    subgroups, current = [], None
-    for position, ranks in enumerate(ranks_per_subgroup_list):
-        for rank in ranks:
-            if rank in seen:
-                raise ValueError(
-                    f"Rank {rank} has appeared in both subgroup {ranks_per_subgroup_list[seen[rank]]} and {ranks}"
-                )
-            seen[rank] = position
-        made = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
-        subgroups.append(made)
-        if get_rank() in ranks:
-            current = made
-    return current, subgroups
-
-
-def split_group(
-    parent_pg: ProcessGroup | None = None,
-    split_ranks: list | None = None,
-    timeout: timedelta | None = None,
-    pg_options: Any = None,
-    group_desc: str | None = None,
-    backend: Any = None,
-) -> ProcessGroup | None:
-    """Cut a group along lists of its ranks, each one at most once; returns this rank's part."""
-    if not split_ranks:
-        raise ValueError("split_ranks cannot be None or empty")
-    parent = _resolve(parent_pg)
-    for ranks in split_ranks:
-        if parent.rank() in ranks:
-            members = [get_global_rank(parent, r) for r in sorted(ranks)]
-            return new_group(members, timeout, backend, pg_options, True, group_desc)
-    return None
-
-
-def shrink_group(
-    ranks_to_exclude: list[int], group: ProcessGroup | None = None, shrink_flags: int = 0, pg_options: Any = None
-) -> ProcessGroup:
-    """The group without some ranks, made by those that stay."""
-    pg = _resolve(group)
-    stay = [r for r in get_process_group_ranks(pg) if get_group_rank(pg, r) not in ranks_to_exclude]
-    if not stay or get_rank() not in stay:
-        raise ValueError("shrink_group(): only ranks that stay in the group may call this")
-    return new_group(stay, use_local_synchronization=True)
-
-
 def _store_based_barrier(rank: int, store: Store, group_name: str, count: int, timeout: timedelta) -> None:
     store.barrier(f"{STORE_BASED_BARRIER_PREFIX}:{group_name}", count, timeout)
 
@@ -542,6 +389,5 @@ def _store_based_barrier(rank: int, store: Store, group_name: str, count: int, t
 __all__ = [
     "GroupMember", "destroy_process_group", "get_backend", "get_backend_config", "get_default_backend_for_device",
     "get_global_rank", "get_group_rank", "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank",
-    "get_world_size", "group", "init_process_group", "is_available", "is_initialized", "is_torchelastic_launched", "new_group",
-    "new_subgroups", "new_subgroups_by_enumeration", "reduce_op", "shrink_group", "split_group",
+    "get_world_size", "group", "init_process_group", "is_available", "is_initialized", "is_torchelastic_launched", "reduce_op",
 ]  # fmt: skip

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.tensor import Tensor
-from ..fx.codegen import _PyTreeCodeGen, _PyTreeInfo
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule, _assign_attr
+from ..fx.pytree_codegen import _PyTreeCodeGen, _PyTreeInfo
 from ..library.aten import aten
 from ..nn import Module, Parameter
 from ..utils import _pytree as pytree

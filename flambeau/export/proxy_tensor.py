@@ -17,10 +17,10 @@ from typing import Any
 
 from ..core import modes, pytree
 from ..core.tensor import Tensor
-from ..fx.codegen import _PyTreeCodeGen, _PyTreeInfo
 from ..fx.experimental.graph_recorder import GraphRecorder, PythonKeyTracer
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
+from ..fx.pytree_codegen import _PyTreeCodeGen, _PyTreeInfo
 from ..nn import Module
 from ..nn.unchanged import contents_kept
 from ..symbolic import SymBool, SymFloat, SymInt

@@ -27,11 +27,11 @@ from ..core.naming import torch_name
 from ..core.tensor import Tensor
 from ..nn import Module, Parameter, Sequential
 from ..utils import _pytree as pytree
-from .codegen import _PyTreeCodeGen, _PyTreeInfo
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import base_types, map_aggregate
 from .proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
+from .pytree_codegen import _PyTreeCodeGen, _PyTreeInfo
 
 __all__ = ["PH", "ProxyableClassMeta", "Tracer", "is_fx_symbolic_tracing", "is_fx_tracing", "symbolic_trace", "wrap"]
 

@@ -32,8 +32,6 @@ from .codegen import (  # noqa: F401  known as names of this module
     _format_target,
     _parse_stack_trace,
     _ParsedStackTrace,
-    _PyTreeCodeGen,
-    _PyTreeInfo,
     _register_custom_builtin,
     inplace_methods,
     magic_methods,
@@ -42,6 +40,8 @@ from .codegen import (  # noqa: F401  known as names of this module
 from .immutable_collections import immutable_dict
 from .names import Namespace, function_name, is_from_torch, is_magic, snake_case
 from .node import LEGAL_OPS, Node, map_arg
+from .pytree_codegen import _PyTreeCodeGen as _PyTreeCodeGen
+from .pytree_codegen import _PyTreeInfo as _PyTreeInfo
 
 __all__ = ["CodeGen", "Graph", "PythonCode"]
 

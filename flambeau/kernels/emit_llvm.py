@@ -14,7 +14,7 @@ from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
 from ..expr.node import Expr, walk
 from ..expr.typing import operand_dtype
-from . import ir, llvm_values
+from . import ir, llvm_operators, llvm_values
 from .llvm_analysis import dependents, lower_all, only_forks, reads
 from .llvm_values import Writer, constant, convert, memory_type, value_type
 
@@ -79,7 +79,7 @@ class _Module:
         key = (kind, d)
         if key not in self.support:
             self.support[key] = f"@flambeau.{kind}.{d.name}"
-            self.functions.append(llvm_values.power_function(self.support[key], d))
+            self.functions.append(llvm_operators.power_function(self.support[key], d))
         return self.support[key]
 
     def scalar_function(self, function: ScalarFunction, dtypes: tuple[dtype, ...], result: dtype) -> str:
@@ -329,7 +329,7 @@ class _Function:
             condition = self._converted(x.args[0], dt.bool_, types, values)
             a, b = (self._converted(c, d, types, values) for c in x.args[1:])
             return w.select(condition, value_type(d), a, b)
-        return llvm_values.apply(w, x.op, d, [self._converted(c, d, types, values) for c in x.args])
+        return llvm_operators.apply(w, x.op, d, [self._converted(c, d, types, values) for c in x.args])
 
     def _call(self, x: Expr, types: dict[int, dtype], values: dict[int, str]) -> str:
         operands, result = x.args[1:], types[id(x)]

@@ -9,7 +9,7 @@ from ..core.dtype import dtype
 from ..expr.node import Expr, children, rebuild, walk
 from ..expr.typing import node_dtype
 from . import ir
-from .llvm_values import SPECIAL_POWERS
+from .llvm_operators import SPECIAL_POWERS
 from .mathlib import lower
 
 _LEAVES = ("const", "var", "load", "arg")

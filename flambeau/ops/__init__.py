@@ -4,7 +4,7 @@ import sys as _sys
 
 from ..core import naming as _naming
 from . import kinds, linalg  # noqa: F401
-from .creation import construct, convert, filled, ranges  # noqa: F401
+from .creation import construct, convert, filled, memory, overwrite, ranges  # noqa: F401
 from .index import gather, index_vector, indexing, masked, sort, subscript, unique  # noqa: F401
 from .machinery.binding import bind_methods, namespace
 from .machinery.declare import user_pointwise
@@ -21,6 +21,7 @@ from .nn import (  # noqa: F401
     distance,
     dropout,
     embedding,
+    embedding_bag,
     fake_quantize,
     fold,
     grid_sample,
@@ -65,7 +66,7 @@ from .shape import (  # noqa: F401
 )
 from .signal import fourier, spectrogram, windows  # noqa: F401
 from .sparse import arithmetic as _sparse_arithmetic  # noqa: F401
-from .sparse import coo, csr, products, reductions, rows  # noqa: F401
+from .sparse import coo, csr, products, reductions, rows, zero_filled  # noqa: F401
 from .sparse import methods as _sparse_methods  # noqa: F401
 from .sparse import shape as _sparse_shape  # noqa: F401
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..autograd.grad_mode import no_grad
 from ..core.tensor import Tensor
 from ..ops.creation.filled import zeros_like
-from ..ops.linalg.matmul import addmm
+from ..ops.linalg.addmm import addmm
 from .optimizer import Optimizer, ParamsT, check_one_element, evaluated, number
 
 # Coefficients of Keller Jordan's quintic Newton-Schulz iteration: steepest at zero, singular values end near one.

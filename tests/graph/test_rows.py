@@ -11,6 +11,7 @@ import pytest
 import flambeau as fl
 from flambeau.backends.cpu.device import CpuBackend
 from flambeau.graph.row_kernels import FusedRows
+from flambeau.ops.linalg import linear
 from tests.graph.helpers import launches, rewritten
 
 F = fl.nn.functional
@@ -59,13 +60,12 @@ def test_a_norm_of_the_users_own_is_seen_as_one() -> None:
 
 
 def test_who_makes_a_gradient_sums_it_up_for_the_bias(replace_kernel: Callable) -> None:
-    from flambeau.ops.linalg import matmul
 
     def both(out: list[Any], g: Any, input: Any) -> None:
         out[0].copy_(g.mT @ input)
         out[1].copy_(g.sum(0))
 
-    replace_kernel(matmul.linear_grads.op, "cpu", both)
+    replace_kernel(linear.linear_grads.op, "cpu", both)
     layer = fl.nn.Linear(24, 16)
 
     def f(x, y):  # noqa: ANN001, ANN202

@@ -311,7 +311,7 @@ def test_ranks():
 
 def test_gradients_of_weight_and_bias_together(replace_kernel):
     """A device whose library gives both is asked for them where both are wanted and nobody differentiates them."""
-    from flambeau.ops.linalg.matmul import linear_grads
+    from flambeau.ops.linalg.linear import linear_grads
 
     asked = []
 

@@ -11,15 +11,15 @@ import functools
 from array import array
 from typing import Any, NamedTuple
 
-from . import features, jit, native_call, threads, winograd_code
+from . import features, jit, native_call, threads, winograd_code, winograd_gradient_code
 
 _BLOCK = 66  # tiles whose products are made together: what they are made of fits into a core's cache
 _LARGE_WEIGHT = 1 << 18  # pairs of channels from which on twice as many are: the prepared weight does not fit
 _GAP = 16  # numbers between matrices, which otherwise all lie in the same lines of a cache
 _LEAST_CHANNELS, _LEAST_TILES = 32, 64
-_PARAMETERS = {  # their names, and which are written to
-    "convolve": (winograd_code.CONVOLVE, frozenset((0, 1))),
-    "weight_gradient": (winograd_code.GRADIENT, frozenset((0, 1, 2))),
+_FUNCTIONS = {  # what writes their code, the names of their parameters, and which of these are written to
+    "convolve": (winograd_code.convolve, winograd_code.CONVOLVE, frozenset((0, 1))),
+    "weight_gradient": (winograd_gradient_code.weight_gradient, winograd_gradient_code.GRADIENT, frozenset((0, 1, 2))),
 }
 
 
@@ -73,9 +73,8 @@ def function(name: str) -> int:
     """The address of a native function: "convolve" or "weight_gradient"."""
     shape = _shape()
     assert shape is not None
-    pointers, written = _PARAMETERS[name]
-    text = getattr(winograd_code, name)(*shape)
-    address = jit.address_of(jit.support_function(text, name, "p" * len(pointers), False))
+    code, pointers, written = _FUNCTIONS[name]
+    address = jit.address_of(jit.support_function(code(*shape), name, "p" * len(pointers), False))
     jit.facts[address] = jit.Facts(name, pointers, written)
     return address
 
@@ -142,7 +141,7 @@ def is_positive(table: bytes) -> bool:
 def tells(address: int) -> bool:
     """Return whether there is one of the native functions at an address."""
     known = jit.facts.get(address)
-    return known is not None and known.name in _PARAMETERS and known.parameters[-1] == "table"
+    return known is not None and known.name in _FUNCTIONS and known.parameters[-1] == "table"
 
 
 def odd(place: int) -> int:

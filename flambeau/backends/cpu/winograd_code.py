@@ -19,18 +19,18 @@ FIELDS = (
     "input_last", "output_last", "weight_last", "odd",
 )  # fmt: skip
 # The matrices of F(2x2, 3x3): a result is A' [(G g G') * (B' d B)] A, product by product. Rows are (coefficient, which) pairs.
-_B = (((1, 0), (-1, 2)), ((1, 1), (1, 2)), ((-1, 1), (1, 2)), ((1, 1), (-1, 3)))
-_G = (((1, 0),), ((0.5, 0), (0.5, 1), (0.5, 2)), ((0.5, 0), (-0.5, 1), (0.5, 2)), ((1, 2),))
-_A = (((1, 0), (1, 1), (1, 2)), ((1, 1), (-1, 2), (-1, 3)))
+B = (((1, 0), (-1, 2)), ((1, 1), (1, 2)), ((-1, 1), (1, 2)), ((1, 1), (-1, 3)))
+G = (((1, 0),), ((0.5, 0), (0.5, 1), (0.5, 2)), ((0.5, 0), (-0.5, 1), (0.5, 2)), ((1, 2),))
+A = (((1, 0), (1, 1), (1, 2)), ((1, 1), (-1, 2), (-1, 3)))
 Matrix = Sequence[Sequence[tuple[float, int]]]
 
 
-def _transposed(matrix: Matrix) -> Matrix:
+def transposed(matrix: Matrix) -> Matrix:
     size = 1 + max(k for row in matrix for _, k in row)
     return [[(c, i) for i, row in enumerate(matrix) for c, k in row if k == column] for column in range(size)]
 
 
-class _Function(Function):
+class TileFunction(Function):
     """A function over vectors of float32."""
 
     def __init__(self, head: str, lanes: int):
@@ -123,10 +123,10 @@ class _Function(Function):
 # -- products ---------------------------------------------------------------------------------------------------------------
 
 
-def _product(lanes: int, rows: int, vectors: int, by_columns: bool) -> str:
+def product(lanes: int, rows: int, vectors: int, by_columns: bool) -> str:
     """c (rows x vectors) = a @ b, or += where %more is set. Rows of a lie %a_step apart, or, by columns, next to each other."""
     name = f"product_{rows}_{vectors}_{'columns' if by_columns else 'rows'}"
-    f = _Function(
+    f = TileFunction(
         f"define internal void @{name}(ptr noalias %c, i64 %c_step, ptr noalias %a, i64 %a_step, ptr noalias %b, i64 %b_step,"
         " i64 %depth, i1 %more) #0",
         lanes,
@@ -167,8 +167,8 @@ def _product(lanes: int, rows: int, vectors: int, by_columns: bool) -> str:
     return f.text()
 
 
-def _call_product(
-    f: _Function, rows: int, vectors: int, by_columns: bool, c: str, a: str, b: str, steps: Sequence[Value],
+def call_product(
+    f: TileFunction, rows: int, vectors: int, by_columns: bool, c: str, a: str, b: str, steps: Sequence[Value],
     depth: Value, more: str,
 ) -> None:  # fmt: skip
     name = f"product_{rows}_{vectors}_{'columns' if by_columns else 'rows'}"
@@ -178,7 +178,7 @@ def _call_product(
     )
 
 
-def _each_panel(f: _Function, columns: str, vectors: int) -> Iterator[tuple[Value, int]]:
+def each_panel(f: TileFunction, columns: str, vectors: int) -> Iterator[tuple[Value, int]]:
     """The first column of each panel, and its width in vectors: full ones, then what is left."""
     wide = vectors * f.lanes
     full = f.new(f"sdiv i64 {columns}, {wide}")
@@ -194,7 +194,7 @@ def _each_panel(f: _Function, columns: str, vectors: int) -> Iterator[tuple[Valu
 # -- parts -------------------------------------------------------------------------------------------------------------------
 
 
-def _module(lanes: int, functions: Sequence[str]) -> str:
+def whole_module(lanes: int, functions: Sequence[str]) -> str:
     return "\n".join(
         [
             "@flambeau_num_threads = external global i64",
@@ -212,7 +212,7 @@ def _module(lanes: int, functions: Sequence[str]) -> str:
     )
 
 
-def _entry(name: str, pointers: Sequence[str], parts: Sequence[str]) -> str:
+def entry(name: str, pointers: Sequence[str], parts: Sequence[str]) -> str:
     """The function that is called: it runs each part on all threads, one part after the other."""
     lines = [f"define void @{name}({', '.join(f'ptr %{p}' for p in pointers)}) #0 {{"]
     lines.append(f"  %record = alloca [{len(pointers)} x ptr]")
@@ -239,7 +239,7 @@ def _entry(name: str, pointers: Sequence[str], parts: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-class _Part(_Function):
+class Part(TileFunction):
     """Function that a thread runs: some of the shares of the work. Which share does what does not depend on the threads there are."""
 
     def __init__(self, name: str, pointers: Sequence[str], lanes: int):
@@ -366,7 +366,7 @@ CONVOLVE = ("y", "scratch", "x", "w", "bias", "scale", "extra", "table")
 def convolve(lanes: int, vectors: int) -> str:
     """y = x convolved with w, times a scale for each channel, plus a bias, plus numbers like y, at least 0: as far as there are a scale,
     a bias, extra numbers, and the table says `positive`."""
-    f = _Part("convolve_part", CONVOLVE, lanes)
+    f = Part("convolve_part", CONVOLVE, lanes)
     first_share = f.at("%scratch", f.mul(f.mul("%inputs", "%outputs"), 16))  # behind what `_weights` makes
     with f.shares() as share:
         pictures = f.at(first_share, f.mul(share, "%numbers"))
@@ -392,15 +392,15 @@ def convolve(lanes: int, vectors: int) -> str:
             with f.loop(count, 0, "%block") as first:
                 some = f.smaller("%block", f.new(f"sub i64 {count}, {first}"))
                 f.spread_tiles(
-                    spread, "%input_step", pictures, f.input_tile, "%input_row", "%inputs", first, some, _B, 4
+                    spread, "%input_step", pictures, f.input_tile, "%input_row", "%inputs", first, some, B, 4
                 )
                 with f.loop(16) as k:
                     a = f.at(spread, f.mul(k, "%input_step"))
                     c = f.at(sums, f.mul(k, "%output_step"))
                     b = f.at("%scratch", f.mul(f.mul(k, "%inputs"), "%outputs"))
-                    for column, width in _each_panel(f, "%outputs", vectors):
+                    for column, width in each_panel(f, "%outputs", vectors):
                         with f.loop(some, 0, ROWS) as r:
-                            _call_product(
+                            call_product(
                                 f, ROWS, width, False,
                                 f.at(c, f.mul(r, "%outputs"), column), f.at(a, f.mul(r, "%inputs")),
                                 f.at(b, f.mul(column, "%inputs")), ("%outputs", "%inputs", width * lanes),
@@ -412,12 +412,12 @@ def convolve(lanes: int, vectors: int) -> str:
                 source = f.at(results, f.mul(i, "%output_space"))
                 planes, extra = f.at("%y", first_number), f.at("%extra", first_number)
                 f.channels_first(planes, source, "%outputs", "%output_pixels", f.output_place, extra)
-    products = [_product(lanes, ROWS, v, False) for v in range(1, vectors + 1)]
+    products = [product(lanes, ROWS, v, False) for v in range(1, vectors + 1)]
     parts = ["weights_part", "convolve_part"]
-    return _module(lanes, [*products, _weights(lanes, vectors), f.text(), _entry("convolve", CONVOLVE, parts)])
+    return whole_module(lanes, [*products, _weights(lanes, vectors), f.text(), entry("convolve", CONVOLVE, parts)])
 
 
-def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) -> None:
+def _gather_tiles(f: Part, results: str, sums: str, first: Value, some: str) -> None:
     """The 2 x 2 results of each tile from its 16 sums."""
     ones = f"<{', '.join(['float 1.0'] * f.lanes)}>"
     given = {name: f.new(f"icmp ne ptr %{name}, null") for name in ("bias", "scale")}
@@ -435,7 +435,7 @@ def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) ->
                     f.store(f.load(f.at(f"%{name}", c)), kept)
                 by_channel[name] = f.load(kept)
             grid = [[f.load(f.at(source, f.mul("%output_step", 4 * i + j), c)) for j in range(4)] for i in range(4)]
-            for i, line in enumerate(f.both_ways(_A, grid)):
+            for i, line in enumerate(f.both_ways(A, grid)):
                 for j, value in enumerate(line):
                     f.look(value, seen)
                     value = f.new(f"fmul {f.vector} {value}, {by_channel['scale']}")
@@ -447,7 +447,7 @@ def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) ->
 def _weights(lanes: int, vectors: int) -> str:
     """G w G' for each pair of channels, to the beginning of the scratch space: a matrix (inputs, outputs) for each of 16, in panels of
     outputs. Where the table says `swapped`, w is (inputs, outputs, 3, 3) and turned around: the gradient of the input."""
-    f = _Part("weights_part", CONVOLVE, lanes)
+    f = Part("weights_part", CONVOLVE, lanes)
     lasting = f.new("icmp ne i64 %weight_last, 0")
     plain, block = f.new("icmp eq i64 %swapped, 0"), f.slot(f"[{9 * lanes * lanes} x float]")
     wide, whole_step = vectors * lanes, f.mul("%inputs", "%outputs")
@@ -464,7 +464,7 @@ def _weights(lanes: int, vectors: int) -> str:
 
             def keep(c: Value, values: list[str], k: Value = k, panel: str = panel, width: str = width) -> None:
                 grid = [values[3 * i : 3 * i + 3] for i in range(3)]
-                for i, line in enumerate(f.both_ways(_G, grid)):
+                for i, line in enumerate(f.both_ways(G, grid)):
                     for j, value in enumerate(line):
                         f.store(value, f.at(panel, f.mul(whole_step, 4 * i + j), f.mul(c, width)))
 
@@ -491,132 +491,4 @@ def _weights(lanes: int, vectors: int) -> str:
                 keep(c, [f.load(f.at(source, f.mul("%outputs", e))) for e in reversed(range(9))])
             with f.when(f.new(f"and i1 {turned}, {f.new(f'xor i1 {lasting}, true')}")), f.loop("%inputs") as c:
                 keep(c, f.nines(f.at("%w", f.mul(f.add(f.mul(c, "%outputs"), k), 9)))[::-1])
-    return f.text()
-
-
-GRADIENT = ("dw", "db", "scratch", "x", "dy", "table")
-
-
-@functools.cache
-def weight_gradient(lanes: int, vectors: int) -> str:
-    """dw (outputs, inputs, 3, 3), and db where it is wanted, from x and dy. Every share adds up its own pictures, and then all these
-    `terms` are added; or, where there is one term, every share has its own rows of it, and goes over all pictures."""
-    f = _Part("gradient_part", GRADIENT, lanes)
-    square, biased = f.mul("%inputs", "%outputs"), f.new("icmp ne ptr %db, null")
-    common = f.new("icmp eq i64 %terms, 1")
-    with f.shares() as share:
-        pictures, spread, grads, results, total = _gradient_places(f, share)
-        term = f.new(f"select i1 {common}, i64 0, i64 {share}")
-        totals = f.at("%scratch", f.mul(f.mul(square, 16), term))
-        f.clear(pictures, f.mul("%group", "%input_space"))
-        f.clear(results, f.add(f.mul("%group", "%output_space"), "%outputs"))
-        mine = [f.mul(n, 8) for n in f.range(f.new("sdiv i64 %outputs, 8"), share, "%shares")]
-        rows = [f.new(f"select i1 {common}, i64 {n}, i64 {every}") for n, every in zip(mine, (0, "%outputs"))]
-        own = f.range("%groups", share, "%shares")
-        first_group, last_group = (
-            f.new(f"select i1 {common}, i64 {every}, i64 {n}") for n, every in zip(own, (0, "%groups"))
-        )
-        with f.loop(last_group, first_group) as group:
-            start = f.mul(group, "%group")
-            here = f.smaller("%group", f.new(f"sub i64 %images, {start}"))
-            with f.loop(here) as i:
-                image = f.add(start, i)
-                planes = f.at("%x", f.mul(f.mul(image, "%inputs"), "%input_pixels"))
-                to = f.at(pictures, f.mul(i, "%input_space"))
-                f.channels_last(to, planes, "%inputs", "%input_pixels", f.input_place, "%input_last")
-                planes = f.at("%dy", f.mul(f.mul(image, "%outputs"), "%output_pixels"))
-                to = f.at(results, f.mul(i, "%output_space"))
-                f.channels_last(to, planes, "%outputs", "%output_pixels", f.output_place, "%output_last")
-                with f.when(biased), f.loop("%outputs", 0, lanes) as c:
-                    place, kept = f.at(total, c), f.slot(f.vector)
-                    f.store("zeroinitializer", kept)
-                    with f.loop("%output_space", 0, "%outputs") as p:
-                        f.store(f.new(f"fadd {f.vector} {f.load(kept)}, {f.load(f.at(to, p, c))}"), kept)
-                    f.store(f.new(f"fadd {f.vector} {f.load(kept)}, {f.load(place)}"), place)
-            count = f.mul(here, "%tiles")
-            with f.loop(count, 0, "%block") as first:
-                some = f.smaller("%block", f.new(f"sub i64 {count}, {first}"))
-                begun = f.new(f"or i64 {f.new(f'sub i64 {group}, {first_group}')}, {first}")
-                more = f.new(f"icmp ne i64 {begun}, 0")
-                f.spread_tiles(
-                    spread, "%input_step", pictures, f.input_tile, "%input_row", "%inputs", first, some, _B, 4
-                )
-                f.spread_tiles(
-                    grads, "%output_step", results, f.output_tile, "%output_row", "%outputs", first, some,
-                    _transposed(_A), 2,
-                )  # fmt: skip
-                with f.loop(16) as k:
-                    b = f.at(spread, f.mul(k, "%input_step"))
-                    a = f.at(grads, f.mul(k, "%output_step"))
-                    total_at = f.at(totals, f.mul(k, square))
-                    for height, begin, end in _row_blocks(f, *rows):
-                        for column, width in _each_panel(f, "%inputs", vectors):
-                            with f.loop(end, begin, height) as r:
-                                _call_product(
-                                    f, height, width, True,
-                                    f.at(total_at, f.mul(r, "%inputs"), column), f.at(a, r), f.at(b, column),
-                                    ("%inputs", "%outputs", "%inputs"), some, more,
-                                )  # fmt: skip
-    products = [_product(lanes, rows, v, True) for rows in (ROWS, 4) for v in range(1, vectors + 1)]
-    parts = ["gradient_part", "sum_part"]
-    return _module(lanes, [*products, f.text(), _summing(lanes), _entry("weight_gradient", GRADIENT, parts)])
-
-
-def _gradient_places(f: _Part, share: Value) -> list[str]:
-    """Return where a share has its images, what they are spread into, the same of dy, its pictures, and its sums by channels."""
-    place = f.at("%scratch", f.mul(f.mul(f.mul("%inputs", "%outputs"), 16), "%terms"), f.mul(share, "%numbers"))
-    found = [place]
-    for size in (f.mul("%group", "%input_space"), f.mul("%input_step", 16), f.mul("%output_step", 16),
-                 f.mul("%group", "%output_space")):  # fmt: skip
-        found.append(f.at(found[-1], size))
-    return found
-
-
-def _row_blocks(f: _Function, first: Value, last: Value) -> list[tuple[int, Value, Value]]:
-    """A multiple of 8 rows as blocks of ROWS and then of 4: (rows of a block, first row, end)."""
-    rest = f.new(f"srem i64 {f.new(f'sub i64 {last}, {first}')}, {ROWS}")  # 0, 2 or 4: two need one block of ROWS less
-    small = f.new(f"icmp eq i64 {rest}, 2")
-    fours = f.new(f"select i1 {small}, i64 8, i64 {rest}")
-    middle = f.new(f"sub i64 {last}, {fours}")
-    return [(ROWS, first, middle), (4, middle, last)]
-
-
-def _summing(lanes: int) -> str:
-    """dw = G' (the sum of all shares' totals) G, and db is the sum of theirs."""
-    f = _Part("sum_part", GRADIENT, lanes)
-    square, lasting = f.mul("%inputs", "%outputs"), f.new("icmp ne i64 %weight_last, 0")
-    with f.when(f.new("icmp ne ptr %db, null")), f.when(f.new("icmp eq i64 %rank, 0")):
-        first_total = _gradient_places(f, 0)[-1]
-        with f.loop("%outputs", 0, lanes) as c:
-            kept = f.slot(f.vector)
-            f.store(f.load(f.at(first_total, c)), kept)
-            with f.loop("%terms", 1) as other:
-                value = f.load(f.at(first_total, f.mul(other, "%numbers"), c))
-                f.store(f.new(f"fadd {f.vector} {f.load(kept)}, {value}"), kept)
-            f.store(f.load(kept), f.at("%db", c))
-    seen = f.slot(f.vector)
-    f.store("zeroinitializer", seen)
-    with f.shares() as share:
-        first, last = f.range("%outputs", share, "%shares")
-        with f.loop(last, first) as k, f.loop("%inputs", 0, lanes) as c:
-            place = f.at("%scratch", f.mul(k, "%inputs"), c)
-            sums = [f.slot(f.vector) for _ in range(16)]
-            for i in range(16):
-                f.store(f.load(f.at(place, f.mul(square, i))), sums[i])
-            with f.loop("%terms", 1) as other:
-                further = f.at(place, f.mul(f.mul(square, 16), other))
-                for i in range(16):
-                    value = f.load(f.at(further, f.mul(square, i)))
-                    f.store(f.new(f"fadd {f.vector} {f.load(sums[i])}, {value}"), sums[i])
-            grid = [[f.load(sums[4 * i + j]) for j in range(4)] for i in range(4)]
-            values = [value for line in f.both_ways(_transposed(_G), grid) for value in line]
-            for value in values:
-                f.look(value, seen)
-            with f.when(f.new(f"xor i1 {lasting}, true")):
-                f.store_nines(values, f.at("%dw", f.mul(f.add(f.mul(k, "%inputs"), c), 9)))
-            with f.when(lasting):
-                to = f.at("%dw", f.mul(f.mul(k, "%inputs"), 9), c)
-                for e, value in enumerate(values):
-                    f.store(value, f.at(to, f.mul("%inputs", e)))
-    f.tell(seen)
     return f.text()

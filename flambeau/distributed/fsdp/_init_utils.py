@@ -12,7 +12,7 @@ from ...core.device import device as Device
 from ...core.dtype import float32
 from ...core.tensor import Tensor
 from ...nn import Module, Parameter
-from .. import groups
+from .. import groups, subgroups
 from ..device_mesh import DeviceMesh, init_device_mesh
 from ..utils import _apply_to_tensors
 from ._common_utils import is_unit
@@ -27,7 +27,7 @@ NO_RESHARD_AFTER_FORWARD_STRATEGIES = (ShardingStrategy.SHARD_GRAD_OP, ShardingS
 
 def _init_intra_node_process_group(num_devices_per_node: int) -> Any:
     """The group of this node's ranks."""
-    return groups.new_subgroups(num_devices_per_node)[0]
+    return subgroups.new_subgroups(num_devices_per_node)[0]
 
 
 def _init_inter_node_process_group(global_process_group: Any, num_devices_per_node: int) -> Any:
@@ -35,7 +35,7 @@ def _init_inter_node_process_group(global_process_group: Any, num_devices_per_no
     nodes, own = groups.get_world_size(global_process_group) // num_devices_per_node, None
     place = groups.get_rank(global_process_group) % num_devices_per_node
     for one in range(num_devices_per_node):
-        made = groups.new_group([one + node * num_devices_per_node for node in range(nodes)])
+        made = subgroups.new_group([one + node * num_devices_per_node for node in range(nodes)])
         own = made if one == place else own
     return own
 

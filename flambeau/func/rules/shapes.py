@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core.batched import BatchedTensor
 from ...core.tensor import Tensor
-from ...ops.creation import convert
+from ...ops.creation import convert, overwrite
 from ...ops.reduce import sums
 from ...ops.shape import dimensions, joining, rearrange
 from ...ops.shape import reshape as reshaping
@@ -99,7 +99,7 @@ def roll_flat(level: Level, function: Any, input: BatchedTensor, shifts: Any) ->
     return level.wrap(flat.roll(shifts[0], 1).reshape(level.size, *input.shape))
 
 
-@rule(convert.copy_)
+@rule(overwrite.copy_)
 def copy_(level: Level, function: Any, target: Any, source: Any, non_blocking: bool = False) -> Any:
     level.check_target(target, "copy_")
     level.writable(target)
@@ -107,7 +107,7 @@ def copy_(level: Level, function: Any, target: Any, source: Any, non_blocking: b
     return target
 
 
-@rule(convert.fill_, convert.zero_)
+@rule(overwrite.fill_, overwrite.zero_)
 def fill_(level: Level, function: Any, target: Any, *value: Any) -> Any:
     level.check_target(target, function.__name__)
     level.writable(target)

@@ -34,7 +34,8 @@ from ..machinery.arguments import Options, as_ints, as_number, as_shape, need_te
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, effect
 from ..machinery.door import new as laid_out
-from ..machinery.inplace import copy_values, resize_out
+from ..machinery.inplace import copy_values
+from ..machinery.out import resize_out
 
 _SMALL = 1 << 17  # bytes that one core clears before others would have started
 _memset = ctypes.memset

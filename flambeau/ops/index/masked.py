@@ -17,8 +17,9 @@ from ..creation.filled import check_fits
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, effect, pointwise, primitive
 from ..machinery.dtype_rules import select
-from ..machinery.inplace import raw_copy, write_out
+from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
+from ..machinery.out import write_out
 from ..machinery.quirks import Quirks
 from ..machinery.record import Batched, NewTensor
 from ..shape.dimensions import slice_dim

@@ -20,8 +20,9 @@ from ..machinery.along import place_along, split_at, take_into
 from ..machinery.arguments import is_int, need_tensor
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
-from ..machinery.inplace import raw_copy, write_out
+from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
+from ..machinery.out import write_out
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensors
 from ..machinery.reduction import reduced_shape

@@ -16,8 +16,9 @@ from ...kernels.library.search import mark_groups, search_sorted
 from ..machinery.arguments import as_number, need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import number_dtype, unsupported
-from ..machinery.inplace import raw_copy, write_out
+from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, dense, raise_if_set
+from ..machinery.out import write_out
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, lookup

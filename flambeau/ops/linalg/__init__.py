@@ -1,6 +1,7 @@
 """Linear algebra: factorizations, systems of equations, spectra and functions of matrices."""
 
 from . import (  # noqa: F401
+    addmm,
     bytes_product,
     cholesky,
     determinant,
@@ -9,6 +10,7 @@ from . import (  # noqa: F401
     grouped,
     ldl,
     least_squares,
+    linear,
     lobpcg,
     low_rank,
     lu,

@@ -9,8 +9,8 @@ from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.arguments import as_int
 from ..machinery.declare import composite, internal
-from ..machinery.inplace import write_out
 from ..machinery.memory import like_first
+from ..machinery.out import write_out
 from ..machinery.quirks import Quirks
 from ..shape.joining import cat
 from . import support

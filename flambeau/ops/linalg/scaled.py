@@ -11,7 +11,7 @@ from ..machinery.inplace import raw_copy
 from ..machinery.memory import recording
 from ..machinery.record import NewTensor
 from ..pointwise.activation import gelu, relu
-from .matmul import addmm
+from .addmm import addmm
 
 
 def is_by_rows(scale_a: Tensor, scale_b: Tensor, rows: int, columns: int) -> bool:

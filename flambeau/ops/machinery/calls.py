@@ -18,16 +18,14 @@ from .formula import Pointwise, as_operand, camel
 from .gradient import make_node, run_plan
 from .inplace import (
     check_history_writable,
-    check_out,
     check_partial_overlap,
     check_writable,
     check_writable_memory,
     copy_values,
     needs_copy_before_write,
     rebase_history,
-    resize_out,
-    write_out,
 )
+from .out import check_out, resize_out, write_out
 from .plan import PointwisePlan
 from .public import recourse
 

@@ -22,17 +22,8 @@ from .door import changed_argument, found_results, new_results, planned_result, 
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
 from .formula import Pointwise, formula_globals
-from .inplace import (
-    assign,
-    check_castable,
-    check_disjoint,
-    check_history_writable,
-    check_unrecorded,
-    check_writable,
-    needs_copy_before_write,
-    same_memory,
-    write_out,
-)
+from .inplace import assign, check_history_writable, check_writable, needs_copy_before_write, same_memory
+from .out import check_castable, check_disjoint, check_unrecorded, write_out
 from .parameters import takes_options
 from .primitive import Primitive, any_needs_grad
 from .public import dress, recourse

@@ -12,7 +12,7 @@ from ...core.overrides import with_attributes
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
 from .arguments import as_dtype, is_int, need_tensor
-from .inplace import check_out_dtype, check_unrecorded, write_out
+from .out import check_out_dtype, check_unrecorded, write_out
 from .public import dress, recourse
 from .quirks import NO_QUIRKS, Quirks
 from .record import Op, register

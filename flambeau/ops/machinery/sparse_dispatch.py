@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.sparse import SparseCsr, SparseRefusal, SparseTensor
-from .inplace import check_out, write_out
+from .out import check_out, write_out
 from .primitive import Primitive
 from .quirks import NO_QUIRKS, Quirks
 from .record import Op, register

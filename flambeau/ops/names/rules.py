@@ -7,8 +7,9 @@ from typing import Any
 
 from ...core.named import Names, names_of, plain
 from ...core.tensor import Tensor
-from ..creation import construct, convert, filled
+from ..creation import construct, convert, filled, memory, overwrite
 from ..index import index_vector, masked, sort, subscript
+from ..linalg import addmm
 from ..linalg import matmul as products
 from ..machinery.record import OPS, lookup
 from ..nn import distance, softmax
@@ -19,7 +20,7 @@ from .algebra import product, quoted, shown, unify, unify_all
 from .propagation import Call, broadcast, give_names, names_rule, reduced, same
 
 names_rule(
-    convert.convert, convert.clone, convert.contiguous, convert.to, convert.detach, convert.fill_, convert.zero_,
+    convert.convert, convert.clone, convert.contiguous, convert.to, convert.detach, overwrite.fill_, overwrite.zero_,
     filled.empty_like, filled.zeros_like, filled.ones_like, filled.full_like, fills.rand_like, fills.randn_like,
     sampling.bernoulli, index_vector.index_fill, softmax.softmax, softmax.log_softmax, lookup("nn.functional.softmax"),
     lookup("nn.functional.log_softmax"), lookup("dropout"), lookup("nn.functional.dropout"), lookup("nn.functional.relu"),
@@ -237,12 +238,12 @@ def unflatten(function: Any, input: Tensor, dim: Any, sizes: Any) -> Tensor:
 # -- in place, masks, comparison -----------------------------------------------------------------------------------------------
 
 
-@names_rule(convert.copy_)
+@names_rule(overwrite.copy_)
 def _copied(call: Call) -> Names:
     return unify(names_of(call.args[0]), names_of(call.args[1]))
 
 
-@names_rule(convert.resize_, whole=True)
+@names_rule(memory.resize_, whole=True)
 def _resized(function: Any, input: Any, *sizes: Any, **options: Any) -> Tensor:
     wanted = list(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else list(sizes)
     if wanted != list(input.shape):
@@ -254,7 +255,7 @@ def _resized(function: Any, input: Any, *sizes: Any, **options: Any) -> Tensor:
     return input
 
 
-@names_rule(convert.resize_as_)
+@names_rule(memory.resize_as_)
 def _resized_as(call: Call) -> Names:
     return names_of(call.args[1])
 
@@ -304,7 +305,7 @@ def _number(call: Call) -> Names:
     return ()
 
 
-@names_rule(products.addmm, products.addmv)
+@names_rule(addmm.addmm, addmm.addmv)
 def _product_plus(call: Call) -> Names:
     bias, a, b = call.tensors[:3]
     return unify(product(names_of(a), names_of(b), call.op.name), names_of(bias))

@@ -12,7 +12,7 @@ from ...core.graph import grad_mode
 from ...core.storage import is_zero
 from ...core.tensor import Tensor, numel_of
 from ...kernels.library import loss as kernels
-from ..linalg.matmul import linear
+from ..linalg.linear import linear
 from ..machinery.arguments import need_tensors
 from ..machinery.aten_form import REDUCTIONS, aten_only
 from ..machinery.declare import composite, internal

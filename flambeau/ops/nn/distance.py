@@ -18,8 +18,8 @@ from ...kernels.library import distance as kernels
 from ..creation.filled import fill_raw
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
-from ..machinery.inplace import write_out
 from ..machinery.memory import dense
+from ..machinery.out import write_out
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor

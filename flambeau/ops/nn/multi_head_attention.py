@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.tensor import Tensor
-from ..linalg.matmul import linear
+from ..linalg.linear import linear
 from ..machinery.declare import composite
 from ..shape.joining import cat
 from ..shape.rearrange import constant_pad_nd

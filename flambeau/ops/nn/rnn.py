@@ -18,7 +18,7 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, empty, new_tensor
 from ...kernels.library import rnn as kernels
 from ..creation.filled import fill_raw
-from ..linalg.matmul import linear
+from ..linalg.linear import linear
 from ..machinery import work
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, internal

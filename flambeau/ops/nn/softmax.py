@@ -17,8 +17,8 @@ from ..machinery.arguments import as_dtype, is_int, need_tensor
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise, camel
-from ..machinery.inplace import write_out
 from ..machinery.memory import like_first
+from ..machinery.out import write_out
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
 

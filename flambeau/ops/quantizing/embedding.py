@@ -12,6 +12,7 @@ from ...core.tensor import Tensor, copy_of_array
 from ..machinery.declare import composite
 from ..machinery.memory import values_on_host
 from ..nn import embedding as tables
+from ..nn import embedding_bag
 from ..shape.joining import cat
 from .codes import values_of
 from .linear import check_packed, quantized_operator
@@ -121,7 +122,7 @@ def _bag(table: Tensor, indices: Tensor, offsets: Any, mode: int, samples: Any, 
             "embedding_bag_byte operator: input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences."
         )
     given = None if offsets is None else offsets.to(indices.dtype)
-    return tables.embedding_bag(
+    return embedding_bag.embedding_bag(
         indices, table, given, mode=_MODES[mode], per_sample_weights=samples, include_last_offset=last
     )
 

@@ -12,7 +12,7 @@ from ...core import dtype as dt
 from ...core.layout import is_channels_last, wrap_dim
 from ...core.quantized import CODE_DTYPES, QuantizedTensor, Quantizer, per_tensor, wrap
 from ...core.tensor import Tensor, empty
-from ..creation import convert, filled
+from ..creation import convert, filled, memory, overwrite
 from ..index import gather, indexing, masked, sort
 from ..machinery.quantized_dispatch import on_codes, quantized_form
 from ..pointwise import activation, comparison
@@ -50,7 +50,7 @@ def _moved_elements(*operators: Any) -> None:
         quantized_form(operator)(lambda *args, _run=operator, **kwargs: on_codes(_run, args, kwargs))
 
 
-_same_elements(convert.clone, convert.alias, convert.detach)
+_same_elements(convert.clone, memory.alias, convert.detach)
 _moved_elements(
     rearrange.flip, gather.index_select, indexing.index, rearrange.repeat, reshape.reshape, reshape.flatten, dimensions.permute,
     dimensions.movedim, parts.chunk, parts.split, parts.unbind, parts.tensor_split, dimensions.expand, rearrange.roll, rearrange.tile,
@@ -86,7 +86,7 @@ def _no_cast(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
     raise RuntimeError("Creation of quantized tensor requires quantized dtype like torch.quint8")
 
 
-@quantized_form(convert.copy_)
+@quantized_form(overwrite.copy_)
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Tensor:
     if not isinstance(self, QuantizedTensor):
         raise RuntimeError(
@@ -107,7 +107,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Tensor:
     return self
 
 
-@quantized_form(convert.fill_)
+@quantized_form(overwrite.fill_)
 def fill_(self: Any, value: Any) -> Tensor:
     number = value.item() if isinstance(value, Tensor) else value
     q = self._quantizer
@@ -119,7 +119,7 @@ def fill_(self: Any, value: Any) -> Tensor:
     return self
 
 
-@quantized_form(convert.resize_)
+@quantized_form(memory.resize_)
 def resize_(self: Any, *size: Any, **kwargs: Any) -> Tensor:
     one_scale(self, "resize_")
     self._codes.resize_(*size, **kwargs)

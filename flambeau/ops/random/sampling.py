@@ -20,8 +20,9 @@ from ..creation.filled import finish, new, prepare_out
 from ..machinery.arguments import as_int, as_ints, as_shape, need_tensors, read_options
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
-from ..machinery.inplace import check_writable, resize_out, write_out
+from ..machinery.inplace import check_writable
 from ..machinery.memory import dense, like_first, raise_if_set
+from ..machinery.out import resize_out, write_out
 from ..machinery.plan import NATIVE
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks

@@ -16,7 +16,7 @@ from ..machinery.arguments import is_int, need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise
-from ..machinery.inplace import write_out
+from ..machinery.out import write_out
 from ..machinery.primitive import Saved
 from ..machinery.quirks import Quirks
 from ..machinery.record import lookup

@@ -19,8 +19,9 @@ from ..creation.convert import to
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
-from ..machinery.inplace import raw_copy, write_out
+from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, dense
+from ..machinery.out import write_out
 from ..machinery.record import NewTensor, NewTensors
 
 

@@ -14,7 +14,7 @@ from ...expr import functions as f
 from ..machinery.arguments import as_dtype, need_tensor
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.formula import Pointwise
-from ..machinery.inplace import write_out
+from ..machinery.out import write_out
 from ..machinery.quirks import Quirks
 from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, real_result, reduced_dims, restored

@@ -17,8 +17,9 @@ from ..machinery.arguments import as_dtype, is_int, need_tensor
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise
-from ..machinery.inplace import assign, check_out_dtype, check_unrecorded, check_writable, write_out
+from ..machinery.inplace import assign, check_writable
 from ..machinery.memory import dense, like_first, tells
+from ..machinery.out import check_out_dtype, check_unrecorded, write_out
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, lookup
 from ..machinery.reduction import Reduction, to_bool

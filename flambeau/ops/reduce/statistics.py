@@ -14,7 +14,7 @@ from ...expr import functions as f
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.formula import Pointwise
-from ..machinery.inplace import write_out
+from ..machinery.out import write_out
 from ..machinery.quirks import Quirks
 from ..machinery.reduction import Reduction, reduced_dims, restored, spread
 from ..machinery.reduction_faces import plain_dim

@@ -11,7 +11,8 @@ from ...core.size import make_size
 from ...core.tensor import OpenTensor, Tensor
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal, view
-from ..machinery.inplace import raw_copy, write_out
+from ..machinery.inplace import raw_copy
+from ..machinery.out import write_out
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...core.layout import contiguous_format
 from ...core.tensor import Tensor
-from ..creation.convert import alias, clone, detach
+from ..creation.convert import clone, detach
+from ..creation.memory import alias
 from ..machinery.declare import composite
 from ..machinery.shown import documented
 from .complex_views import view_as_complex, view_as_real

@@ -18,7 +18,8 @@ from ...core.typenames import type_name
 from ..creation.filled import fill_raw
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, internal, primitive
-from ..machinery.inplace import copy_kernel, needs_copy_before_write, raw_copy, write_out
+from ..machinery.inplace import copy_kernel, needs_copy_before_write, raw_copy
+from ..machinery.out import write_out
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
 from ..machinery.watched import watched

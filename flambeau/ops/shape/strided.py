@@ -11,8 +11,8 @@ from ...core.layout import memory_span
 from ...core.size import Size, make_size
 from ...core.tensor import Tensor, empty
 from ...kernels.library.ranges import whole_steps
-from ..creation.convert import check_bounds
 from ..creation.filled import fill_raw
+from ..creation.memory import check_bounds
 from ..machinery.arguments import as_int, as_ints
 from ..machinery.declare import internal, view
 from ..machinery.inplace import raw_copy

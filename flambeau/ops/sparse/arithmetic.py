@@ -13,7 +13,7 @@ from ...core.promotion import can_cast, result_dtype
 from ...core.size import make_size
 from ...core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo
 from ...core.tensor import Tensor
-from ..creation import convert
+from ..creation import overwrite
 from ..creation.filled import zeros_like
 from ..machinery.formula import camel
 from ..machinery.inplace import assign, check_history_writable, rebase_history
@@ -22,16 +22,7 @@ from ..machinery.sparse_dispatch import sparse_form
 from ..pointwise import activation, comparison, conjugate, rounding, special_functions, unary
 from ..pointwise import arithmetic as strided
 from ..shape.joining import cat
-from .coo import (
-    add_at,
-    clone,
-    coalesce,
-    coo_from_parts,
-    in_layout_of,
-    values_at,
-    values_in_place_of,
-    with_values,
-)
+from .coo import add_at, clone, coalesce, coo_from_parts, in_layout_of, values_at, values_in_place_of, with_values
 from .index import entry_keys, index_tensor, merged, on_host, places_of
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -418,7 +409,7 @@ def _conjugate_in_place(self: Tensor) -> Tensor:
     return self
 
 
-@sparse_form(convert.zero_)
+@sparse_form(overwrite.zero_)
 def zero_(self: Any) -> Any:
     check_history_writable(self)
     if isinstance(self, SparseCsr):
@@ -426,7 +417,7 @@ def zero_(self: Any) -> Any:
     return become(self, zeros_like(self), "zero_")
 
 
-@sparse_form(convert.copy_)
+@sparse_form(overwrite.copy_)
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     if isinstance(self, SparseTensor) and type(self) is type(src):
         check_history_writable(self)

@@ -11,7 +11,7 @@ from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, ne
 from ...core.tensor import Tensor
 from ...kernels.library import sparse as kernels
 from ..creation.filled import fill_raw
-from ..linalg import matmul
+from ..linalg import addmm, linear, matmul
 from ..machinery.declare import composite, internal
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
@@ -154,7 +154,7 @@ def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
 
 
 @sparse_form(
-    matmul.addmm,
+    addmm.addmm,
     grads={
         "input": lambda g, input_shape, beta: _scaled(g, beta).sum_to_size(input_shape),
         "mat1": lambda g, mat2, alpha: _scaled(g.mm(mat2.mH), alpha),
@@ -166,7 +166,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     return _addmm(input, mat1, mat2, beta, alpha)
 
 
-@sparse_form(matmul.linear_matrix)
+@sparse_form(linear.linear_matrix)
 def linear_matrix(input: Any, weight: Any, bias: Any) -> Tensor:
     out = input.matmul(weight.t())
     return out if bias is None else out + bias

@@ -6,17 +6,9 @@ from typing import Any
 
 from ....core import dtype as dt
 from ....core.tensor import Tensor, empty
-from ....ops.linalg.matmul import (
-    addmm,
-    bmm,
-    dot,
-    known_products,
-    linear_grads,
-    linear_matrix,
-    linear_weight_grads,
-    mm,
-    mv,
-)
+from ....ops.linalg.addmm import addmm
+from ....ops.linalg.linear import linear_grads, linear_matrix, linear_weight_grads
+from ....ops.linalg.matmul import bmm, dot, known_products, mm, mv
 from ....ops.linalg.scaled import activated_product, is_by_rows, scaled_by_operators, scaled_mm
 from ....ops.machinery.dtype_rules import unsupported
 from ....ops.machinery.inplace import raw_copy

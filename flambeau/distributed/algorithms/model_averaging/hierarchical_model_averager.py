@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
-from ... import groups
+from ... import subgroups
 from . import utils
 from .averagers import ModelAverager
 
@@ -34,7 +34,7 @@ class HierarchicalModelAverager(ModelAverager):
         self.period_process_group_dict: OrderedDict[int, Any] = OrderedDict()
         for period, size in zip(periods, sizes):
             whole = size == self.process_group.size()
-            self.period_process_group_dict[period] = self.process_group if whole else groups.new_subgroups(size)[0]
+            self.period_process_group_dict[period] = self.process_group if whole else subgroups.new_subgroups(size)[0]
 
     def _find_process_group(self) -> Any:
         """The largest group whose turn it is."""

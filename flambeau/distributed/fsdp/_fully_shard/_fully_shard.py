@@ -18,7 +18,7 @@ from typing_extensions import deprecated
 
 from ....core.tensor import Tensor
 from ....nn import Module, Parameter
-from ... import groups
+from ... import groups, subgroups
 from ..._composable.contract import contract
 from ...device_mesh import DeviceMesh
 from ...utils import _get_root_modules
@@ -283,7 +283,7 @@ class FSDPModule(_Sharded):
             assert isinstance(info, FSDPMeshInfo)
             ranks = tuple(groups.get_process_group_ranks(info.shard_process_group))
             if enable and ranks not in made:
-                made[ranks] = info.reduce_scatter_process_group or groups.new_group(
+                made[ranks] = info.reduce_scatter_process_group or subgroups.new_group(
                     list(ranks), use_local_synchronization=True, group_desc="fsdp_reduce_scatter"
                 )
             info.reduce_scatter_process_group = made[ranks] if enable else None

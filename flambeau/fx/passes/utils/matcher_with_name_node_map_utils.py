@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ....utils._pytree import tree_flatten, tree_unflatten
-from ...codegen import _PyTreeCodeGen
 from ...graph import Graph
 from ...graph_module import GraphModule
 from ...node import Node
+from ...pytree_codegen import _PyTreeCodeGen
 from .matcher_utils import InternalMatch, SubgraphMatcher
 
 __all__ = ["SubgraphMatcherWithNameNodeMap"]

@@ -1,0 +1,304 @@
+"""Operators of formulas in LLVM IR: one emitter for each kind of number, chosen by `apply`."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+
+from ..core import dtype as dt
+from ..core.dtype import dtype
+from ..expr.functions import ELEMENTARY
+from ..expr.node import COMPARISONS
+from .llvm_values import Writer, bits, constant, value_type
+
+# ---------------------------------------------------------------------------------------------- operators
+
+_FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "mul_alone": "fmul", "div": "fdiv"}
+_INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "mul_alone": "mul", "and": "and", "or": "or", "xor": "xor"}
+_BOOL_OPS = {
+    "add": "or", "sub": "xor", "mul": "and", "mul_alone": "and", "and": "and", "or": "or", "xor": "xor", "maximum": "or", "fmax": "or",
+    "minimum": "and", "fmin": "and",
+}  # fmt: skip
+_FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+_ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
+_SAME_FOR_REAL = frozenset({"real", "conj"})
+LIBM = frozenset((*ELEMENTARY, "atan2", "nextafter", "pow")) - {"erfinv", "digamma"}
+# The C library's own functions, for kernels whose results must have its bits (see loops_language).
+C_LIBRARY = frozenset({"c_log", "c_log1p", "c_pow", "c_sin", "c_cos"})
+
+
+def apply(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
+    """`op` on operands already converted to dtype `d`; predicates return i1, everything else dtype `d`."""
+    if op in COMPARISONS:
+        return _comparison(w, op, d, operands)
+    if d.is_floating_point:
+        return _apply_float(w, op, d, operands)
+    if op in _SAME_FOR_REAL or op in _ROUNDING:
+        return operands[0]
+    if op == "logical_not":
+        return w.compare("eq", value_type(d), operands[0], constant(0, d))
+    if d is dt.bool_:
+        return _apply_bool(w, op, operands)
+    return _apply_int(w, op, d, operands)
+
+
+def _unsupported(op: str, d: dtype) -> NotImplementedError:
+    return NotImplementedError(f"the native emitter has no '{op}' for {d}")
+
+
+def _comparison(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
+    if d.is_floating_point:
+        predicate = _FLOAT_COMPARE[op]
+    else:
+        predicate = op if op in ("eq", "ne") else ("s" if d.is_signed else "u") + op
+    return w.compare(predicate, value_type(d), *operands)
+
+
+def _apply_bool(w: Writer, op: str, operands: list[str]) -> str:
+    if op in _BOOL_OPS:
+        return w.op(_BOOL_OPS[op], "i1", *operands)
+    if op == "not":
+        return w.op("xor", "i1", operands[0], "true")
+    if op in ("abs", "sign", "neg"):
+        return operands[0]
+    if op in ("isnan", "isinf", "signbit", "imag"):
+        return "false"
+    if op == "isfinite":
+        return "true"
+    if op == "pow":  # x ** 0 is true
+        return w.op("or", "i1", operands[0], w.op("xor", "i1", operands[1], "true"))
+    if op == "fma":
+        return w.op("or", "i1", w.op("and", "i1", operands[0], operands[1]), operands[2])
+    raise _unsupported(op, dt.bool_)
+
+
+# ---- integers
+
+
+def _apply_int(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
+    t, zero, prefix = value_type(d), "0", "s" if d.is_signed else "u"
+    a = operands[0]
+    if op in _INT_OPS:
+        return w.op(_INT_OPS[op], t, *operands)
+    if op in ("maximum", "fmax", "minimum", "fmin"):
+        return w.intrinsic(prefix + ("max" if op.endswith("max") or op == "maximum" else "min"), t, *operands)
+    if op in ("floordiv", "mod", "fmod"):
+        return _int_division(w, op, d, *operands)
+    if op in ("shl", "shr"):
+        return _shift(w, op, d, *operands)
+    if op == "pow":
+        return _int_power(w, d, *operands)
+    if op == "neg":
+        return w.op("sub", t, zero, a)
+    if op == "not":
+        return w.op("xor", t, a, "-1")
+    if op == "abs":
+        return w.intrinsic("abs", t, a, extra="i1 false") if d.is_signed else a
+    if op == "sign":
+        positive = w.ins(f"zext i1 {w.compare(prefix + 'gt', t, a, zero)} to {t}")
+        if not d.is_signed:
+            return positive
+        return w.op("sub", t, positive, w.ins(f"zext i1 {w.compare('slt', t, a, zero)} to {t}"))
+    if op == "signbit":
+        return w.compare("slt", t, a, zero) if d.is_signed else "false"
+    if op in ("isnan", "isinf"):
+        return "false"
+    if op == "isfinite":
+        return "true"
+    if op == "imag":
+        return zero
+    if op == "fma":
+        return w.op("add", t, w.op("mul", t, operands[0], operands[1]), operands[2])
+    raise _unsupported(op, d)
+
+
+def _int_division(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
+    """Division that cannot trap. The caller reports zero divisors; here they give an arbitrary number."""
+    t = value_type(d)
+    if not d.is_signed and not b.startswith("%") and b != "0":
+        return w.op("udiv" if op == "floordiv" else "urem", t, a, b)
+    zero_divisor = w.compare("eq", t, b, "0")
+    if not d.is_signed:
+        return w.op("udiv" if op == "floordiv" else "urem", t, a, w.select(zero_divisor, t, "1", b))
+    minus_one = w.compare("eq", t, b, "-1")  # the smallest integer divided by -1 overflows
+    divisor = w.select(w.op("or", "i1", zero_divisor, minus_one), t, "1", b)
+    remainder = w.op("srem", t, a, divisor)
+    if op == "fmod":
+        return remainder
+    opposite = w.compare("slt", t, w.op("xor", t, remainder, b), "0")
+    adjust = w.op("and", "i1", w.compare("ne", t, remainder, "0"), opposite)
+    if op == "mod":
+        return w.select(adjust, t, w.op("add", t, remainder, b), remainder)
+    quotient = w.select(minus_one, t, w.op("sub", t, "0", a), w.op("sdiv", t, a, divisor))
+    return w.select(adjust, t, w.op("sub", t, quotient, "1"), quotient)
+
+
+def _shift(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
+    t, width = value_type(d), bits(d)
+    inside = w.compare("ult", t, b, str(width))  # a negative amount is a huge unsigned one
+    if op == "shl":
+        return w.select(inside, t, w.op("shl", t, a, w.select(inside, t, b, "0")), "0")
+    if d.is_signed:
+        return w.op("ashr", t, a, w.select(inside, t, b, str(width - 1)))
+    return w.select(inside, t, w.op("lshr", t, a, w.select(inside, t, b, "0")), "0")
+
+
+def _int_power(w: Writer, d: dtype, a: str, b: str) -> str:
+    t = value_type(d)
+    if not b.startswith("%") and 0 <= int(b) <= 64:
+        return _power_chain(w, "mul", t, a, int(b), "1")
+    return w.ins(f"call {t} {w.helper('power', d)}({t} {a}, {t} {b})")
+
+
+def _power_chain(w: Writer, opcode: str, t: str, a: str, n: int, one: str) -> str:
+    result, square = one, a
+    while n:
+        if n & 1:
+            result = square if result == one else w.op(opcode, t, result, square)
+        n >>= 1
+        if n:
+            square = w.op(opcode, t, square, square)
+    return result
+
+
+def power_function(symbol: str, d: dtype) -> str:
+    """The text of an internal function: integer power by squaring; a negative exponent truncates towards zero."""
+    t = value_type(d)
+    negative = f"""
+  %negative = icmp slt {t} %n, 0
+  br i1 %negative, label %inverse, label %loop
+inverse:
+  %is_one = icmp eq {t} %a, 1
+  %is_minus = icmp eq {t} %a, -1
+  %low = and {t} %n, 1
+  %odd = icmp ne {t} %low, 0
+  %unit = select i1 %odd, {t} -1, {t} 1
+  %other = select i1 %is_minus, {t} %unit, {t} 0
+  %inverted = select i1 %is_one, {t} 1, {t} %other
+  ret {t} %inverted"""
+    start = negative if d.is_signed else "\n  br label %loop"
+    return f"""define internal {t} {symbol}({t} %a, {t} %n) #0 {{
+entry:{start}
+loop:
+  %result = phi {t} [ 1, %entry ], [ %next, %body ]
+  %square = phi {t} [ %a, %entry ], [ %squared, %body ]
+  %left = phi {t} [ %n, %entry ], [ %shifted, %body ]
+  %done = icmp eq {t} %left, 0
+  br i1 %done, label %exit, label %body
+body:
+  %bit = and {t} %left, 1
+  %use = icmp ne {t} %bit, 0
+  %product = mul {t} %result, %square
+  %next = select i1 %use, {t} %product, {t} %result
+  %squared = mul {t} %square, %square
+  %shifted = lshr {t} %left, 1
+  br label %loop
+exit:
+  ret {t} %result
+}}"""
+
+
+# ---- floating point
+
+
+def _apply_float(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
+    t, a = value_type(d), operands[0]
+    if op in _FLOAT_OPS:
+        return w.op(_FLOAT_OPS[op], t, *operands)
+    if op == "neg":
+        return w.ins(f"fneg {t} {a}")
+    if op == "fma":
+        return w.intrinsic("fma", t, *operands)
+    if op in _ROUNDING:
+        return w.intrinsic(_ROUNDING[op], t, a)
+    if op == "abs":
+        return w.intrinsic("fabs", t, a)
+    if op == "sqrt":
+        return w.intrinsic("sqrt", t, a)
+    if op == "rsqrt":
+        return w.op("fdiv", t, constant(1, d), w.intrinsic("sqrt", t, a))
+    if op in ("maximum", "minimum"):
+        return w.intrinsic(op, t, *operands, flags="nsz ")  # nan wins; which zero is returned does not matter
+    if op in ("fmax", "fmin"):
+        return w.intrinsic("maxnum" if op == "fmax" else "minnum", t, *operands)
+    if op == "copysign":
+        return w.intrinsic("copysign", t, *operands)
+    if op == "pow":
+        return _float_power(w, d, *operands)
+    if op in ("fmod", "mod", "floordiv"):
+        return _float_division(w, op, d, *operands)
+    if op in LIBM:
+        return w.libm(op, t, *operands)
+    if op in C_LIBRARY:
+        return w.libm(op[2:], t, *operands)
+    return _float_test(w, op, d, a)
+
+
+def _float_test(w: Writer, op: str, d: dtype, a: str) -> str:
+    t, zero, infinity = value_type(d), constant(0, d), constant(math.inf, d)
+    if op == "isnan":
+        return w.compare("uno", t, a, a)
+    if op == "isinf":
+        return w.compare("oeq", t, w.intrinsic("fabs", t, a), infinity)
+    if op == "isfinite":
+        return w.compare("olt", t, w.intrinsic("fabs", t, a), infinity)
+    if op == "signbit":
+        whole = "i64" if t == "double" else "i32"
+        return w.compare("slt", whole, w.ins(f"bitcast {t} {a} to {whole}"), "0")
+    if op == "logical_not":
+        return w.compare("oeq", t, a, zero)
+    if op == "sign":  # nan gives 0
+        positive = w.ins(f"uitofp i1 {w.compare('ogt', t, a, zero)} to {t}")
+        return w.select(w.compare("olt", t, a, zero), t, constant(-1, d), positive)
+    if op in _SAME_FOR_REAL:
+        return a
+    if op == "imag":
+        return zero
+    if op == "angle":
+        angle = w.select(w.compare("olt", t, a, zero), t, constant(math.pi, d), zero)
+        return w.select(w.compare("uno", t, a, a), t, a, angle)
+    raise _unsupported(op, d)
+
+
+_SPECIAL_POWERS: dict[float, Callable[[Writer, str, str, dtype], str]] = {
+    0.0: lambda w, t, a, d: constant(1, d),
+    1.0: lambda w, t, a, d: a,
+    2.0: lambda w, t, a, d: w.op("fmul", t, a, a),
+    3.0: lambda w, t, a, d: w.op("fmul", t, w.op("fmul", t, a, a), a),
+    0.5: lambda w, t, a, d: w.intrinsic("sqrt", t, a),
+    -0.5: lambda w, t, a, d: w.op("fdiv", t, constant(1, d), w.intrinsic("sqrt", t, a)),
+    -1.0: lambda w, t, a, d: w.op("fdiv", t, constant(1, d), a),
+    -2.0: lambda w, t, a, d: w.op("fdiv", t, constant(1, d), w.op("fmul", t, a, a)),
+}
+SPECIAL_POWERS = frozenset(_SPECIAL_POWERS)
+
+
+def _float_power(w: Writer, d: dtype, a: str, b: str) -> str:
+    t = value_type(d)
+    if not b.startswith("%"):
+        exponent = struct.unpack("<d", struct.pack("<Q", int(b, 16)))[0]
+        if exponent in _SPECIAL_POWERS:
+            return _SPECIAL_POWERS[exponent](w, t, a, d)
+    return w.libm("pow", t, a, b)
+
+
+def _float_division(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
+    """The C remainder, Python's remainder, and the floor division that goes with it."""
+    t, zero = value_type(d), constant(0, d)
+    remainder = w.libm("fmod", t, a, b)
+    if op == "fmod":
+        return remainder
+    signs_differ = w.op("xor", "i1", w.compare("olt", t, b, zero), w.compare("olt", t, remainder, zero))
+    adjust = w.op("and", "i1", w.compare("une", t, remainder, zero), signs_differ)
+    if op == "mod":
+        return w.select(adjust, t, w.op("fadd", t, remainder, b), remainder)
+    exact = w.op("fdiv", t, a, b)
+    quotient = w.op("fdiv", t, w.op("fsub", t, a, remainder), b)
+    quotient = w.select(adjust, t, w.op("fsub", t, quotient, constant(1, d)), quotient)
+    floor = w.intrinsic("floor", t, quotient)
+    above = w.compare("ogt", t, w.op("fsub", t, quotient, floor), constant(0.5, d))
+    rounded = w.select(above, t, w.op("fadd", t, floor, constant(1, d)), floor)
+    signed_zero = w.intrinsic("copysign", t, zero, exact)
+    result = w.select(w.compare("une", t, quotient, zero), t, rounded, signed_zero)
+    return w.select(w.compare("oeq", t, b, zero), t, exact, result)
