@@ -9,7 +9,7 @@ import sysconfig
 from types import CodeType, FrameType
 from typing import Any
 
-from ..core.graph import is_own
+from ..core.user_frames import is_own
 from .profiler_recorder import Note, Recorder
 
 _new = object.__new__

@@ -13,11 +13,11 @@ from typing import Any
 from ..backends.cpu.onednn.plan import tell_observers
 from ..core import modes, watching
 from ..core.device import cpu
-from ..core.graph import is_own
 from ..core.layout import strided
 from ..core.sharded import SpreadTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
+from ..core.user_frames import is_own
 
 _now = time.perf_counter_ns
 _new = object.__new__

@@ -25,10 +25,11 @@ from ..core.casts import casts
 from ..core.compile_options import Unsupported
 from ..core.device import cpu
 from ..core.generator import default_generator
-from ..core.graph import unusual, user_frame
+from ..core.graph import unusual
 from ..core.locks import new_lock
 from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor
+from ..core.user_frames import user_frame
 from ..nn.modules import module as module_room
 from ..nn.modules.module import Module
 from .late import late

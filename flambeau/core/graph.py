@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import sys
 import threading
 import traceback
 import weakref
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, NamedTuple
 
 from .uninterrupted import uninterrupted
+from .user_frames import is_own
 
 _new_object: Any = object.__new__
 _sequence = itertools.count()
@@ -228,17 +227,6 @@ def operation_name(node: Any) -> str:
     return name if name and (not number or number.isdigit()) else node.name()
 
 
-_INSIDE = __name__.split(".")[0] + "."  # how names of modules of this package begin
-
-
-def user_frame() -> str:
-    """file:line of the innermost caller outside this package: the line the user wrote."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_INSIDE):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
 class Node:
     """A recorded operation. `edges[i]` says where the gradient of differentiable input i goes: (node, output_nr).
 
@@ -401,16 +389,6 @@ def user_trace() -> Trace:
     """The stack outside this package, as anomaly detection shows it."""
     frames = [f for f in traceback.walk_stack(sys._getframe(1)) if not is_own(f[0])]
     return Trace("".join(traceback.StackSummary.extract(reversed(frames)).format()), grad_mode.evaluating)
-
-
-_FOLDER = os.path.join(os.path.dirname(os.path.dirname(user_trace.__code__.co_filename)), "")  # the package's own
-
-
-def is_own(frame: FrameType) -> bool:
-    """Return whether code of this package runs in the frame: a file of it, or text that it made."""
-    file = frame.f_code.co_filename
-    made = file.startswith("<") and frame.f_globals.get("__name__", "").startswith(_INSIDE)
-    return made or file.startswith(_FOLDER) or file == "<frozen runpy>"
 
 
 FREED_MESSAGE = (

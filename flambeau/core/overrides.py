@@ -16,8 +16,8 @@ from types import CodeType
 from typing import Any
 
 from . import modes, naming
-from .graph import is_own
 from .uninterrupted import uninterrupted
+from .user_frames import is_own
 
 _REGISTERED: set[type] = set()  # the classes that override operators
 _LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their instances

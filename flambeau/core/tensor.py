@@ -19,7 +19,7 @@ from . import naming, watching
 from .caching import remember
 from .device import cpu, device
 from .dtype import dtype
-from .graph import INFERENCE, AutogradState, Node, grad_mode, user_frame
+from .graph import INFERENCE, AutogradState, Node, grad_mode
 from .naming import above
 from .overrides import (
     DisableTorchDispatch,
@@ -33,6 +33,7 @@ from .overrides import (
 from .shadowing import shadow
 from .size import Size, make_size
 from .storage import UntypedStorage
+from .user_frames import user_frame
 
 _new_object = object.__new__
 

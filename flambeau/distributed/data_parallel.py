@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import inspect
-import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.graph import grad_mode
 from ..core.tensor import Tensor
@@ -19,125 +16,20 @@ from ..nn.modules.module import Module
 from ..nn.modules.sparse import Embedding, EmbeddingBag
 from ..ops import namespace
 from . import collectives, groups
-from .algorithms.join import Join, Joinable, JoinHook
-from .buckets import DEFAULT_FIRST_BUCKET_BYTES, assign_by_size
+from .algorithms.join import Join, Joinable, JoinHook, _DDPJoinHook
+from .buckets import assign_by_size
 from .ddp_logging import Logger
+from .ddp_settings import _MB_TO_BYTES, _BucketCapacityConfig
 from .options import DebugLevel, get_debug_level
 from .reducer import BuiltinCommHookType, Reducer
 from .replicas import _broadcast_coalesced
-from .utils import _sync_module_states, _verify_param_shape_across_processes
+from .utils import _find_tensors, _sync_module_states, _to_kwargs, _verify_param_shape_across_processes
+
+if TYPE_CHECKING:
+    from .ddp_settings import _MixedPrecision
 
 __all__ = ["DistributedDataParallel"]
-
-_DEFAULT_BUCKET_CAP_MB = 25
-_MB_TO_BYTES = 1024 * 1024
 _BROADCAST_BYTES = 250 * _MB_TO_BYTES
-
-
-@dataclasses.dataclass(frozen=True)
-class _BucketCapacityConfig:
-    """Sizes of the buckets of gradients: one size for all, with a smaller first one by default, or a size for each."""
-
-    bucket_bytes_cap: int
-    per_bucket_bytes_caps: tuple[int, ...]
-    first_bucket_bytes_cap: int
-
-    @classmethod
-    def create(
-        cls, bucket_cap_mb: float | None, bucket_cap_mb_list: Sequence[float] | None, use_python_reducer: bool
-    ) -> _BucketCapacityConfig:
-        if bucket_cap_mb_list:
-            if use_python_reducer:
-                raise AssertionError("when using bucket_cap_mb_list, python reducer is not supported")
-            caps = tuple(int(size * _MB_TO_BYTES) for size in bucket_cap_mb_list)
-            return cls(max(caps), caps, max(caps))
-        cap = int((_DEFAULT_BUCKET_CAP_MB if bucket_cap_mb is None else bucket_cap_mb) * _MB_TO_BYTES)
-        return cls(cap, (), DEFAULT_FIRST_BUCKET_BYTES if bucket_cap_mb is None else cap)
-
-    @property
-    def bucket_cap_mb(self) -> int:
-        return self.bucket_bytes_cap // _MB_TO_BYTES
-
-    @property
-    def has_custom_per_bucket_caps(self) -> bool:
-        return bool(self.per_bucket_bytes_caps)
-
-    def compute_bucket_size_limits(
-        self, static_graph: bool, find_unused_parameters: bool
-    ) -> tuple[list[int], list[int]]:
-        """Limits of the first buckets, and of those that are made when the order of gradients is known."""
-        if self.per_bucket_bytes_caps:
-            return list(self.per_bucket_bytes_caps), list(self.per_bucket_bytes_caps)
-        if static_graph or not find_unused_parameters:
-            return [sys.maxsize], []  # they are rebuilt after the first iteration
-        if self.first_bucket_bytes_cap == self.bucket_bytes_cap:
-            return [self.bucket_bytes_cap], []
-        return [self.first_bucket_bytes_cap, self.bucket_bytes_cap], []
-
-
-@dataclasses.dataclass
-class _MixedPrecision:
-    """Dtypes of parameters, gradients and buffers while they are used (not supported yet)."""
-
-    param_dtype: Any = None
-    reduce_dtype: Any = None
-    buffer_dtype: Any = None
-    _low_precision_param: Any = None
-
-
-def _dump_DDP_relevant_env_vars() -> None:
-    """Print the environment variables that have to do with distributed training."""
-    relevant = """RANK LOCAL_RANK WORLD_SIZE MASTER_PORT MASTER_ADDR CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME GLOO_DEVICE_TRANSPORT
-    NCCL_SOCKET_IFNAME TORCH_NCCL_BLOCKING_WAIT NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_IB_DISABLE NCCL_P2P_DISABLE NCCL_SHM_DISABLE
-    NCCL_TOPO_DUMP_FILE TORCH_NCCL_ASYNC_ERROR_HANDLING OMP_NUM_THREADS TORCH_DISTRIBUTED_DEBUG"""
-    print("".join(f"env:{name}={os.environ.get(name, 'N/A')}\n" for name in relevant.split()))
-
-
-def _find_tensors(value: Any) -> list[Tensor]:
-    """All tensors in what a forward function has returned."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [t for item in value for t in _find_tensors(item)]
-    if isinstance(value, dict):
-        return [t for item in value.values() for t in _find_tensors(item)]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [t for field in dataclasses.fields(value) for t in _find_tensors(getattr(value, field.name))]
-    return []
-
-
-def _moved(value: Any, where: Any) -> Any:
-    """Return a value with all its tensors on a device."""
-    if isinstance(value, Tensor):
-        return value.to(where)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_moved(item, where) for item in value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(_moved(item, where) for item in value)
-    if isinstance(value, dict):
-        return type(value)((key, _moved(item, where)) for key, item in value.items())
-    return value
-
-
-class _DDPJoinHook(JoinHook):
-    """A rank without inputs: takes part in what the others' forward and backward passes communicate."""
-
-    def __init__(self, ddp: DistributedDataParallel, divide_by_initial_world_size: bool):
-        self.ddp = ddp
-        ddp._divide_by_initial_world_size = divide_by_initial_world_size
-
-    def main_hook(self) -> None:
-        ddp = self.ddp
-        ddp._rebuild_buckets()
-        ddp._check_and_sync_module_buffers()
-        syncs = ddp._somebody_will_sync(False)
-        ddp.require_forward_param_sync = syncs
-        if not syncs:
-            return
-        ddp._match_backward()
-
-    def post_hook(self, is_last_joiner: bool) -> None:
-        self.ddp._sync_final_model(is_last_joiner)
 
 
 class DistributedDataParallel(Module, Joinable):
@@ -361,7 +253,7 @@ class DistributedDataParallel(Module, Joinable):
         DistributedDataParallel._active_ddp_module = self
         try:
             if self.device_ids:
-                inputs, kwargs = _moved(inputs, self.device), _moved(kwargs, self.device)
+                (inputs,), (kwargs,) = _to_kwargs(inputs, kwargs, self.device)
             return self.module(*inputs, **kwargs)
         finally:
             DistributedDataParallel._active_ddp_module = None

@@ -106,3 +106,16 @@ def _p_assert(condition: Any, message: str, raise_assertion_error: bool = True) 
         print(message)
         if raise_assertion_error:
             raise AssertionError(message)
+
+
+def _find_tensors(value: Any) -> list[Tensor]:
+    """All tensors in what a forward function has returned."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [t for item in value for t in _find_tensors(item)]
+    if isinstance(value, dict):
+        return [t for item in value.values() for t in _find_tensors(item)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [t for field in dataclasses.fields(value) for t in _find_tensors(getattr(value, field.name))]
+    return []

@@ -14,11 +14,12 @@ from .. import nn as _nn  # noqa: F401
 from .. import serialization as _serialization  # noqa: F401
 from .. import utils as _utils  # noqa: F401
 from . import immutable_collections, interpreter, node, proxy, traceback
-from ._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
+from ._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace
 from .graph import CodeGen, Graph
 from .graph_module import GraphModule
 from .interpreter import Interpreter, Transformer
 from .node import Node, has_side_effect, map_arg
+from .patching import wrap
 from .proxy import Proxy
 from .subgraph_rewriter import replace_pattern
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from ..core import modes, watching
 from ..core.device import cpu
-from ..core.graph import user_frame
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
+from ..core.user_frames import user_frame
 from .memory import Memory, Ref, mapped
 from .program import NO_MEMORY, Call, Program, Value
 

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from ..core import dtype as dt
 from ..core.device import cpu
-from ..core.graph import user_frame
 from ..core.tensor import Tensor
+from ..core.user_frames import user_frame
 from ..expr import Expr
 from ..expr.node import children, walk
 from . import formula as words
@@ -28,7 +28,7 @@ _PYTHON = {
 
 
 class Compiled(Protocol):
-    """The facts about an update that the loop needs (see fused.Variant)."""
+    """The facts about an update that the loop needs (see `variant.Variant`)."""
 
     name: str
     states: tuple[str, ...]  # tensors of the parameter's shape

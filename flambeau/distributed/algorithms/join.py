@@ -136,3 +136,24 @@ class Join:
             if int(ended):
                 raise RuntimeError("Detected at least one rank that exhausted inputs. Throwing across all ranks.")
         return work
+
+
+class _DDPJoinHook(JoinHook):
+    """A rank without inputs: takes part in what the others' forward and backward passes communicate."""
+
+    def __init__(self, ddp: Any, divide_by_initial_world_size: bool):
+        self.ddp = ddp
+        ddp._divide_by_initial_world_size = divide_by_initial_world_size
+
+    def main_hook(self) -> None:
+        ddp = self.ddp
+        ddp._rebuild_buckets()
+        ddp._check_and_sync_module_buffers()
+        syncs = ddp._somebody_will_sync(False)
+        ddp.require_forward_param_sync = syncs
+        if not syncs:
+            return
+        ddp._match_backward()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        self.ddp._sync_final_model(is_last_joiner)

@@ -16,19 +16,16 @@ from ...autograd.grad_mode import no_grad
 from ...core.promotion import promote_types
 from ...core.tensor import Tensor
 from ...nn import Module, ModuleDict, ModuleList
-from ...ops import namespace
-from ...ops.reduce.norms import vector_norm
+from ...ops.creation.filled import zeros_like
 from ..device_mesh import DeviceMesh
-from ..reduce_op import ReduceOp
-from ..utils import _apply_to_tensors, _sync_module_states
+from ..utils import _apply_to_tensors, _sync_params_and_buffers
 from . import _full_state
 from ._common_utils import FLAT_PARAM, FSDP_PREFIX, FSDP_WRAPPED_MODULE, TrainingState, clean_tensor_name, fsdp_units
 from ._flat_param import FlatGroup, FlatParameter
-from ._fully_shard._fsdp_api import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, ReduceScatter
+from ._fully_shard._fsdp_api import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from ._fully_shard._fsdp_common import FSDPMeshInfo
 from ._fully_shard._fsdp_common import TrainingState as PassState
 from ._fully_shard._fsdp_init import move_to_device
-from ._fully_shard._fsdp_state import FSDPState
 from ._init_utils import (
     HYBRID_SHARDING_STRATEGIES,
     NO_RESHARD_AFTER_FORWARD_STRATEGIES,
@@ -55,6 +52,7 @@ from .api import (
     StateDictSettings,
     StateDictType,
 )
+from .unit_state import HookReduction, UnitState, total_norm
 
 __all__ = [
     "BackwardPrefetch", "CPUOffload", "FLAT_PARAM", "FlatParameter", "FullOptimStateDictConfig", "FullStateDictConfig",
@@ -62,28 +60,6 @@ __all__ = [
     "OptimStateKeyType", "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig",
     "StateDictSettings", "StateDictType", "_apply_to_tensors", "clean_tensor_name",
 ]  # fmt: skip
-
-_torch = namespace("torch")
-
-
-class _UnitState(FSDPState):
-    """The state of one unit: inputs are cast where `MixedPrecision` says so."""
-
-    precision: MixedPrecision | None = None
-    prefetches = True
-    _had_no_root = (True,)  # units that were inside another model may be wrapped again
-
-    def _cast_forward_inputs(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        policy = self.precision
-        if policy is None or not (policy.cast_root_forward_inputs if self._is_root else policy.cast_forward_inputs):
-            return args, kwargs
-        return super()._cast_forward_inputs(args, kwargs)
-
-    def _pre_backward(self, grad: Tensor) -> Tensor:
-        if not self.prefetches:
-            for group in self._fsdp_param_groups:
-                group._post_forward_indices.clear()
-        return super()._pre_backward(grad)
 
 
 class FullyShardedDataParallel(StateDictMethods):
@@ -217,12 +193,12 @@ class FullyShardedDataParallel(StateDictMethods):
         for name in ("replicate_process_group", "shard_process_group"):
             group = getattr(info, name, None)
             if group is not None:
-                _sync_module_states(_Bag(params, buffers), group, 250 << 20, 0, ())
+                _sync_params_and_buffers(group, [t.detach() for t in (*params, *buffers)], 250 << 20, 0)
 
     def _make_unit(self, params: list[Any], device: Any, left_out: set[Module]) -> None:
         strategy, info, precision = self.sharding_strategy, self._info, self.mixed_precision
         policy = MixedPrecisionPolicy(precision.param_dtype, precision.reduce_dtype)
-        state = self._fsdp_state = _UnitState()
+        state = self._fsdp_state = UnitState()
         state.precision, state.prefetches = precision, self.backward_prefetch is not None
         state.init((self,), device, policy, True)
         self._group: FlatGroup | None = None
@@ -405,14 +381,7 @@ class FullyShardedDataParallel(StateDictMethods):
                     sharded[id(param)] = param
         cut = [p.grad for p in sharded.values() if p.grad is not None]
         whole = [p.grad for p in self.parameters() if p.grad is not None and id(p) not in sharded]
-        total = _norm([*cut], kind, self.compute_device)
-        operation = ReduceOp.MAX if kind == float("inf") else ReduceOp.SUM
-        if isinstance(self._info, FSDPMeshInfo):
-            total = total if kind == float("inf") else total**kind
-            self._info.shard_process_group.allreduce([total], operation, _wait=True)
-            total = total if kind == float("inf") else total ** (1.0 / kind)
-        if whole:
-            total = _norm([total, _norm(whole, kind, self.compute_device)], kind, self.compute_device)
+        total = total_norm(cut, whole, kind, self._info, self.compute_device)
         factor = (limit / (total + 1e-6)).clamp(max=1.0)
         for grad in {id(g): g for g in (*cut, *whole)}.values():
             grad.mul_(factor.to(grad.device, grad.dtype))
@@ -441,7 +410,7 @@ class FullyShardedDataParallel(StateDictMethods):
                 raise ValueError(f"The communication hook must be callable but got {hook}")
             unit._comm_hook, unit._comm_hook_state = hook, state
             if unit._group is not None:
-                unit._group._reduce_scatter_comm = _Hook(state, hook)
+                unit._group._reduce_scatter_comm = HookReduction(state, hook)
                 unit._group.force_sum_reduction_for_comms, unit._group.gradient_divide_factor = True, 1.0
 
     # -- whole parameters -----------------------------------------------------------------------------------------------------
@@ -500,7 +469,7 @@ class FullyShardedDataParallel(StateDictMethods):
 
     def _summon_gradients(self) -> None:
         flat = self._group._flat  # type: ignore[union-attr]
-        part = _torch["zeros_like"](flat._sharded_param_data)
+        part = zeros_like(flat._sharded_param_data)
         if flat.use_orig_params:
             for piece, low, high in flat.own_parts():
                 if piece.param.grad is not None:
@@ -528,41 +497,3 @@ class FullyShardedDataParallel(StateDictMethods):
             self._group.unshard(async_op)
             self._group.wait_for_unshard()
         return None
-
-
-class _Bag:
-    """Parameters and buffers that are broadcast together."""
-
-    def __init__(self, params: list[Any], buffers: list[Tensor]):
-        self._params, self._buffers = params, buffers
-
-    def named_parameters(self) -> Iterator[tuple[str, Any]]:
-        return ((str(i), p) for i, p in enumerate(self._params))
-
-    def named_buffers(self) -> Iterator[tuple[str, Any]]:
-        return ((str(i), p) for i, p in enumerate(self._buffers))
-
-
-class _Hook(ReduceScatter):
-    """A communication hook as what reduces gradients."""
-
-    def __init__(self, state: Any, hook: Callable):
-        self.state, self.hook = state, hook
-
-    def allocate(self, size: Any, *, dtype: Any, device: Any) -> Tensor:
-        return _torch["zeros"](size, dtype=dtype, device=device)
-
-    def __call__(
-        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
-    ) -> None:
-        self.hook(self.state, input_tensor, output_tensor)
-
-    def reduce_whole(self, gradient: Tensor) -> None:
-        self.hook(self.state, gradient)
-
-
-def _norm(grads: list[Tensor], kind: float, device: Any) -> Tensor:
-    if not grads:
-        return _torch["zeros"]((), device=device)
-    norms = [vector_norm(g.detach().float().to(device), kind) for g in grads]
-    return vector_norm(_torch["stack"](norms), kind)

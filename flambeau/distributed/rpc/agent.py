@@ -30,6 +30,7 @@ from ..errors import DistNetworkError, DistStoreError
 from ..store import Store
 from ..tcp_store import TCPStore
 from . import constants
+from .messages import Message, answered_at_once, handlers
 from .options import TensorPipeRpcBackendOptions, WorkerInfo
 from .wire import Alarms, Connection, Listener, Pool, connect, packed, unpacked
 
@@ -37,36 +38,6 @@ _logger = logging.getLogger(__name__)
 
 _HELLO, _REQUEST, _ANSWER, _ERROR = range(4)
 _MOST_FINISHING = 512  # threads that run what waits for answers: never all of them blocked by one another
-
-
-class Message(NamedTuple):
-    """Message from one worker to another."""
-
-    operation: str
-    details: Any = None
-    data: bytes = b""
-    tensors: Sequence[Tensor] = ()
-    differentiable: Sequence[bool] = ()
-    places: Sequence[str | None] = ()  # the device each tensor is wanted on; None for the CPU
-    mark: tuple[int, int] | None = None  # autograd context and number of the message in it
-    back: dict[str, str] | None = None  # devices of the answer
-
-
-Handler = Callable[[WorkerInfo, Message], Any]
-handlers: dict[str, Handler] = {}
-_at_once: set[str] = set()
-
-
-def handler(operation: str, at_once: bool = False) -> Callable[[Handler], Handler]:
-    """Declare what a worker does with a message. It returns a Message, a Future of one, or None."""
-
-    def declare(function: Handler) -> Handler:
-        handlers[operation] = function
-        if at_once:
-            _at_once.add(operation)
-        return function
-
-    return declare
 
 
 class RpcAgent:
@@ -354,7 +325,7 @@ class TensorPipeAgent(RpcAgent):
         with self._lock:
             self._running += 1
             self._served += 1
-        if message.operation in _at_once:
+        if message.operation in answered_at_once:
             self._answer(source, message, lambda answer, problem: self._outbox.put(lambda: reply(answer, problem)))
         else:
             self.pool.submit(self._answer, source, message, reply)
@@ -492,62 +463,6 @@ def _own_host(store: Store) -> str:
     return socket.gethostname()
 
 
-# -- tensors in messages ------------------------------------------------------------------------------------------------------
-
-
-def message_with(
-    agent: TensorPipeAgent,
-    to: WorkerInfo,
-    operation: str,
-    details: Any,
-    parts: tuple[bytes, list[Tensor]],
-    places: dict | None = None,
-) -> Message:
-    """A message with tensors, which takes part in this thread's autograd context."""
-    data, tensors = parts
-    devices = {str(a): str(b) for a, b in agent._get_device_map(to).items()} if places is None else places
-    mark = container.leaving(tensors, to.id)
-    flags = [mark is not None and t.requires_grad for t in tensors]
-    wanted = [_place(t, devices) for t in tensors]
-    back = {b: a for a, b in devices.items()} if places is None and devices else None
-    return Message(
-        operation, details, data, [_bare(t, to.id == agent.info.id) for t in tensors], flags, wanted, mark, back
-    )
-
-
-def _place(tensor: Tensor, devices: dict[str, str]) -> str | None:
-    here = str(tensor.device)
-    if here == "cpu" or here in devices:
-        return devices.get(here)
-    raise RuntimeError(
-        "TensorPipe RPC backend only supports CPU tensors by default, please move your tensors to CPU before sending them over"
-        " RPC, or call `set_device_map` on `TensorPipeRpcBackendOptions` to explicitly configure device mapping. Request"
-        f" device mapping is not available for destination; found tensor on {here}"
-    )
-
-
-def _bare(tensor: Tensor, stays: bool) -> Tensor:
-    """The values alone, without history and without what else lies in the same storage."""
-    bare = tensor.detach()
-    if stays:
-        return bare
-    if bare.device.type != "cpu":
-        return bare.cpu()
-    if not bare.is_sparse and bare.untyped_storage().nbytes() > 2 * bare.numel() * bare.element_size():
-        return bare.clone() if bare.is_contiguous() else bare.transpose(0, -1).contiguous().transpose(0, -1)
-    return bare
-
-
-def opened(message: Message, source: int) -> tuple[list[Tensor], Any]:
-    """The tensors of a message, where they are wanted and with their history, and the autograd context they belong to."""
-    tensors = [t if place is None else t.to(place) for t, place in zip(message.tensors, message.places, strict=True)]
-    if message.mark is None:
-        return tensors, None
-    fresh = [t.detach() if flag else t for t, flag in zip(tensors, message.differentiable, strict=True)]
-    with_history = [t for t, flag in zip(fresh, message.differentiable, strict=True) if flag]
-    return fresh, container.arriving(message.mark, with_history, source)
-
-
 # -- the agent of this process --------------------------------------------------------------------------------------------------
 
 
@@ -575,14 +490,3 @@ def _set_and_start_rpc_agent(agent: Any) -> None:
 
 def _reset_current_rpc_agent() -> None:
     _Current.agent = container.agent = None
-
-
-@handler("gradients")
-def _gradients(source: WorkerInfo, message: Message) -> Future:
-    tensors, _ = opened(message, source.id)
-    return container.gradients(message.details, tensors)
-
-
-@handler("release_context", at_once=True)
-def _release(source: WorkerInfo, message: Message) -> None:
-    container.release(message.details)

@@ -24,6 +24,7 @@ from .agent import (
 from .constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
 from .internal import PythonUDF, RPCExecMode, _build_rpc_profiling_key, _internal_rpc_pickler
 from .options import WorkerInfo
+from .references import references
 from .rref import PyRRef, RRef
 
 __all__ = [
@@ -259,15 +260,15 @@ def _wait_all_workers(timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
 
 
 def _delete_all_user_and_unforked_owner_rrefs(timeout: float = 0) -> None:
-    _rref.references.delete_all_users(timeout)
+    references.delete_all_users(timeout)
 
 
 def _destroy_rref_context(ignore_leak: bool) -> None:
-    _rref.references.forget(ignore_leak)
+    references.forget(ignore_leak)
 
 
 def _rref_context_get_debug_info() -> dict[str, str]:
-    return _rref.references.debug_info()
+    return references.debug_info()
 
 
 @_require_initialized

@@ -5,120 +5,23 @@ worker that hands its reference on keeps it until the receiver's fork is known t
 
 from __future__ import annotations
 
-import itertools
 import threading
 import weakref
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...core.locks import new_lock
 from ...futures import Future
 from ..autograd import contexts as autograd
 from . import constants
-from .agent import Message, _get_current_rpc_agent, handler, message_with, opened, timeout_error
+from .agent import _get_current_rpc_agent, timeout_error
 from .internal import PythonUDF, RemoteException, deserialize, raise_remote, remote_exception, serialize
+from .messages import Message, handler, message_with, opened
 from .options import WorkerInfo
+from .references import Owned, references
+
+if TYPE_CHECKING:
+    from .references import GloballyUniqueId
 
 T = TypeVar("T")
-
-
-class GloballyUniqueId(NamedTuple):
-    """A number that one worker has given."""
-
-    created_on: int
-    local_id: int
-
-    def __repr__(self) -> str:
-        return f"GloballyUniqueId(created_on={self.created_on}, local_id={self.local_id})"
-
-
-class _Owned:
-    """A value on its owner, when it is there, and the forks that refer to it."""
-
-    def __init__(self, number: GloballyUniqueId) -> None:
-        self.number = number
-        self.value: Future = Future()
-        self.forks: set[GloballyUniqueId] = set()
-
-
-class _References:
-    """All references of this worker."""
-
-    def __init__(self) -> None:
-        self.lock = new_lock()
-        self.changed = threading.Condition(self.lock)
-        self.numbers = itertools.count()
-        self.owned: dict[GloballyUniqueId, _Owned] = {}
-        self.unconfirmed: dict[GloballyUniqueId, RRef] = {}  # forks here that the owner may not know of yet
-        self.handed_on: dict[GloballyUniqueId, RRef] = {}  # forks of others that the owner may not know of yet
-        self.users: weakref.WeakSet[RRef] = weakref.WeakSet()
-        self.creating = 0
-
-    def next_number(self) -> GloballyUniqueId:
-        return GloballyUniqueId(_get_current_rpc_agent().get_worker_info().id, next(self.numbers))
-
-    def find_owned(self, number: GloballyUniqueId) -> _Owned:
-        with self.lock:
-            return self.owned.setdefault(number, _Owned(number))
-
-    def add_fork(self, owned: _Owned, fork: GloballyUniqueId) -> None:
-        with self.lock:
-            self.owned[owned.number] = owned
-            owned.forks.add(fork)
-
-    def drop_fork(self, number: GloballyUniqueId, fork: GloballyUniqueId) -> None:
-        with self.lock:
-            owned = self.owned.get(number)
-            if owned is not None:
-                owned.forks.discard(fork)
-                if not owned.forks:
-                    del self.owned[number]
-            self.changed.notify_all()
-
-    def confirm(self, fork: GloballyUniqueId) -> None:
-        with self.lock:
-            reference = self.unconfirmed.pop(fork, None)
-            self.changed.notify_all()
-        if reference is not None:
-            reference._confirmed = True
-
-    def release_handed_on(self, fork: GloballyUniqueId) -> None:
-        with self.lock:
-            kept = self.handed_on.pop(fork, None)
-            self.changed.notify_all()
-        del kept  # outside of the lock: its end may be that of the reference
-
-    def delete_all_users(self, timeout: float) -> None:
-        """Give up the references to other workers' values, as soon as their owners know of them."""
-        with self.lock:
-            self.changed.wait_for(lambda: not self.unconfirmed and not self.handed_on, timeout or None)
-            users = list(self.users)
-        for reference in users:
-            reference._give_up()
-
-    def forget(self, ignore_leak: bool) -> None:
-        with self.lock:
-            leaked = [f"{o.number} with fork Ids {sorted(o.forks)}" for o in self.owned.values() if o.forks]
-            self.owned, self.unconfirmed, self.handed_on = {}, {}, {}
-        if leaked and not ignore_leak:
-            raise RuntimeError(
-                "Leaking RRef "
-                + "\nLeaking RRef ".join(leaked)
-                + "\nThis usually means there are some RRef instances that"
-                " are not deleted when calling shutdown: make sure that none are left, or ignore them."
-            )
-
-    def debug_info(self) -> dict[str, str]:
-        with self.lock:
-            return {
-                "num_owner_rrefs": str(len(self.owned)),
-                "num_pending_futures": str(self.creating),
-                "num_pending_users": str(len(self.unconfirmed)),
-                "num_pending_owners": str(sum(not o.value.done() for o in self.owned.values())),
-                "num_forks": str(sum(len(o.forks) for o in self.owned.values())),
-            }
-
-
-references = _References()
 
 
 class RRef(Generic[T]):
@@ -133,16 +36,16 @@ class RRef(Generic[T]):
     _agent: Any = None
 
     def __init__(self, value: T, type_hint: Any = None) -> None:
-        self._become_owner(_Owned(references.next_number()))
+        self._become_owner(Owned(references.next_number()))
         self._owned.value.set_result(value)
 
-    def _become_owner(self, owned: _Owned) -> None:
+    def _become_owner(self, owned: Owned) -> None:
         self._owner: WorkerInfo = _get_current_rpc_agent().get_worker_info()
         self._owned, self._number = owned, owned.number
         self._type: Future | None = None
 
     @classmethod
-    def _owning(cls, owned: _Owned) -> RRef:
+    def _owning(cls, owned: Owned) -> RRef:
         self = object.__new__(cls)
         self._become_owner(owned)
         return self
@@ -470,7 +373,7 @@ def create(to: WorkerInfo, function: Any, args: tuple, kwargs: dict, timeout: fl
     asynchronous = hasattr(function, "_wrapped_async_rpc_function")
     if to.id == agent.get_worker_info().id:
         fork = references.next_number()  # kept by the call until it is done
-        reference = RRef._owning(_Owned(number))
+        reference = RRef._owning(Owned(number))
         references.add_fork(reference._owned, fork)
     else:
         fork = references.next_number()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core import graph
+from ...core import graph, user_frames
 from ...core.layout import has_internal_overlap
 from ...core.promotion import can_cast, scalar_dtype
 from ...core.tensor import Tensor, copy_of_array
@@ -332,7 +332,7 @@ def _write(plan: PointwisePlan, self: Tensor, values: tuple, name: str) -> None:
 def note_write(t: Tensor, name: str) -> None:
     """Remember who changes memory that a graph has saved; refuse where it belongs to inference mode."""
     if t._storage.version < graph.INFERENCE:
-        t._storage.last_write = (name, graph.user_frame())
+        t._storage.last_write = (name, user_frames.user_frame())
     elif not graph.grad_mode.inference:
         check_history_writable(t)
 

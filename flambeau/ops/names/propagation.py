@@ -11,9 +11,9 @@ from typing import Any
 
 from ...core import modes
 from ...core.backend import BACKENDS
-from ...core.graph import user_frame
 from ...core.named import NamedOperand, Names, any_named, is_named, names_of, plain, refresh, set_names, unsupported
 from ...core.tensor import Tensor
+from ...core.user_frames import user_frame
 from ..machinery.record import NUMPY_NAMES, OPS, Op
 from .algebra import checked, position, quoted, shown, unify_all
 

@@ -19,30 +19,15 @@ from ...core.tensor import Tensor, empty
 from ...kernels.library.fold import block_rows
 from ..creation.filled import fill_raw
 from ..machinery import work
-from ..machinery.arguments import is_int
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, is_last
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
 from ..machinery.together import in_place_of, together
+from .conv_arguments import Window, as_sizes, call_key, check_channels, check_operands, known_windows, read_window
 
 _LARGE_WEIGHT, _SMALL_MAP, _MOST_BLOCKS = 1 << 20, 49, 1 << 23  # elements
-Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
-
-
-def _tuple(value: Any, dims: int, name: str) -> tuple[int, ...]:
-    if isinstance(value, int) or is_int(value):
-        return (int(value),) * dims
-    values = tuple(map(int, value))
-    if len(values) == 1:
-        return values * dims
-    if len(values) != dims:
-        raise RuntimeError(
-            f"expected {name} to be a single integer value or a list of {dims} values to match the convolution dimensions, but got {name}={list(values)}"
-        )
-    return values
 
 
 @lru_cache(1024)
@@ -290,120 +275,6 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, shape: tu
         out.add_(bias.reshape(-1, *(1,) * (len(shape) - 2)))
 
 
-# -- checks ---------------------------------------------------------------------------------------------------------------
-
-
-def _check_operands(name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: int) -> None:
-    """PyTorch's errors about types, ranks and dtypes."""
-    for label, t in (("input", input), ("weight", weight)):
-        if not isinstance(t, Tensor):
-            raise TypeError(
-                f"{name}() received an invalid combination of arguments: {label} must be Tensor, not {type(t).__name__}"
-            )
-    rank = len(weight.shape)
-    if rank < 3:
-        raise RuntimeError("weight should have at least three dimensions")
-    if rank != dims + 2:
-        raise RuntimeError(
-            f"Expected {rank}-dimensional input for {rank}-dimensional weight {list(weight.shape)}, but got"
-            f" {len(input.shape)}-dimensional input of size {list(input.shape)} instead"
-        )
-    if len(input.shape) not in (dims + 1, dims + 2):
-        raise RuntimeError(
-            f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {name}, but got input of size: {list(input.shape)}"
-        )
-    if input.dtype is not weight.dtype:
-        raise RuntimeError(f"Input type ({input.type()}) and weight type ({weight.type()}) should be the same")
-    if bias is not None and bias.dtype is not input.dtype:
-        raise RuntimeError(f"Input type ({input.type()}) and bias type ({bias.type()}) should be the same")
-
-
-def _check_channels(
-    name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, groups: int, transposed: bool
-) -> bool:
-    """PyTorch's errors about groups and channels; whether the input is batched."""
-    if groups <= 0:
-        raise RuntimeError("non-positive groups is not supported")
-    if weight.shape[0] < groups:
-        raise RuntimeError(
-            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size"
-            f" {list(weight.shape)} instead"
-        )
-    if weight.shape[0] % groups:
-        raise RuntimeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size"
-            f" {list(weight.shape)} instead"
-        )
-    batched = len(input.shape) == dims + 2
-    channels = input.shape[1 if batched else 0]
-    expected = weight.shape[0] if transposed else weight.shape[1] * groups
-    if channels != expected:
-        raise RuntimeError(
-            f"Given {'transposed=1, ' if transposed else f'groups={groups}, '}weight of size {list(weight.shape)}, expected input{list(input.shape)} to have {expected} channels,"
-            f" but got {channels} channels instead"
-        )
-    out_channels = weight.shape[1] * groups if transposed else weight.shape[0]
-    if bias is not None and bias.shape != (out_channels,):
-        raise RuntimeError(
-            f"Given {'transposed=1, ' if transposed else ''}weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {out_channels} elements, but got bias of size"
-            f" {list(bias.shape)} instead"
-        )
-    if input.dtype is dt.bool_:
-        raise unsupported(name, input.dtype)
-    return batched
-
-
-def _window(dims: int, kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any, groups: int) -> Window:
-    stride = _tuple(stride, dims, "stride")
-    dilation = _tuple(dilation, dims, "dilation")
-    if not isinstance(padding, str):
-        padding = _tuple(padding, dims, "padding")
-    return _checked_window(kernel, stride, padding, dilation, groups)
-
-
-@lru_cache(1024)
-def _checked_window(
-    kernel: tuple[int, ...], stride: tuple[int, ...], padding: Any, dilation: tuple[int, ...], groups: int
-) -> Window:
-    if any(s <= 0 for s in stride):
-        raise RuntimeError("non-positive stride is not supported")
-    if any(d <= 0 for d in dilation):
-        raise RuntimeError("dilation should be greater than zero")
-    if isinstance(padding, str):
-        if padding == "valid":
-            pads = ((0, 0),) * len(kernel)
-        elif padding == "same":
-            if any(s != 1 for s in stride):
-                raise RuntimeError("padding='same' is not supported for strided convolutions")
-            pads = tuple((d * (k - 1) // 2, d * (k - 1) - d * (k - 1) // 2) for k, d in zip(kernel, dilation))
-        else:
-            raise RuntimeError(f"Invalid padding string: {padding!r}; it should be 'valid' or 'same'")
-    else:
-        if any(p < 0 for p in padding):
-            raise RuntimeError("negative padding is not supported")
-        pads = tuple((p, p) for p in padding)
-    if 0 in kernel:
-        sizes = " x ".join(map(str, kernel)) + " (TxHxW)"
-        if len(kernel) < 3:
-            height, width = (1, *kernel)[-2:]
-            sizes = f"kernel_height: {height} kernel_width: {width}"
-        raise RuntimeError(f"kernel size should be greater than zero, but got{':' * (len(kernel) > 2)} {sizes}")
-    return stride, pads, dilation, groups
-
-
-_known_windows: dict[tuple, Window] = {}  # calls that went well
-
-
-def _call_key(name: str, input: Any, weight: Any, bias: Any, settings: tuple) -> tuple | None:
-    """Return a key of all that the checks of a call look at; None where it is not made of tensors and numbers."""
-    if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
-        return None
-    added = bias if bias is None else (bias.shape, bias.dtype) if isinstance(bias, Tensor) else ()
-    if added == () or any(type(value) not in (int, tuple, str) for value in settings):
-        return None
-    return name, input.shape, weight.shape, input.dtype, weight.dtype, added, settings
-
-
 def _convolve(
     name: str,
     dims: int,
@@ -415,12 +286,12 @@ def _convolve(
     dilation: Any,
     groups: int,
 ) -> Tensor:
-    key = _call_key(name, input, weight, bias, (stride, padding, dilation, groups))
-    if key is not None and key in _known_windows:
-        return conv_forward(input, weight, bias, _known_windows[key])
-    _check_operands(name, input, weight, bias, dims)
-    window = _window(dims, weight.shape[2:], stride, padding, dilation, groups)
-    batched = _check_channels(name, input, weight, bias, dims, groups, False)
+    key = call_key(name, input, weight, bias, (stride, padding, dilation, groups))
+    if key is not None and key in known_windows:
+        return conv_forward(input, weight, bias, known_windows[key])
+    check_operands(name, input, weight, bias, dims)
+    window = read_window(dims, weight.shape[2:], stride, padding, dilation, groups)
+    batched = check_channels(name, input, weight, bias, dims, groups, False)
     x = input if batched else input.unsqueeze(0)
     sizes = output_size(x.shape[2:], weight.shape[2:], window)
     if any(n <= 0 for n in sizes):
@@ -432,7 +303,7 @@ def _convolve(
         )
     out: Any = conv_forward(x, weight, bias, window)
     if key is not None and batched and x.shape[1]:
-        remember(_known_windows, key, window)
+        remember(known_windows, key, window)
     if not x.shape[1]:
         out = out.narrow(1, 0, 0)  # PyTorch makes no channels of none, whatever the weight says
     return out if batched else out.squeeze(0)
@@ -450,10 +321,10 @@ def _transpose(
     groups: int,
     dilation: Any,
 ) -> Tensor:
-    _check_operands(name, input, weight, bias, dims)
-    stride, pads, dilation, _ = _window(dims, weight.shape[2:], stride, padding, dilation, groups)
-    batched = _check_channels(name, input, weight, bias, dims, groups, True)
-    extra = _tuple(output_padding, dims, "output_padding")
+    check_operands(name, input, weight, bias, dims)
+    stride, pads, dilation, _ = read_window(dims, weight.shape[2:], stride, padding, dilation, groups)
+    batched = check_channels(name, input, weight, bias, dims, groups, True)
+    extra = as_sizes(output_padding, dims, "output_padding")
     for p, s, d in zip(extra, stride, dilation):
         if p < 0:
             raise RuntimeError("negative output_padding is not supported")

@@ -12,10 +12,9 @@ from ...core.graph import grad_mode
 from ...core.storage import is_zero
 from ...core.tensor import Tensor, numel_of
 from ...kernels.library import loss as kernels
-from ..linalg.linear import linear
 from ..machinery.arguments import need_tensors
 from ..machinery.aten_form import REDUCTIONS, aten_only
-from ..machinery.declare import composite, internal
+from ..machinery.declare import internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
@@ -495,42 +494,3 @@ def nll_loss(
         raise ValueError("Expected 1 or more dimensions (got 0)")
     _check_classes("nll_loss", input, target, weight)
     return _nll(input, target, weight, reduction, ignore_index)
-
-
-@composite(namespaces=("nn.functional",), method=False)
-def linear_cross_entropy(
-    input: Any,
-    linear_weight: Any,
-    target: Any,
-    *,
-    linear_bias: Any = None,
-    weight: Any = None,
-    reduction: Any = "mean",
-    ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
-    options: Any = None,
-) -> Tensor:
-    """cross_entropy(linear(input, linear_weight, linear_bias), target); `options` of chunking are accepted, not needed."""
-    need_tensors("linear_cross_entropy", input=input, linear_weight=linear_weight, target=target)
-    if len(input.shape) not in (1, 2):
-        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {len(input.shape)}")
-    if len(linear_weight.shape) < 2:
-        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {len(linear_weight.shape)}")
-    *outputs, features = linear_weight.shape
-    if input.shape[-1] != features:
-        raise RuntimeError(
-            "expected equal input and linear_weight last dimensions (in_features), got"
-            f" {input.shape[-1]} and {features}, respectively"
-        )
-    if len(outputs) > 1 and len(input.shape) < 2:
-        raise RuntimeError(
-            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input,"
-            f" (N, {features}), got unbatched input with shape {tuple(input.shape)}"
-        )
-    scores = linear(input, linear_weight.reshape(-1, features))
-    scores = scores.reshape(*input.shape[:-1], *outputs)
-    if linear_bias is not None:
-        missing = len(outputs) - len(linear_bias.shape)
-        scores = scores + linear_bias.reshape(*linear_bias.shape, *(1,) * missing)
-    ignored = -100 if ignore_index is None else ignore_index
-    return cross_entropy(scores, target, weight, None, ignored, None, reduction, label_smoothing)

@@ -1,4 +1,4 @@
-"""Losses of nn.functional that compare two tensors element by element."""
+"""Losses of nn.functional that compare two tensors element by element, and the cross entropy of a linear layer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 
 from ...core.graph import unrecorded
 from ...core.tensor import Tensor
+from ..linalg.linear import linear
 from ..machinery.arguments import need_tensors
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite
 from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import raise_if_set
 from . import element_loss as losses
+from .cross_entropy import cross_entropy
 from .element_loss import broadcast, same_shapes
 from .loss_arguments import functional_loss, numbered_form, read_reduction, reduce_loss, reduction_number
 
@@ -345,3 +347,42 @@ def gaussian_nll_loss(
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return reduce_loss(loss, reduction)
+
+
+@composite(namespaces=("nn.functional",), method=False)
+def linear_cross_entropy(
+    input: Any,
+    linear_weight: Any,
+    target: Any,
+    *,
+    linear_bias: Any = None,
+    weight: Any = None,
+    reduction: Any = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """cross_entropy(linear(input, linear_weight, linear_bias), target); `options` of chunking are accepted, not needed."""
+    need_tensors("linear_cross_entropy", input=input, linear_weight=linear_weight, target=target)
+    if len(input.shape) not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {len(input.shape)}")
+    if len(linear_weight.shape) < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {len(linear_weight.shape)}")
+    *outputs, features = linear_weight.shape
+    if input.shape[-1] != features:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), got"
+            f" {input.shape[-1]} and {features}, respectively"
+        )
+    if len(outputs) > 1 and len(input.shape) < 2:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input,"
+            f" (N, {features}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    scores = linear(input, linear_weight.reshape(-1, features))
+    scores = scores.reshape(*input.shape[:-1], *outputs)
+    if linear_bias is not None:
+        missing = len(outputs) - len(linear_bias.shape)
+        scores = scores + linear_bias.reshape(*linear_bias.shape, *(1,) * missing)
+    ignored = -100 if ignore_index is None else ignore_index
+    return cross_entropy(scores, target, weight, None, ignored, None, reduction, label_smoothing)

@@ -6,13 +6,12 @@ in floating point."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
 
 from .... import nn
-from ....fx import Graph, GraphModule, Node, map_arg
+from ....fx import GraphModule, Node
 from ...nn import intrinsic as nni
 from ...nn import quantized
 from ...nn.intrinsic import quantized as nniq
@@ -22,11 +21,11 @@ from ...nn.quantized import reference as nnqr
 from .. import fixed_ranges
 from ..quantization_mappings import get_quantized_operator
 from ..utils import _parent_name
-from .utils import _get_module, collect_producer_nodes, get_new_attr_name_with_prefix, graph_module_from_producer_nodes
+from .packed_weights import CONVS, TRANSPOSED_CONVS, fold_weight, prepack, quantized_ops
+from .utils import _get_module
 
 nnq: Any = quantized
 F = nn.functional
-_ops = torch.ops.quantized
 Modules = dict[str, Any]
 
 # -- what becomes what ---------------------------------------------------------------------------------------------------
@@ -71,12 +70,6 @@ STATIC_LOWER_FUSED_MODULE_TWO_INPUTS_MAP: dict[Any, tuple[Any, Any]] = {
     nni.ConvAddReLU2d: (nnqr.Conv2d, nniq.ConvAddReLU2d),
 }
 DYNAMIC_LOWER_FUSED_MODULE_MAP: dict[Any, tuple[Any, Any]] = {nni.LinearReLU: (nnqr.Linear, nniqd.LinearReLU)}
-_CONVS = {F.conv1d: "conv1d", F.conv2d: "conv2d", F.conv3d: "conv3d"}
-_TRANSPOSED = {
-    F.conv_transpose1d: "conv_transpose1d",
-    F.conv_transpose2d: "conv_transpose2d",
-    F.conv_transpose3d: "conv_transpose3d",
-}
 _BINARY: dict[Any, str] = {
     operator.add: "add",
     torch.add: "add",
@@ -84,11 +77,6 @@ _BINARY: dict[Any, str] = {
     torch.mul: "mul",
     torch.matmul: "matmul",
 }
-_PREPACK_NAMES = (
-    "linear_prepack",
-    "linear_prepack_fp16",
-    *(f"{name}_prepack" for name in (*_CONVS.values(), *_TRANSPOSED.values())),
-)
 _SKIPPED_ARGUMENTS = {  # of functions, that their quantized forms do not have
     F.hardswish: ("inplace",),
     F.elu: ("inplace",),
@@ -269,29 +257,9 @@ def _lower_weight_only_modules(model: GraphModule) -> None:
                 _set_module(modules, node.target, target.from_reference(modules[str(node.target)]))
 
 
-# -- functions with weights ----------------------------------------------------------------------------------------------
-
-
-def _prepack(function: Any, weight: Node, rest: list) -> tuple[Callable, list]:
-    """The operator that packs a weight, and its arguments, which are those of the function behind the input."""
-    args = [weight, *rest]
-    if function is F.linear:
-        name = {torch.float16: "linear_prepack_fp16", torch.qint8: "linear_prepack"}.get(weight.args[-1])
-        if name is None:
-            raise Exception("can't get linear prepack op for dtype:", weight.args[-1])
-        return getattr(_ops, name), args
-    if function in (F.conv1d, F.conv_transpose1d):
-        for i in (2, 3, 4, 6) if function is F.conv_transpose1d else (2, 3, 4):
-            if len(args) > i and isinstance(args[i], int):
-                args[i] = (args[i],)
-    if function in _TRANSPOSED and len(args) > 6:
-        args[5], args[6] = args[6], args[5]  # groups and dilation
-    return getattr(_ops, f"{_CONVS.get(function) or _TRANSPOSED[function]}_prepack"), args
-
-
 def _lower_static_functions(model: GraphModule, qconfig_map: dict[str, Any]) -> None:
     modules = _all_modules(model)
-    functions: dict[Any, str] = {F.linear: "linear", **_CONVS, **_TRANSPOSED}
+    functions: dict[Any, str] = {F.linear: "linear", **CONVS, **TRANSPOSED_CONVS}
     for node in model.graph.nodes:
         quantize, relu, call = _match_static_pattern(node, modules, qconfig_map, functions, (0, 1))
         if quantize is None:
@@ -304,14 +272,14 @@ def _lower_static_functions(model: GraphModule, qconfig_map: dict[str, Any]) -> 
             torch.quantize_per_channel,
         ):
             continue
-        pack, pack_args = _prepack(call.target, quantized_weight, rest)
+        pack, pack_args = prepack(call.target, quantized_weight, rest)
         kwargs = dict(call.kwargs)
         if call.target is F.linear and "bias" in kwargs:
             kwargs["B"] = kwargs.pop("bias")
         with model.graph.inserting_before(scale):
             packed = model.graph.create_node("call_function", pack, tuple(pack_args), kwargs)
-        with_relu = relu is not None and call.target not in _TRANSPOSED
-        call.target = getattr(_ops, functions[call.target] + ("_relu" if with_relu else ""))
+        with_relu = relu is not None and call.target not in TRANSPOSED_CONVS
+        call.target = getattr(quantized_ops, functions[call.target] + ("_relu" if with_relu else ""))
         call.args, call.kwargs = (value.args[0], packed, scale, zero_point), {}
         quantize.replace_all_uses_with(call)
         zero_point.append(call)
@@ -340,13 +308,13 @@ def _lower_dynamic_functions(model: GraphModule, qconfig_map: dict[str, Any]) ->
         name = names.get((dtype, quantized_weight.args[-1]))
         if name is None:
             continue
-        pack, pack_args = _prepack(call.target, quantized_weight, rest)
+        pack, pack_args = prepack(call.target, quantized_weight, rest)
         kwargs = dict(call.kwargs)
         pack_kwargs = {"B": kwargs.pop("bias")} if "bias" in kwargs else {}
         call.kwargs = kwargs
         with model.graph.inserting_before(call):
             packed = model.graph.create_node("call_function", pack, tuple(pack_args), pack_kwargs)
-        call.target = getattr(_ops, f"linear_{'relu_' if relu is not None else ''}{name}")
+        call.target = getattr(quantized_ops, f"linear_{'relu_' if relu is not None else ''}{name}")
         call.args = (source, packed, reduce_range) if name == "dynamic" else (source, packed)
         if relu is not None:
             relu.replace_all_uses_with(call)
@@ -368,7 +336,7 @@ def _lower_binary(model: GraphModule, qconfig_map: dict[str, Any]) -> None:
         args = list(call.args)
         if len(values) == 2:
             args += quantize.args[1:3]
-        target = getattr(_ops, _BINARY[call.target] + ("_relu" if relu is not None else ""))
+        target = getattr(quantized_ops, _BINARY[call.target] + ("_relu" if relu is not None else ""))
         with model.graph.inserting_after(quantize):
             made = model.graph.create_node("call_function", target, tuple(args), {})
         made.stack_trace = call.stack_trace
@@ -432,58 +400,6 @@ def _lower_one_special(
         for gone in qparams:
             if isinstance(gone, Node):
                 model.graph.erase_node(gone)
-
-
-# -- packed weights ------------------------------------------------------------------------------------------------------
-
-
-def _packed_names(module: Any) -> list[str]:
-    return [name for name in vars(module) if "_packed_weight" in name]
-
-
-def _save_packed_weight(self: Any, destination: Any, prefix: str, keep_vars: Any) -> None:
-    for name in _packed_names(self):
-        destination[prefix + name] = getattr(self, name)
-
-
-def _load_packed_weight(self: Any, state_dict: Any, prefix: str, *rest: Any) -> None:
-    for name in [name for name in state_dict if name.startswith("_packed_weight")]:
-        setattr(self, name, state_dict.pop(name))
-
-
-def fold_weight(
-    quantized_model: GraphModule, node_name_to_scope: dict[str, tuple[str, type]], keep_original_weights: bool = False
-) -> GraphModule:
-    """Weights that are no inputs are packed now; the graph reads them as attributes."""
-    if keep_original_weights:
-        raise NotImplementedError("convert_fx: keep_original_weights is not in Flambeau yet")
-    prepack = {getattr(_ops, name) for name in _PREPACK_NAMES}
-    folded: dict[str, Node] = {}
-    packed: dict[str, Any] = {}
-    for node in quantized_model.graph.nodes:
-        if node.op == "call_function" and node.target in prepack:
-            producers = collect_producer_nodes(node)
-            if producers is not None:
-                folded.update((producer.name, node) for producer in producers)
-                packed[node.name] = graph_module_from_producer_nodes(quantized_model, producers)()
-    graph = Graph()
-    env: dict[str, Node] = {}
-
-    def load(arg: Any) -> Any:
-        return map_arg(arg, lambda n: env[n.name])
-
-    for node in quantized_model.graph.nodes:
-        if folded.get(node.name) is node:
-            path, _ = node_name_to_scope[next(iter(node.users)).name]
-            name = get_new_attr_name_with_prefix(path + "_packed_weight_")(quantized_model)
-            setattr(quantized_model, name, packed[node.name])
-            env[node.name] = graph.create_node("get_attr", name, (), {})
-        elif node.name not in folded:
-            env[node.name] = graph.node_copy(node, load)
-    made = GraphModule(quantized_model, graph)
-    made._register_state_dict_hook(_save_packed_weight)
-    made.register_load_state_dict_pre_hook(_load_packed_weight)
-    return made
 
 
 def _lower_to_native_backend(

@@ -13,7 +13,8 @@ from ....ops.creation.filled import fill_raw
 from ....ops.machinery.dtype_rules import unsupported
 from ....ops.machinery.inplace import raw_copy
 from ....ops.machinery.together import in_place_of
-from ....ops.nn.conv import Window, conv_forward, conv_grads, conv_input_grad, conv_transpose_forward, conv_weight_grad
+from ....ops.nn.conv import conv_forward, conv_grads, conv_input_grad, conv_transpose_forward, conv_weight_grad
+from ....ops.nn.conv_arguments import Window
 from .. import cudnn_conv, cudnn_graph
 from . import conv32
 

@@ -1,0 +1,235 @@
+"""Variants of an update formula: flags decided, scalars hoisted out of the loops, kernels compiled for layouts."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from ..core import dtype as dt
+from ..core.backend import backend_of
+from ..core.device import cpu
+from ..core.dtype import dtype, opmath
+from ..core.layout import is_non_overlapping_and_dense
+from ..core.tensor import Tensor, numel_of
+from ..expr import Expr, arg, as_expr
+from ..expr.node import PREDICATES, cast, children, rebuild, walk
+from ..expr.simplify import simplify
+from ..ops.machinery.inplace import check_writable
+from ..ops.machinery.plan import Layout, kernel
+from .driver import loop_over_parameters, scalar_function
+from .on_device import DeviceForm
+
+if TYPE_CHECKING:
+    from .fused import Update
+
+
+_MAX_PLANS = 4096
+
+
+_dense = functools.lru_cache(4096)(
+    lambda shape, strides: 0 not in shape and is_non_overlapping_and_dense(shape, strides)
+)
+
+
+def is_number(value: Any) -> bool:
+    return value is not None and type(value) not in (bool, str)
+
+
+class Variant:
+    """A formula with its flags decided: the Python function of the scalars and, by layout, compiled kernels."""
+
+    def __init__(self, update: Update, options: dict[str, Any]):
+        self.name = update.name
+        numbers = [n for n, v in options.items() if is_number(v)]
+        elements = update.elements
+        symbols = {n: arg(i) for i, n in enumerate((*elements, *update.scalars, *numbers))}
+        given = {n: symbols[n] if n in numbers else options[n] for n in options}
+        traced = update.formula(*(symbols[n] for n in update.positional), **given)
+        results = {name: as_expr(value) for name, value in traced.items()}
+        # State that the flags have made superfluous is not asked for.
+        read = {x.args[0] for x in walk(tuple(results.values())) if x.op == "arg"}
+        used = [i for i, n in enumerate(elements) if i < 2 or i in read or n in results]
+        self.states = tuple(elements[i] for i in used[2:])
+        self.scalars = tuple(n for i, n in enumerate(update.scalars, len(elements)) if i in read or n in results)
+        self.outputs = tuple(n for n in elements if n in results)
+        self.positions = tuple(("param", "grad", *self.states).index(n) for n in self.outputs)
+        self.roots, hoisted = _split(
+            [results[n] for n in self.outputs], {i: k for k, i in enumerate(used)}, len(elements)
+        )
+        self.predicates = tuple(x.op in PREDICATES for x in hoisted)
+        scalar_results = [results.get(n, symbols[n]) for n in self.scalars]
+        inputs = {id(symbols[n]): n for n in (*self.scalars, *numbers)}
+        self.prologue = scalar_function([*scalar_results, *hoisted], inputs, [*self.scalars, *numbers])
+        self.hoisted, self.scalar_results = hoisted, scalar_results
+        self.symbols = [symbols[n] for n in (*self.scalars, *numbers)]
+        self.forms: dict[tuple, DeviceForm] = {}
+        self.typed: dict[tuple[dtype, ...], tuple[Expr, ...]] = {}
+        self.plans: dict[tuple, tuple] = {}
+        self.lists: dict[tuple, Any] = {}
+        self.run = loop_over_parameters(self, numbers, len(hoisted))
+
+    def make_plan(self, key: tuple, tensors: tuple[Tensor, ...]) -> tuple[Any, Any]:
+        """A kernel for tensors of these layouts and its first argument; (None, None) for no elements."""
+        param = tensors[0]
+        for name, t in zip(("param", "grad", *self.states), tensors):
+            if t.shape != param.shape or t.dtype.is_complex != param.dtype.is_complex:
+                raise RuntimeError(
+                    f"{self.name}: '{name}' is {t.dtype} of shape {list(t.shape)}, but its parameter is {param.dtype} of"
+                    f" shape {list(param.shape)}"
+                )
+        for position in self.positions:
+            check_writable(tensors[position])
+        layouts = [_real_layout(t) for t in tensors]
+        roots = self.formulas(layouts)
+        plan: tuple[Any, Any] = (None, None)
+        if layouts[0].nbytes:
+            inputs: list[tuple[dtype, tuple[int, ...] | None]] = [(layout.dtype, layout.strides) for layout in layouts]
+            inputs += [(dt.float64, None) for _ in self.predicates]
+            plan = kernel(roots, [layouts[i] for i in self.positions], inputs)
+        if len(self.plans) >= _MAX_PLANS:
+            self.plans.clear()
+        self.plans[key] = plan
+        return plan
+
+    def formulas(self, tensors: Any) -> tuple[Expr, ...]:
+        """Formulas of what is stored to each of `positions`, over tensors (or layouts) of these dtypes, then the prologue's
+        numbers."""
+        dtypes = tuple(t.dtype for t in tensors)
+        if dtypes not in self.typed:
+            self.typed[dtypes] = tuple(simplify(r, True) for r in self._typed(opmath(dtypes[0]), list(dtypes)))
+        return self.typed[dtypes]
+
+    def launch_all(self, rows: list[tuple[Tensor, ...]], numbers: tuple) -> None:
+        """Run the kernel on many parameters with their gradients and states: at once those whose tensors are alike and dense."""
+        groups: dict[tuple, list[tuple[Tensor, ...]]] = {}
+        for tensors in rows:
+            param = tensors[0]
+            where, strides = param.device, param._strides
+            shape = param.shape
+            alike = where is not cpu and _dense(shape, strides)
+            for t in tensors:
+                if t._strides != strides or t.shape != shape or t.device is not where:
+                    alike = False
+            if alike:
+                groups.setdefault((where, *[t.dtype for t in tensors]), []).append(tensors)
+            else:
+                self.launch(tensors, numbers)
+        for key, members in groups.items():
+            run = self._list_kernel(key, members[0])
+            if run is None:
+                for tensors in members:
+                    self.launch(tensors, numbers)
+                continue
+            for tensors in members:
+                for i in self.positions:
+                    if tensors[i]._autograd is not None or tensors[i]._base is not None:
+                        check_writable(tensors[i])
+            run(
+                [(*[t._storage.ptr + t._offset * t.dtype.itemsize for t in m], numel_of(m[0].shape)) for m in members],
+                numbers,
+            )
+            for tensors in members:
+                for i in self.positions:
+                    tensors[i]._bump(self.name)
+
+    def update_on_device(
+        self, rows: list[tuple[Tensor, ...]], cells: list[tuple[Tensor, ...]], numbers: tuple, found_inf: Tensor | None
+    ) -> bool:
+        """Update parameters whose step counts are on their device, without the host; whether that could be done."""
+        groups: dict[tuple, list[int]] = {}
+        for i, tensors in enumerate(rows):
+            param = tensors[0]
+            where, own = param.device, cells[i] if cells else ()
+            dense = all(t._strides == param._strides and t.shape == param.shape and t.device is where for t in tensors)
+            if not dense or not _dense(param.shape, param._strides) or any(t.dtype.is_complex for t in tensors):
+                return False
+            if any(c.device is not where for c in own) or (found_inf is not None and found_inf.device is not where):
+                return False
+            key = (where, tuple(t.dtype for t in tensors), tuple(c.dtype for c in own))
+            if key not in self.forms and self._list_kernel((where, *key[1]), tensors) is None:
+                return False
+            groups.setdefault(key, []).append(i)
+        for key, members in groups.items():
+            if key not in self.forms:
+                self.forms[key] = DeviceForm(self, _replaced, *key)
+            picked = [rows[i] for i in members]
+            found = 0 if found_inf is None else found_inf.data_ptr()
+            self.forms[key].run(picked, [cells[i] if cells else () for i in members], numbers, found)
+            for i in members:
+                for position in self.positions:
+                    rows[i][position]._bump(self.name)
+                for cell in cells[i] if cells else ():
+                    cell._bump(self.name)
+        return True
+
+    def _list_kernel(self, key: tuple, tensors: tuple[Tensor, ...]) -> Any:
+        """Return the kernel that runs the formulas over lists of such tensors; None where the device has none, or for complex numbers."""
+        if key not in self.lists:
+            where, *dtypes = key
+            run = None
+            if not any(d.is_complex for d in dtypes):
+                roots = tuple(simplify(r, True) for r in self._typed(opmath(dtypes[0]), dtypes))
+                numbers = tuple(dt.float64 for _ in self.predicates)
+                run = backend_of(where).compile_lists(roots, tuple(dtypes), self.positions, numbers, where)
+            self.lists[key] = run
+        return self.lists[key]
+
+    def launch(self, tensors: tuple[Tensor, ...], numbers: tuple) -> None:
+        """Run the kernel on one parameter with its gradient and state, on whatever device they are."""
+        where = tensors[0].device
+        for t in tensors:
+            if t.device is not where:
+                raise RuntimeError(f"{self.name}: a parameter is on {where}, but its gradient or state on {t.device}")
+        key = (where, *(part for t in tensors for part in (t.shape, t._strides, t.dtype)))
+        plan = self.plans.get(key)
+        kernel, first = self.make_plan(key, tensors) if plan is None else plan
+        if kernel is not None:
+            addresses = [t._storage.ptr + t._offset * t.dtype.itemsize for t in tensors]
+            kernel(first, *(addresses[i] for i in self.positions), *addresses, *numbers)
+            for i in self.positions:
+                tensors[i]._bump(self.name)
+
+    def _typed(self, compute: dtype, dtypes: list[dtype]) -> list[Expr]:
+        """The formulas with every operand in the dtype of the computation."""
+        symbols: list[Expr] = [arg(i) if opmath(d) is compute else cast(arg(i), compute) for i, d in enumerate(dtypes)]
+        for k, is_condition in enumerate(self.predicates, len(dtypes)):
+            symbols.append(arg(k) != 0 if is_condition else cast(arg(k), compute))
+        return [_replaced(root, {id(arg(i)): s for i, s in enumerate(symbols)}) for root in self.roots]
+
+
+def _replaced(root: Expr, new: dict[int, Expr]) -> Expr:
+    """`root` with nodes exchanged; the inside of an exchanged node is not looked at."""
+    done: dict[int, Expr] = {}
+    for x in walk((root,)):
+        if id(x) in new:
+            done[id(x)] = new[id(x)]
+        else:
+            kids = children(x)
+            done[id(x)] = rebuild(x, [done[id(k)] for k in kids]) if kids else x
+    return done[id(root)]
+
+
+def _split(results: list[Expr], positions: dict[int, int], elements: int) -> tuple[tuple[Expr, ...], list[Expr]]:
+    """Take out of per-element formulas what is the same for all elements. arg(i) of the formulas is operand
+    positions[i]; after these come the values taken out."""
+    of_element: set[int] = set()
+    for x in walk(tuple(results)):
+        if (x.op == "arg" and x.args[0] < elements) or any(id(c) in of_element for c in children(x)):
+            of_element.add(id(x))
+    hoisted: list[Expr] = []
+    new: dict[int, Expr] = {id(arg(i)): arg(k) for i, k in positions.items()}
+    for x in walk(tuple(results)):
+        if id(x) in of_element:
+            for c in children(x):
+                if id(c) not in of_element and id(c) not in new and c.op != "const":
+                    new[id(c)] = arg(len(positions) + len(hoisted))
+                    hoisted.append(c)
+    return tuple(_replaced(r, new) for r in results), hoisted
+
+
+def _real_layout(t: Tensor) -> Layout:
+    """Return the layout of a tensor's real numbers; a complex number is two."""
+    layout = Layout.of(t)
+    if t.dtype.is_complex:
+        layout.set_layout((*t.shape, 2), (*(2 * s for s in t._strides), 1), t.dtype.to_real(), t.device)
+    return layout
