@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..core import dtype as dt
@@ -18,39 +17,13 @@ from ..core.dtype import dtype
 from ..expr.functions import cast
 from ..expr.node import arg
 from .cuda_operands import BLOCK, Device, Layout, Operands, device_function, fits
+from .cuda_reduction_plans import UNROLL, ReductionLaunch, Shape, plan_columns, plan_rows
 from .cuda_values import PRELUDE, constant, loaded, memory_type, value_type
 from .elementwise import PASSED
 from .reduction_parts import Reduction
 
-UNROLL = 4  # loads a thread has in flight
 _JOIN = {"sum": "a + b", "prod": "a * b", "max": "fb_max(a, b)", "min": "fb_min(a, b)", "any": "a | b", "all": "a & b"}
 _ARG_SIGN = {"argmax": ">", "argmin": "<"}
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Properties that a reduction's source text is made for: `lanes` threads per result (0: columns), `vector` elements per load, 32-bit offsets or not, one piece
-    per result or several."""
-
-    lanes: int
-    vector: int
-    narrow: bool
-    split: bool
-
-
-@dataclass(frozen=True)
-class ReductionLaunch:
-    """Launch of a reduction for one layout: which text, its numbers, and how work is cut."""
-
-    shape: Shape
-    packed: bytes
-    results: int
-    width: int  # of a row of results (columns only)
-    count: int
-    splits: int
-    share: int
-    bits: int  # 2 ** bits threads lie along a row of results (columns only)
-    blocks: int
 
 
 class ReduceProgram:
@@ -428,8 +401,8 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
             packed += layouts[2].pack(shrunk, reduced_strides)
         if self.columns:
             steps = [s for k, r in zip(kept_strides[1:], reduced_strides) for s in (*k[:-1], *r)]
-            return self._plan_columns(narrow, packed, results, sizes[-1], count, steps, processors)
-        return self._plan_rows(narrow, packed, results, count, v, processors)
+            return plan_columns(self.vector, narrow, packed, results, sizes[-1], count, steps, processors)
+        return plan_rows(narrow, packed, results, count, v, processors)
 
     def _row_vector(self, sizes: tuple, shrunk: tuple, kept: list, reduced: list, count: int) -> int:
         """Return the number of neighbours that one load takes. Rows in several pieces must all begin on whole vectors."""
@@ -440,39 +413,6 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
         while v > 1 and (shrunk[-1] % v or any(s % v for k, r in dense for s in (*k, *r[:-1]))):
             v //= 2
         return v
-
-    def _plan_rows(
-        self, narrow: bool, packed: bytes, results: int, count: int, v: int, processors: int
-    ) -> ReductionLaunch:
-        loads = -(-count // v)
-        lanes = BLOCK
-        if loads < 256 or (results >= 16 * processors and loads < 1024):
-            lanes = min(32, _power_of_two(-(-loads // 2)))
-        blocks = -(-results // (BLOCK // lanes))
-        turn = lanes * v * UNROLL
-        splits = max(1, min(8 * processors // blocks, count // (2 * turn))) if lanes == BLOCK else 1
-        share = -(-count // splits)
-        if splits > 1:
-            share = -(-share // turn) * turn
-            splits = -(-count // share)
-        blocks = -(-results * splits // (BLOCK // lanes))
-        return ReductionLaunch(Shape(lanes, v, narrow, splits > 1), packed, results, 1, count, splits, share, 0, blocks)
-
-    def _plan_columns(
-        self, narrow: bool, packed: bytes, results: int, width: int, count: int, steps: list[int], processors: int
-    ) -> ReductionLaunch:
-        v = self.vector
-        while v > 1 and (width % v or any(s % v for s in steps)):
-            v //= 2
-        bits = min(5, (_power_of_two(-(-width // v)) - 1).bit_length())
-        tiles = results // width * -(-width // (v << bits))
-        rows = BLOCK >> bits
-        splits = max(1, min(8 * processors // tiles, count // (2 * rows * UNROLL)))
-        share = -(-count // splits)
-        splits = -(-count // share)
-        return ReductionLaunch(
-            Shape(0, v, narrow, splits > 1), packed, results, width, count, splits, share, bits, tiles * splits
-        )
 
     def bind(self, device: Device) -> Callable[..., None]:
         functions: dict[Shape, tuple] = {}
@@ -511,10 +451,6 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
             return main, None, None
         kinds = (len(plan.packed), "q", "q", "q", "q", "q", "q")
         return main, module.function("finish_32", kinds), module.function(f"finish_{BLOCK}", kinds)
-
-
-def _power_of_two(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length()
 
 
 __all__ = ["ReduceProgram"]

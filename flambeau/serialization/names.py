@@ -102,6 +102,7 @@ _WRITTEN: dict[Any, tuple[str, str]] = {
 # Where classes that live elsewhere here than in PyTorch are at home there.
 _TRANSFORMS, _SCHEDULERS = "torchvision.transforms.transforms", "torch.optim.lr_scheduler"
 _MOVED = {
+    "flambeau.ao.nn.quantized.dynamic.modules.rnn_weights": "torch.ao.nn.quantized.dynamic.modules.rnn",
     "flambeau.core.pytree": "torch.utils._pytree",
     "flambeau.distributed.data_parallel": "torch.nn.parallel.distributed",
     "flambeau.nn.modules.attention": "torch.nn.modules.activation",

@@ -21,13 +21,13 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
-from concurrent import futures
 from pathlib import Path
 from typing import Any
 
 from .. import ops
 from ..core.ownership import refuse_planted
 from ..kernels import cache
+from .build_jobs import Jobs, write_text
 
 _PACKAGE = Path(__file__).parents[1]
 _INCLUDE = _PACKAGE / "include"
@@ -197,12 +197,12 @@ def load_inline(
         texts.insert(0, "#include <torch/extension.h>")
     if functions is not None:
         texts.append(_module_text(functions))
-    written = [_write(folder / "main.cpp", "\n".join(texts) + "\n")]
+    written = [write_text(folder / "main.cpp", "\n".join(texts) + "\n")]
     if cuda_sources:
         device = [cuda_sources] if isinstance(cuda_sources, str) else list(cuda_sources)
         if not no_implicit_headers:
             device[:0] = ["#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>"]
-        written.append(_write(folder / "cuda.cu", "\n".join(device) + "\n"))
+        written.append(write_text(folder / "cuda.cu", "\n".join(device) + "\n"))
     return load(
         name,
         written,
@@ -225,13 +225,6 @@ def _module_text(functions: str | Sequence[str] | Mapping[str, str]) -> str:
     named = functions if isinstance(functions, Mapping) else {f: f for f in functions}
     lines = [f'  m.def("{f}", {f}, "{text}");' for f, text in named.items()]
     return "\n".join(["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {", *lines, "}"])
-
-
-def _write(path: Path, text: str) -> str:
-    """Write a file unless it is there already: its time says when it was changed."""
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
-    return str(path)
 
 
 def _folder(name: str, given: str | None) -> Path:
@@ -324,12 +317,12 @@ def embedding() -> tuple[list[str], list[str]]:
     return flags, [f"-L{folder}", f"-lpython{version}", f"-Wl,-rpath,{folder}"]
 
 
-class _Build:
-    """Commands that make one library, run where their inputs have changed since the last time: by ninja, where that is installed."""
+class _Build(Jobs):
+    """Commands that make one library of its sources."""
 
     def __init__(self, name: str, sources: list[str], options: Options, directory: str | None, verbose: bool) -> None:
-        self.name, self.sources, self.options, self.verbose = name, sources, options, verbose
-        self.folder = _folder(name, directory)
+        super().__init__(name, _folder(name, directory), verbose)
+        self.sources, self.options = sources, options
         self.link_flags: list[str] = []
 
     def run(self, program: bool = False) -> str:
@@ -342,66 +335,8 @@ class _Build:
         target = str(self.folder / (self.name if program else f"{self.name}{LIB_EXT}"))
         commands = [self.options.compiling(source, made) for source, made in zip(self.sources, objects)]
         link = [*_compiler(), *objects, "-fopenmp", *libraries, *self.link_flags, "-o", target]
-        ninja = _ninja()
-        if ninja is not None:
-            self._with_ninja(ninja, [*zip(objects, ([s] for s in self.sources), commands), (target, objects, link)])
-            return target
-        inputs = [[source, *self._included(one)] for source, one in zip(self.sources, objects)]
-        with futures.ThreadPoolExecutor(int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)) as pool:
-            list(pool.map(self._make, objects, inputs, commands))
-        self._make(target, objects, link)
+        self.make(_ninja(), [*zip(objects, ([s] for s in self.sources), commands), (target, objects, link)])
         return target
-
-    def _with_ninja(self, ninja: str, jobs: list[tuple[str, list[str], list[str]]]) -> None:
-        lines = []
-        for i, (made, read, command) in enumerate(jobs):
-            lines += [f"rule r{i}", f"  command = {shlex.join(command).replace('$', '$$')}"]
-            if made.endswith(".o"):
-                lines += [f"  depfile = {_in_ninja(made)}.d", "  deps = gcc"]
-            lines.append(f"build {_in_ninja(made)}: r{i} {' '.join(map(_in_ninja, read))}")
-        _write(self.folder / "build.ninja", "\n".join(lines) + "\n")
-        jobs_at_once = os.environ.get("MAX_JOBS")
-        self._run([ninja, "-C", str(self.folder), "-v", *(["-j", jobs_at_once] if jobs_at_once else [])])
-
-    def _run(self, command: list[str]) -> None:
-        done = subprocess.run(command, capture_output=True, text=True)
-        said = done.stdout + done.stderr
-        if self.verbose and said and "no work to do" not in said:
-            print(said, flush=True)
-        if done.returncode:
-            raise RuntimeError(f"Error building extension '{self.name}': {said}")
-
-    @staticmethod
-    def _included(made: str) -> list[str]:
-        """The headers that were read the last time."""
-        try:
-            text = Path(f"{made}.d").read_text()
-        except OSError:
-            return []
-        return [p for p in text.replace("\\\n", " ").partition(":")[2].split() if not p.startswith("/usr/")]
-
-    def _make(self, target: str, inputs: list[str], command: list[str]) -> None:
-        stamp, mark = Path(f"{target}.stamp"), _digest(inputs, command)
-        if os.path.exists(target) and stamp.exists() and stamp.read_text() == mark:
-            return
-        if self.verbose:
-            print(shlex.join(command), flush=True)
-        self._run(command)
-        stamp.write_text(_digest([inputs[0], *self._included(target)] if target.endswith(".o") else inputs, command))
-
-
-def _in_ninja(path: str) -> str:
-    """A path as ninja's files write it."""
-    return path.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
-
-
-def _digest(inputs: list[str], command: list[str]) -> str:
-    """Return a digest of what a command's result depends on: the contents of its input files, and its options."""
-    total = hashlib.sha256(shlex.join(command).encode())
-    for path in dict.fromkeys(os.path.normpath(p) for p in inputs):
-        total.update(path.encode())
-        total.update(Path(path).read_bytes() if os.path.exists(path) else b"")
-    return total.hexdigest()
 
 
 _loaded: dict[str, tuple[str, Any]] = {}  # modules by path, with the digest of the file
@@ -519,13 +454,6 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "BuildExtension",  # noqa: F822  see __getattr__
-    "CUDAExtension",
-    "CppExtension",
-    "get_default_build_root",
-    "include_paths",
-    "is_ninja_available",
-    "library_paths",
-    "load",
-    "load_inline",
-    "verify_ninja_availability",
-]
+    "CUDAExtension", "CppExtension", "get_default_build_root", "include_paths", "is_ninja_available", "library_paths", "load",
+    "load_inline", "verify_ninja_availability",
+]  # fmt: skip

@@ -12,7 +12,7 @@ from ...core.backend import BACKENDS, Backend
 from ...core.device import cpu, device
 from ...core.dtype import FLOAT8
 from ...core.generator import Generator, default_generator
-from ...core.storage import is_zero, set_bytes
+from ...core.raw_memory import is_zero, set_bytes
 from . import jit
 
 

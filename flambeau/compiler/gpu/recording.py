@@ -7,7 +7,6 @@ the graph; gradients stay where they are, in the graph's memory."""
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import math
 import sys
@@ -33,11 +32,12 @@ from ..record.recording import GradSlot, Recorded, extent, tensors_in
 from ..record.results import Results, is_live
 from ..runtime.program import Program
 from ..state.guards import Guard, TensorItem, observe
+from .before_call import LeftState, StateBefore
 from .capture import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
 from .derivative import CapturedDerivative, CapturedNode
 from .program import GpuProgram, write_down
 from .second_stream import MOST
-from .values import Bytes, Copy, Outcome, alike, perturb, sums
+from .values import Copy, Outcome, alike, perturb, sums
 
 _SPARE = 1 << 16  # bytes of free memory that a graph does not take
 _LARGE = 1 << 30  # bytes of an eager call beside which the graph's memory should not stand
@@ -146,11 +146,11 @@ class GraphRecorded(Recorded):
     def check(self, tensors: list[Tensor], run: Callable[..., Any]) -> tuple[str, Any]:
         """Run the function, undo that, capture and run the graph, and compare: why they differ (or nothing), and the function's result.
         One comes after the other, so that the graph's memory and that of the function are never needed together."""
-        before = _Before(self)
+        before = StateBefore(self)
         arguments = [Copy(t) for t in tensors]
         result = run({})
         limit = self._memory().reserved
-        left = _Left(self)
+        left = LeftState(self)
         eager = self._outcome(tensors, before, result)
         # A run that needs much memory is better made now than when the graph has its own.
         swings = self._swings(tensors, before, eager, arguments, run) if limit > _LARGE else None
@@ -186,7 +186,7 @@ class GraphRecorded(Recorded):
         self._give_back()
         return problem, result
 
-    def _undo(self, before: _Before, arguments: list[Copy], gradients: bool = True) -> None:
+    def _undo(self, before: StateBefore, arguments: list[Copy], gradients: bool = True) -> None:
         """Everything as it was, and no memory kept for what has run. Gradients that the function only drops need not have values."""
         before.restore(gradients)
         for old in arguments:
@@ -205,7 +205,7 @@ class GraphRecorded(Recorded):
     def _memory(self) -> DeviceMemory:
         return backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
 
-    def _write_down(self, tensors: list[Tensor], run: Callable[..., Any], before: _Before) -> None:
+    def _write_down(self, tensors: list[Tensor], run: Callable[..., Any], before: StateBefore) -> None:
         """Write the call down as a program of operator calls and rewrite that; where it cannot be, the call itself is captured."""
         product_tuning.tune(self.where)
         self._make_room()
@@ -230,7 +230,7 @@ class GraphRecorded(Recorded):
             self.written, self.unwritten = None, f"captured as it is: {problem}"
 
     def _plan(
-        self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[Copy], limit: int
+        self, tensors: list[Tensor], run: Callable[..., Any], before: StateBefore, arguments: list[Copy], limit: int
     ) -> tuple[Any, int]:
         """Memory for the graph, and how much work may go on beside the rest in it: less, where all memory would come to more than
         the limit. What the graph must hold is known from captures that are thrown away; None where there cannot be one."""
@@ -252,7 +252,7 @@ class GraphRecorded(Recorded):
         return graphs.handle_of(index, pool), most  # type: ignore[arg-type]
 
     def _sketched(
-        self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[Copy], most: int
+        self, tensors: list[Tensor], run: Callable[..., Any], before: StateBefore, arguments: list[Copy], most: int
     ) -> tuple[Sketch, list[int]] | None:
         """A capture that is thrown away: what memory it needs, and the sizes of its results."""
         index = self.where.index or 0
@@ -267,7 +267,7 @@ class GraphRecorded(Recorded):
             return None
         return sketch, self._forget_capture(sketch, before)
 
-    def _forget_capture(self, sketch: Sketch, before: _Before) -> list[int]:
+    def _forget_capture(self, sketch: Sketch, before: StateBefore) -> list[int]:
         """Let go of a capture that is not run. The sizes of its results."""
         grads = {slot.header.slot for slot in self.grads if slot.header is not None}
         sizes = [one.size for i, one in enumerate(self.slots) if i not in grads]
@@ -281,7 +281,7 @@ class GraphRecorded(Recorded):
         self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
         self.program = None  # type: ignore[assignment]
 
-    def _clear(self, sketch: Sketch, before: _Before) -> None:
+    def _clear(self, sketch: Sketch, before: StateBefore) -> None:
         """Everything as it was before a capture that is not run."""
         before.restore(gradients=False, has_run=False)
         if sketch.alive:
@@ -377,13 +377,13 @@ class GraphRecorded(Recorded):
     def busy(self, value: bool) -> None:
         self._busy = value
 
-    def _outcome(self, tensors: list[Tensor], before: _Before, result: Any) -> Outcome:
+    def _outcome(self, tensors: list[Tensor], before: StateBefore, result: Any) -> Outcome:
         """Return what the function, run as it is, has left behind."""
         gradients = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
         changed: list[Any] = [Copy(tensors[i]) for i, _ in self.argument_bumps]
         return Outcome([sums(t) for t in before.tensors], changed, tensors_in(result), gradients)
 
-    def _graph_outcome(self, tensors: list[Tensor], made: list, before: _Before) -> Outcome:
+    def _graph_outcome(self, tensors: list[Tensor], made: list, before: StateBefore) -> Outcome:
         gradients = {id(s.holder): None if s.header is None else s.header.make(made) for s in self.grads}
         changed: list[Any] = [tensors[i] for i, _ in self.argument_bumps]
         return Outcome(
@@ -394,11 +394,11 @@ class GraphRecorded(Recorded):
         self,
         tensors: list[Tensor],
         made: list,
-        before: _Before,
+        before: StateBefore,
         eager: Outcome,
         arguments: list[Copy],
         run: Callable[..., Any],
-        left: _Left,
+        left: LeftState,
         swings: dict[Any, float] | None,
     ) -> str:
         """Return why the graph's outcome is not the function's, or "". A difference that is large for rounding may still be rounding: a
@@ -419,7 +419,7 @@ class GraphRecorded(Recorded):
         return _told([d for d in apart if not d[2].is_noise(swings.get(d[:2], 0.0))], before, eager)
 
     def _swings(
-        self, tensors: list[Tensor], before: _Before, eager: Outcome, arguments: list[Copy], run: Callable[..., Any]
+        self, tensors: list[Tensor], before: StateBefore, eager: Outcome, arguments: list[Copy], run: Callable[..., Any]
     ) -> dict[Any, float]:
         """Return how far rounding alone takes what the function leaves behind."""
         self._undo(before, arguments)
@@ -446,86 +446,7 @@ class GraphRecorded(Recorded):
         return ""
 
 
-class _Left:
-    """State that a call leaves behind besides gradients and values on the device: memory of the host, versions, where random numbers go on."""
-
-    def __init__(self, recorded: GraphRecorded):
-        prepared = recorded.prepared
-        memory = [s for s in prepared.storages.values() if s.device is cpu and s.ptr]
-        self.bytes = [(s.ptr, ctypes.string_at(s.ptr, s.size_bytes)) for s in memory]
-        self.versions = [(s, s.version) for s in prepared.storages.values()]
-        self.generator: Any = backend_of(recorded.where).generator(recorded.where)
-        self.mark = self.generator.state_bytes()
-
-    def put_back(self) -> None:
-        for place, old in self.bytes:
-            ctypes.memmove(place, old, len(old))
-        for storage, version in self.versions:
-            storage.version = version
-        self.generator.set_state_bytes(self.mark)
-
-
-class _Before:
-    """The state before a call, to be put back."""
-
-    def __init__(self, recorded: GraphRecorded):
-        prepared = recorded.prepared
-        self.left = _Left(recorded)
-        self.grads = [_Gradient(t, id(t) in prepared.read) for t in prepared.state if t.is_leaf]
-        self.tensors = [t for t in prepared.state if t.device is not cpu and t._storage.ptr]
-        held = {id(t._storage) for t in self.tensors}
-        kept = [g.kept for g in self.grads if g.kept is not None and _on_device(g.kept)]
-        self.tensors += [g for g in kept if id(g._storage) not in held]
-        self.copies = [Copy(t) for t in self.tensors]
-        self.sums = [sums(t) for t in self.tensors]
-
-    def restore(self, gradients: bool, has_run: bool = True) -> None:
-        """Put everything back. Where nothing has run on the device, its values are still there."""
-        for gradient in self.grads:
-            gradient.put_back(gradients)
-        for copy in self.copies if has_run else ():
-            copy.put_back()
-        self.left.put_back()
-
-
-class _Gradient:
-    """The gradient of a leaf before a call. One that the function does not read may go meanwhile, as it does in an eager call; then
-    another one with its values takes its place."""
-
-    def __init__(self, leaf: Tensor, is_read: bool):
-        grad: Any = leaf.grad
-        self.leaf = leaf
-        self.kept = grad if is_read or not _on_device(grad) else None
-        self.loose = None if self.kept is grad else weakref.ref(grad)
-        self.bytes = None if self.kept is grad else Bytes(grad)
-
-    def _old(self) -> Tensor | None:
-        return self.kept if self.loose is None else self.loose()
-
-    def is_new(self) -> bool:
-        """Return whether the leaf has another one now."""
-        old = self._old()
-        return self.leaf.grad is not old or (old is None and self.loose is not None)
-
-    def now(self) -> Bytes | None:
-        """The one that the leaf has now, kept on the host."""
-        grad: Any = self.leaf.grad
-        return Bytes(grad) if _on_device(grad) else None
-
-    def put_back(self, with_values: bool) -> None:
-        old = self._old()
-        if self.bytes is not None and (old is None or (with_values and not old._storage.ptr)):
-            old = self.bytes.tensor(with_values)
-            self.loose = weakref.ref(old)
-        if self.leaf.grad is not old:
-            self.leaf.grad = old
-
-
-def _on_device(t: Any) -> bool:
-    return t is not None and not t.is_sparse and t.device is not cpu and bool(t._storage.ptr)
-
-
-def _told(apart: list[Any], before: _Before, eager: Outcome) -> str:
+def _told(apart: list[Any], before: StateBefore, eager: Outcome) -> str:
     """The first difference in words, or nothing."""
     if not apart:
         return ""

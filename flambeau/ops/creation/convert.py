@@ -20,8 +20,8 @@ from ...core.layout import (
     preserve_format,
     suggests_channels_last,
 )
+from ...core.raw_memory import transfers
 from ...core.settings import is_warn_always_enabled
-from ...core.storage import transfers
 from ...core.tensor import OpenTensor, Tensor
 from ...core.typenames import type_name
 from ..machinery.arguments import as_device, as_dtype, refuse_quantized

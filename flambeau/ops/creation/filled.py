@@ -23,9 +23,9 @@ from ...core.layout import (
     strides_in_order,
 )
 from ...core.promotion import default_complex, get_default_dtype
+from ...core.raw_memory import set_bytes
 from ...core.settings import fills_empty
 from ...core.size import Size
-from ...core.storage import set_bytes
 from ...core.tensor import Tensor, contiguous_strides, numel_of
 from ...core.tensor import empty as raw_empty
 from ...core.tensor import empty_strided as raw_empty_strided

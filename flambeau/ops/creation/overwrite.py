@@ -9,7 +9,7 @@ from ...core.dtype import dtype
 from ...core.graph import grad_mode
 from ...core.layout import broadcast_two
 from ...core.promotion import scalar_dtype
-from ...core.storage import transfers
+from ...core.raw_memory import transfers
 from ...core.tensor import Tensor
 from ...core.tensor import empty as raw_empty
 from ...core.typenames import type_name

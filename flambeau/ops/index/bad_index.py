@@ -12,8 +12,9 @@ from ...core import dtype as dt
 from ...core import watching
 from ...core.backend import backend_of
 from ...core.device import cpu, device
+from ...core.raw_memory import is_zero
 from ...core.size import make_size
-from ...core.storage import UntypedStorage, is_zero
+from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, copy_of_array, empty, new_tensor
 
 _TWO = make_size((2,))

@@ -21,8 +21,8 @@ from ...core.graph import (
 )
 from ...core.layout import has_internal_overlap, is_non_overlapping_and_dense, memory_span
 from ...core.promotion import can_cast
+from ...core.raw_memory import move_bytes
 from ...core.size import make_size
-from ...core.storage import move_bytes
 from ...core.tensor import OpenTensor, Tensor, empty, new_tensor, numel_of
 from .dtype_rules import number_dtype, promote
 from .formula import Pointwise

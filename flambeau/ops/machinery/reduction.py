@@ -31,9 +31,10 @@ from ...core.graph import (
     named_class,
 )
 from ...core.layout import expand_strides, wrap_dim
+from ...core.raw_memory import move_bytes
 from ...core.sharded import ShardedOperand
 from ...core.size import Size, make_size
-from ...core.storage import UntypedStorage, move_bytes
+from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, contiguous_strides, copy_of_array, numel_of
 from ...core.typenames import type_name
 from ...expr import Expr, arg, as_expr, const, substitute

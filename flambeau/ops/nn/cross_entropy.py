@@ -9,7 +9,7 @@ from ...core import dtype as dt
 from ...core.caching import remember
 from ...core.dtype import opmath
 from ...core.graph import grad_mode
-from ...core.storage import is_zero
+from ...core.raw_memory import is_zero
 from ...core.tensor import Tensor, numel_of
 from ...kernels.library import loss as kernels
 from ..machinery.arguments import need_tensors

@@ -13,7 +13,8 @@ from ......core.tensor import Tensor
 from ......jit.marks import overload as _overload_method
 from ......nn.utils.rnn import PackedSequence
 from ......ops.quantizing.operators import quantized as Q
-from ...modules.utils import _hide_packed_params_repr, _quantize_weight
+from ...modules.utils import _hide_packed_params_repr
+from .rnn_weights import PackedParameter, cell_weights, observer_of, pack_weight_bias, packed_weight
 
 __all__ = [
     "GRU", "GRUCell", "LSTM", "LSTMCell", "PackedParameter", "RNNBase", "RNNCell", "RNNCellBase", "apply_permutation",
@@ -33,56 +34,6 @@ def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tens
         stacklevel=2,
     )
     return _apply_permutation(tensor, permutation, dim)
-
-
-def pack_weight_bias(qweight: Tensor, bias: Any, dtype: Any) -> Any:
-    """Weights packed for products: quantized ones, or floats to be rounded to float16."""
-    return (Q.linear_prepack if dtype is torch.qint8 else Q.linear_prepack_fp16)(qweight, bias)
-
-
-def _cell(packed_ih: Any, packed_hh: Any, b_ih: Any, b_hh: Any, dtype: Any, version: int | None) -> Any:
-    """The packed weights of one layer in one direction. Since version 2 inputs use half of the codes."""
-    if dtype is not torch.qint8:
-        return Q.make_quantized_cell_params_fp16(packed_ih, packed_hh)
-    return Q.make_quantized_cell_params_dynamic(packed_ih, packed_hh, b_ih, b_hh, (version or 1) >= 2)
-
-
-def _observer_of(mod: Any) -> Any:
-    config = mod.qconfig
-    if config is None or config.weight is None:
-        config = torch.ao.quantization.default_dynamic_qconfig
-    dtype = config.weight().dtype
-    if dtype not in (torch.qint8, torch.float16):
-        raise RuntimeError(f"Unsupported dtype for dynamic RNN quantization: {dtype}")
-    return config.weight, dtype
-
-
-def _packed(weight: Tensor, bias: Any, make_observer: Any, dtype: Any) -> Any:
-    if dtype is torch.qint8:
-        observer = make_observer()
-        observer(weight)
-        weight = _quantize_weight(weight.float(), observer)
-    else:
-        weight = weight.float()
-    return pack_weight_bias(weight, bias, dtype)
-
-
-class PackedParameter(nn.Module):
-    """Holds the packed weights of one layer in one direction."""
-
-    def __init__(self, param: Any):
-        super().__init__()
-        self.param = param
-
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + "param"] = self.param
-
-    def _load_from_state_dict(
-        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
-    ) -> None:
-        self.param = state_dict[prefix + "param"]
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
 
 
 class RNNBase(nn.Module):
@@ -132,10 +83,10 @@ class RNNBase(nn.Module):
                 weight, bias = weights(rows, columns, which, f"l{layer}{end}")
                 if self.dtype is torch.qint8 and make_observer is None and not weight.is_quantized:
                     weight = torch.quantize_per_tensor(weight, 0.1, 0, torch.qint8)
-                packed = pack_weight_bias(weight, bias, self.dtype) if make_observer is None else _packed(weight, bias, make_observer, self.dtype)  # fmt: skip
+                packed = pack_weight_bias(weight, bias, self.dtype) if make_observer is None else packed_weight(weight, bias, make_observer, self.dtype)  # fmt: skip
                 parts.append((packed, bias))
             (ih, b_ih), (hh, b_hh) = parts
-            cells.append(PackedParameter(_cell(ih, hh, b_ih, b_hh, self.dtype, self.version)))
+            cells.append(PackedParameter(cell_weights(ih, hh, b_ih, b_hh, self.dtype, self.version)))
         self._all_weight_values = nn.ModuleList(cells)
 
     def _get_name(self) -> str:
@@ -225,7 +176,7 @@ class RNNBase(nn.Module):
             raise AssertionError("Input float module must have qconfig defined")
         if not mod.bias:
             raise AssertionError("mod.bias must be True")
-        make_observer, dtype = _observer_of(mod)
+        make_observer, dtype = observer_of(mod)
         kind = LSTM if mod.mode == "LSTM" else GRU
         sizes = (mod.input_size, mod.hidden_size, mod.num_layers, mod.bias, mod.batch_first)
         made = kind(*sizes, mod.dropout, mod.bidirectional, dtype)
@@ -434,11 +385,11 @@ class RNNCellBase(nn.Module):
             raise AssertionError("Input float module must have qconfig defined")
         if not mod.bias:
             raise AssertionError("mod.bias must be True")
-        make_observer, dtype = _observer_of(mod)
+        make_observer, dtype = observer_of(mod)
         more = {"nonlinearity": mod.nonlinearity} if type(mod) is nn.RNNCell else {}
         made: Any = kinds[type(mod)](mod.input_size, mod.hidden_size, bias=mod.bias, dtype=dtype, **more)
-        made._packed_weight_ih = _packed(mod.weight_ih, mod.bias_ih, make_observer, dtype)
-        made._packed_weight_hh = _packed(mod.weight_hh, mod.bias_hh, make_observer, dtype)
+        made._packed_weight_ih = packed_weight(mod.weight_ih, mod.bias_ih, make_observer, dtype)
+        made._packed_weight_hh = packed_weight(mod.weight_hh, mod.bias_hh, make_observer, dtype)
         return made
 
     @classmethod

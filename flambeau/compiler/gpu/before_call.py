@@ -1,0 +1,94 @@
+"""The state before a call that is captured: memory of the host, versions, gradients and random numbers, to be put back."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ...core.backend import backend_of
+from ...core.device import cpu
+from ...core.tensor import Tensor
+from .values import Bytes, Copy, sums
+
+if TYPE_CHECKING:
+    from .recording import GraphRecorded
+
+
+class LeftState:
+    """State that a call leaves behind besides gradients and values on the device: memory of the host, versions, where random numbers go on."""
+
+    def __init__(self, recorded: GraphRecorded):
+        prepared = recorded.prepared
+        memory = [s for s in prepared.storages.values() if s.device is cpu and s.ptr]
+        self.bytes = [(s.ptr, ctypes.string_at(s.ptr, s.size_bytes)) for s in memory]
+        self.versions = [(s, s.version) for s in prepared.storages.values()]
+        self.generator: Any = backend_of(recorded.where).generator(recorded.where)
+        self.mark = self.generator.state_bytes()
+
+    def put_back(self) -> None:
+        for place, old in self.bytes:
+            ctypes.memmove(place, old, len(old))
+        for storage, version in self.versions:
+            storage.version = version
+        self.generator.set_state_bytes(self.mark)
+
+
+class StateBefore:
+    """The state before a call, to be put back."""
+
+    def __init__(self, recorded: GraphRecorded):
+        prepared = recorded.prepared
+        self.left = LeftState(recorded)
+        self.grads = [_Gradient(t, id(t) in prepared.read) for t in prepared.state if t.is_leaf]
+        self.tensors = [t for t in prepared.state if t.device is not cpu and t._storage.ptr]
+        held = {id(t._storage) for t in self.tensors}
+        kept = [g.kept for g in self.grads if g.kept is not None and _on_device(g.kept)]
+        self.tensors += [g for g in kept if id(g._storage) not in held]
+        self.copies = [Copy(t) for t in self.tensors]
+        self.sums = [sums(t) for t in self.tensors]
+
+    def restore(self, gradients: bool, has_run: bool = True) -> None:
+        """Put everything back. Where nothing has run on the device, its values are still there."""
+        for gradient in self.grads:
+            gradient.put_back(gradients)
+        for copy in self.copies if has_run else ():
+            copy.put_back()
+        self.left.put_back()
+
+
+class _Gradient:
+    """The gradient of a leaf before a call. One that the function does not read may go meanwhile, as it does in an eager call; then
+    another one with its values takes its place."""
+
+    def __init__(self, leaf: Tensor, is_read: bool):
+        grad: Any = leaf.grad
+        self.leaf = leaf
+        self.kept = grad if is_read or not _on_device(grad) else None
+        self.loose = None if self.kept is grad else weakref.ref(grad)
+        self.bytes = None if self.kept is grad else Bytes(grad)
+
+    def _old(self) -> Tensor | None:
+        return self.kept if self.loose is None else self.loose()
+
+    def is_new(self) -> bool:
+        """Return whether the leaf has another one now."""
+        old = self._old()
+        return self.leaf.grad is not old or (old is None and self.loose is not None)
+
+    def now(self) -> Bytes | None:
+        """The one that the leaf has now, kept on the host."""
+        grad: Any = self.leaf.grad
+        return Bytes(grad) if _on_device(grad) else None
+
+    def put_back(self, with_values: bool) -> None:
+        old = self._old()
+        if self.bytes is not None and (old is None or (with_values and not old._storage.ptr)):
+            old = self.bytes.tensor(with_values)
+            self.loose = weakref.ref(old)
+        if self.leaf.grad is not old:
+            self.leaf.grad = old
+
+
+def _on_device(t: Any) -> bool:
+    return t is not None and not t.is_sparse and t.device is not cpu and bool(t._storage.ptr)
