@@ -45,6 +45,7 @@ from .pointwise import (  # noqa: F401
     comparison,
     conjugate,
     foreach,
+    hard_activation,
     rounding,
     special_functions,
     unary,

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from ...core import dtype as dt
-from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor
 from ...expr import Expr
 from ...expr import functions as f
@@ -20,7 +19,7 @@ from .arithmetic import sub
 from .conjugate import abs as absolute
 from .unary import sigmoid, tanh
 
-_F = ("nn.functional",)
+FUNCTIONAL = ("nn.functional",)
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 _INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -48,7 +47,7 @@ def _refuse_slope(gradients: tuple) -> None:
     )
 
 
-def _with_inplace(op: Any) -> Any:
+def with_inplace(op: Any) -> Any:
     """Declare nn.functional's form of an operator without parameters, which may change its input."""
 
     def face(input: Tensor, inplace: bool = False) -> Tensor:
@@ -57,7 +56,7 @@ def _with_inplace(op: Any) -> Any:
     face.__name__ = face.__qualname__ = op.op.name
     face.__doc__ = op.__doc__
     inline = {"inline": "_change(input) if inplace else _compute(input)", "_change": op.op.inplace, "_compute": op}
-    return transparent(face, namespaces=_F, inline=inline)
+    return transparent(face, namespaces=FUNCTIONAL, inline=inline)
 
 
 # -- rectifiers ----------------------------------------------------------------------------------------------------------
@@ -81,7 +80,7 @@ def relu(input):
     return f.maximum(input, 0)
 
 
-_with_inplace(relu)
+with_inplace(relu)
 
 
 def _check_hardtanh(op: Pointwise, operands: tuple, params: tuple) -> None:
@@ -108,7 +107,7 @@ def limited(input, min_val=-1.0, max_val=1.0):
     return f.where(input < min_val, min_val, f.where(input > max_val, max_val, input))  # -0.0 stays between 0 and 6
 
 
-@transparent(namespaces=_F)
+@transparent(namespaces=FUNCTIONAL)
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """input limited to [min_val, max_val]"""
     if min_val > max_val:
@@ -116,7 +115,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     return _choose(limited, inplace)(input, min_val, max_val)
 
 
-@transparent(namespaces=_F)
+@transparent(namespaces=FUNCTIONAL)
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """input limited to [0, 6]"""
     return _choose(limited, inplace)(input, 0, 6)
@@ -136,7 +135,7 @@ def leaky(input, negative_slope=0.01):
     return f.where(input > 0, input, input * negative_slope)
 
 
-@transparent(namespaces=_F)
+@transparent(namespaces=FUNCTIONAL)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """input, its negative part times negative_slope"""
     return _sloped(leaky, inplace, input, negative_slope)
@@ -156,7 +155,7 @@ def threshold(input, threshold, value):
     return f.where(input <= threshold, value, input)
 
 
-@transparent(name="threshold", namespaces=_F)
+@transparent(name="threshold", namespaces=FUNCTIONAL)
 def functional_threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """input where it is above the threshold, else value"""
     return _choose(OPS["threshold"].function, inplace)(input, threshold, value)
@@ -238,7 +237,7 @@ def exponential_unit(input, alpha=1.0, scale=1.0, input_scale=1.0):
     return _elu(input, alpha, scale, input_scale)
 
 
-@transparent(namespaces=_F)
+@transparent(namespaces=FUNCTIONAL)
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """input, its negative part as alpha * (exp(input) - 1)"""
     return _sloped(exponential_unit, inplace, input, alpha)
@@ -256,7 +255,7 @@ def selu_(input: Tensor) -> Tensor:
     return exponential_unit.op.inplace(input, _SELU_ALPHA, _SELU_SCALE, 1.0)
 
 
-@transparent(name="selu", namespaces=_F)
+@transparent(name="selu", namespaces=FUNCTIONAL)
 def functional_selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The self-normalising exponential unit."""
     return selu_(input) if inplace else selu(input)
@@ -282,7 +281,7 @@ def continuous_unit(input, alpha=1.0):
     return f.where(input > 0, input, alpha * f.expm1(input * (1 / alpha)))
 
 
-@transparent(name="celu", namespaces=_F)
+@transparent(name="celu", namespaces=FUNCTIONAL)
 def functional_celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """input, its negative part as alpha * (exp(input / alpha) - 1)"""
     return _sloped(continuous_unit, inplace, input, alpha)
@@ -307,7 +306,7 @@ def _gelu_gradient(g: Expr, input: Expr, approximate: str, out: Expr) -> tuple:
 
 @pointwise(
     out="exact",
-    kinds="f", kernel="GeluKernelImpl", namespaces=_F, method=False, inplace=False, check=_check_gelu, grad=_gelu_gradient,
+    kinds="f", kernel="GeluKernelImpl", namespaces=FUNCTIONAL, method=False, inplace=False, check=_check_gelu, grad=_gelu_gradient,
     aten_backward="gelu_backward(grad, self, approximate)",
 )  # fmt: skip
 def gelu(input, *, approximate="none"):
@@ -335,7 +334,7 @@ def swish(input):
     return input / (1 + f.exp(-input))
 
 
-silu = _with_inplace(swish)
+silu = with_inplace(swish)
 aten_parts("silu")(lambda aten, self: aten.mul.Tensor(self, aten.sigmoid.default(self)))
 
 
@@ -357,12 +356,12 @@ def _mish(input):
     return input * f.tanh(f.softplus(input))
 
 
-mish = _with_inplace(_mish)
+mish = with_inplace(_mish)
 
 
 @pointwise(
     out="exact",
-    namespaces=_F,
+    namespaces=FUNCTIONAL,
     method=False,
     kinds="f",
     inplace=False,
@@ -379,7 +378,7 @@ def softplus(input, beta=1, threshold=20):
 
 @pointwise(
     out="exact",
-    namespaces=_F,
+    namespaces=FUNCTIONAL,
     method=False,
     kinds="f",
     kernel="log_sigmoid_cpu",
@@ -393,96 +392,13 @@ def logsigmoid(input):
     return f.minimum(input, 0) - f.log1p(f.exp(-f.abs_(input)))
 
 
-# -- piecewise linear and shrinking --------------------------------------------------------------------------------------
-
-
-@pointwise(
-    name="hardsigmoid",
-    function=False,
-    kinds="f",
-    method=False,
-    grad=lambda g, input, out: (f.where((input > -3) & (input < 3), g * (1 / 6), 0),),
-    inplace_grad=lambda g, input, out: (f.where((out > 0) & (out < 1), g * (1 / 6), 0),),
-    aten_backward="hardsigmoid_backward(grad, self)",
-)
-def _hardsigmoid(input):
-    """input / 6 + 1/2, limited to [0, 1]"""
-    return f.minimum(f.maximum(input + 3, 0), 6) / 6
-
-
-hardsigmoid = _with_inplace(_hardsigmoid)
-
-
-def _six_times_gate(aten: Any, self: Tensor) -> Tensor:
-    return aten.clamp.default(aten.clamp.default(aten.add.Tensor(self, 3), 0), None, 6)
-
-
-aten_parts("hardsigmoid")(lambda aten, self: aten.div.Tensor(_six_times_gate(aten, self), 6))
-
-
-@pointwise(
-    name="hardswish",
-    function=False,
-    kinds="f",
-    method=False,
-    grad=lambda g, input, out: (f.where(input <= -3, 0, f.where(input < 3, g * (input / 3 + 0.5), g)),),
-    aten_backward="hardswish_backward(grad, self)",
-)
-def _hardswish(input):
-    """input * hardsigmoid(input)"""
-    return input * f.minimum(f.maximum(input + 3, 0), 6) / 6
-
-
-hardswish = _with_inplace(_hardswish)
-aten_parts("hardswish")(lambda aten, self: aten.div.Tensor(aten.mul.Tensor(self, _six_times_gate(aten, self)), 6))
-
-
-@pointwise(
-    out="exact",
-    kinds="f",
-    namespaces=("torch", "nn.functional"),
-    inplace=False,
-    grad=lambda g, input, lambd, out: (f.where((input >= -lambd) & (input <= lambd), 0, g),),
-    aten_backward="hardshrink_backward(grad, self, lambd)",
-)
-def hardshrink(input, lambd=0.5, compute=None):
-    """input, but zero in [-lambd, lambd]"""
-    lambd = f.rounded(lambd, compute)
-    return f.where((input >= -lambd) & (input <= lambd), 0, input)
-
-
-def _check_softshrink(op: Pointwise, operands: tuple, params: tuple) -> None:
-    d = operands[0].dtype
-    if d.is_floating_point and not 0 <= params[0] <= finfo(d).max:
-        raise RuntimeError(
-            f"lambda must be in range [0, {finfo(d).max:g}] for input dtype {d.scalar_type}, but found {params[0]:g}"
-        )
-
-
-@pointwise(
-    out="exact",
-    kinds="f",
-    kernel="softshrink_check",
-    namespaces=_F,
-    method=False,
-    inplace=False,
-    check=_check_softshrink,
-    constants={"lambd": None},
-    grad=lambda g, input, lambd, out: (f.where((input >= -lambd) & (input <= lambd), 0, g),),
-    aten_backward="softshrink_backward(grad, self, lambd)",
-)
-def softshrink(input, lambd=0.5):
-    """input moved towards zero by lambd"""
-    return f.where(input > lambd, input - lambd, f.where(input < -lambd, input + lambd, input * 0))  # -0.0, NaN
-
-
-@composite(namespaces=_F, method=False)
+@composite(namespaces=FUNCTIONAL, method=False)
 def tanhshrink(input: Tensor) -> Tensor:
     """input - tanh(input)"""
     return sub(input, tanh(input))
 
 
-@composite(namespaces=_F, method=False)
+@composite(namespaces=FUNCTIONAL, method=False)
 def softsign(input: Tensor) -> Tensor:
     """input / (1 + |input|)"""
     return input / (absolute(input) + 1)
@@ -505,7 +421,7 @@ def gated(input, gate):
     return input * f.sigmoid(gate)
 
 
-@composite(namespaces=_F, method=False, aten_backward="glu_backward(grad, self, dim)")
+@composite(namespaces=FUNCTIONAL, method=False, aten_backward="glu_backward(grad, self, dim)")
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half of a dimension times the sigmoid of the second half."""
     if not input.shape:
@@ -516,13 +432,13 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return gated(input.narrow(dim, 0, size // 2), input.narrow(dim, size // 2, size // 2))
 
 
-@transparent(name="sigmoid", namespaces=_F)
+@transparent(name="sigmoid", namespaces=FUNCTIONAL)
 def functional_sigmoid(input: Tensor) -> Tensor:
     """1 / (1 + exp(-input))"""
     return sigmoid(input)
 
 
-@transparent(name="tanh", namespaces=_F)
+@transparent(name="tanh", namespaces=FUNCTIONAL)
 def functional_tanh(input: Tensor) -> Tensor:
     """The hyperbolic tangent."""
     return tanh(input)
@@ -531,38 +447,38 @@ def functional_tanh(input: Tensor) -> Tensor:
 # -- in-place forms that nn.functional has under names of their own ------------------------------------------------------
 
 
-@transparent(name="relu_", namespaces=_F)
+@transparent(name="relu_", namespaces=FUNCTIONAL)
 def functional_relu_(input: Tensor) -> Tensor:
     """relu in place"""
     return relu.op.inplace(input)
 
 
-@transparent(namespaces=_F)
+@transparent(namespaces=FUNCTIONAL)
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """hardtanh in place"""
     return limited.op.inplace(input, min_val, max_val)
 
 
-@transparent(namespaces=_F)
+@transparent(namespaces=FUNCTIONAL)
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """leaky_relu in place"""
     return _sloped(leaky, True, input, negative_slope)
 
 
-@transparent(name="threshold_", namespaces=_F)
+@transparent(name="threshold_", namespaces=FUNCTIONAL)
 def functional_threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """threshold in place"""
     write: Any = OPS["threshold"].inplace
     return write(input, threshold, value)
 
 
-@transparent(namespaces=_F)
+@transparent(namespaces=FUNCTIONAL)
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """elu in place"""
     return _sloped(exponential_unit, True, input, alpha)
 
 
-@transparent(name="celu_", namespaces=_F)
+@transparent(name="celu_", namespaces=FUNCTIONAL)
 def functional_celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """celu in place"""
     return _sloped(continuous_unit, True, input, alpha)

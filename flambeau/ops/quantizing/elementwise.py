@@ -21,7 +21,7 @@ from ..machinery.declare import internal
 from ..machinery.formula import Pointwise
 from ..machinery.quantized_dispatch import quantized_form
 from ..machinery.record import NewTensor
-from ..pointwise import activation, unary
+from ..pointwise import activation, hard_activation, unary
 from .codes import clipped, code_of, decoded, encoded, float32, formula, inverse, quantized
 from .forms import joined, one_scale
 from .linear import linear_values, quantized_operator
@@ -382,7 +382,7 @@ def tanh_form(input: Any) -> Tensor:
     return activated(tanh_codes, input, *_unit_scale(input, True))
 
 
-@_with_inplace(activation._hardsigmoid)
+@_with_inplace(hard_activation._hardsigmoid)
 def hardsigmoid_form(input: Any) -> Tensor:
     return activated(hardsigmoid_codes, input, *_unit_scale(input, False))
 
