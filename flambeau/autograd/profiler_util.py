@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from .profiler_metadata import build_metadata
+from .profiler_metadata import EventMetadata, build_metadata
 from .profiler_settings import DeviceType
 from .profiler_table import Table, _format_time
 

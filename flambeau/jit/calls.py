@@ -12,6 +12,7 @@ from .ir import Value
 from .matching import Named
 from .named_values import ClassValue, IterableTree, MagicMethod, PythonModule, RangeValue, SliceValue
 from .source import Range, error
+from .type_joins import unify_all, unshaped
 from .types import (
     ANY,
     ANY_LIST,
@@ -30,9 +31,7 @@ from .types import (
     Type,
     UnionType,
     is_subtype,
-    unify_all,
     union_of,
-    unshaped,
 )
 from .values import BuiltinFunction, SimpleValue, SpecialForm, Sugared, SugaredTuple
 

@@ -23,7 +23,8 @@ from .marks import Mark, compiled, mark_of
 from .naming import qualified_name, unique_name
 from .schema import Argument, Schema, parse_schema
 from .source import Source, error
-from .types import ClassType, EnumType, InterfaceType, TupleType, Type, unify_all
+from .type_joins import unify_all
+from .types import ClassType, EnumType, InterfaceType, TupleType, Type
 from .value_types import inferred
 
 _tuples: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()

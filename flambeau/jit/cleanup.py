@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import operators
-from .ir import Block, Graph, Node, Value, constant_of
+from .ir import Block, Graph, Node, Value
+from .ir_values import constant_of
 from .schema import schemas_of
 from .types import (
     ANY,

@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from .ir import Value
 from .source import NotSupportedError, Range, error
-from .types import (
-    ANY,
-    INT,
-    STRING,
-    TENSOR,
-    DictType,
-    ListType,
-    OptionalType,
-    Type,
-    UnionType,
-    is_subtype,
-    unify_all,
-    unshaped,
-)
+from .type_joins import unify_all, unshaped
+from .types import ANY, INT, STRING, TENSOR, DictType, ListType, OptionalType, Type, UnionType, is_subtype
 from .values import SimpleValue, Sugared
 
 

@@ -17,13 +17,15 @@ from .calls import Calls
 from .comprehensions import Comprehensions
 from .expressions import Expressions
 from .frames import Definition, Frame, meaningful
-from .ir import Block, Graph, Value, constant_of
+from .ir import Block, Graph, Value
+from .ir_values import constant_of
 from .matching import Named, carry_out, convert, match_call
 from .schema import REQUIRED, Argument, Schema, schemas_of
 from .source import Range, Source, error
 from .statements import Statements
 from .subscripts import Subscripts
-from .types import NONE, TENSOR, ClassType, DictType, ListType, OptionalType, TensorType, Type, is_subtype, unshaped
+from .type_joins import unshaped
+from .types import NONE, TENSOR, ClassType, DictType, ListType, OptionalType, TensorType, Type, is_subtype
 from .values import FunctionValue, SimpleValue, Sugared, valid_name
 
 

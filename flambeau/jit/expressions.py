@@ -12,6 +12,7 @@ from .ir import Value
 from .matching import Named
 from .named_values import CastValue
 from .source import FrontendError, Range, UnsupportedNodeError, error
+from .type_joins import unify, unify_all, unshaped, without_none
 from .types import (
     ANY,
     BOOL,
@@ -33,10 +34,6 @@ from .types import (
     Type,
     UnionType,
     is_subtype,
-    unify,
-    unify_all,
-    unshaped,
-    without_none,
 )
 from .values import MethodValue, SimpleValue, Sugared
 

@@ -7,7 +7,8 @@ from typing import Any
 import flambeau as torch
 
 from ..core.tensor import Tensor
-from .ir import Block, Node, Value, constant_of
+from .ir import Block, Node, Value
+from .ir_values import constant_of
 from .types import TENSOR
 
 _CONVOLUTIONS = {"aten::conv1d": 1, "aten::conv2d": 2, "aten::conv3d": 3}

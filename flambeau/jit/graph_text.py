@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ops.machinery.schema import number_text, quoted
-from .types import BOOL, EnumType, ListType, TupleType, Type, shown
+from .types import BOOL, EnumType, FutureType, ListType, OptionalType, TupleType, Type
 
 if TYPE_CHECKING:
     from .ir import Graph, Node, Value
@@ -108,3 +108,28 @@ def print_graph(graph: Graph, show_source: bool | None = None) -> str:
     body = "".join(print_node(n, 1, show_source, forks) for n in graph.nodes_)
     rest = "".join(f"with prim::fork_{i} = {print_graph(f, show_source)}" for i, f in enumerate(forks))
     return f"{head}{body}  return ({_values_text(graph.outputs_)})\n{rest}"
+
+
+def shown(t: Type) -> str:
+    """A type as the printed values of graphs show it: NamedTuples with their fields, futures in brackets."""
+    if isinstance(t, FutureType):
+        return f"Future[{shown(t.element)}]"
+    if isinstance(t, (ListType, OptionalType)):
+        return t.graph_form.format(shown(t.element))
+    if not isinstance(t, TupleType):
+        return str(t)
+    parts = [shown(e) for e in t.elements]
+    if t.tuple_name:
+        first = len(t.fields) - len(t.defaults)
+        parts = [f"{name} : {part}" for name, part in zip(t.fields, parts)]
+        parts = [p if i < first else f"{p} = {_default_text(t.defaults[i - first])}" for i, p in enumerate(parts)]
+    return f"{'NamedTuple' if t.tuple_name else ''}({', '.join(parts)})"
+
+
+def _default_text(value: Any) -> str:
+    """The default of a NamedTuple's field as graphs show it: strings without quotes."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_default_text(k)}: {_default_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_default_text, value)) + "]"
+    return str(value)

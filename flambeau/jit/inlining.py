@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from . import cleanup
-from .ir import Block, Graph, Node, copy_graph, insert_graph
+from .ir import Block, Graph, Node, copy_graph
+from .ir_copies import insert_graph
 from .types import ClassType, FunctionType
 
 

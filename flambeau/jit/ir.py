@@ -4,115 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from .graph_text import print_graph, print_node
+from .ir_copies import check, copy_graph, copy_node
+from .ir_values import Value
 from .node_list import NodeList
 from .source import Range
-from .types import NONE, OF_PYTHON, TENSOR, DictType, ListType, TupleType, Type
-
-
-class Value:
-    """Value that one node makes and others read."""
-
-    __slots__ = ("_name", "node", "number", "type", "uses")
-
-    def __init__(self, node: Node, type: Type, number: int):
-        self.node, self.type, self.number = node, type, number
-        self.uses = _Uses()
-        self._name = ""
-
-    @property
-    def name(self) -> str:
-        return self._name or str(self.number)
-
-    def debugName(self) -> str:  # noqa: N802  PyTorch's name
-        return self.name
-
-    def has_name(self) -> bool:
-        return bool(self._name)
-
-    def set_name(self, name: str) -> Value:
-        """Take a name; a value that had it is renamed."""
-        names = self.node.graph.names
-        if self._name:
-            names.pop(self._name, None)
-            self._name = ""
-        if not name:
-            return self
-        owner = names.get(name)
-        if owner is not None:
-            owner.set_name(self.node.graph.free_name(name))
-        names[name] = self
-        self._name = name
-        return self
-
-    setDebugName = set_name  # noqa: N815  PyTorch's name
-
-    def set_type(self, type: Type) -> Value:
-        self.type = type
-        return self
-
-    def setType(self, type: Type) -> Value:  # noqa: N802  PyTorch's name
-        return self.set_type(type)
-
-    def copy_meta(self, other: Value) -> Value:
-        self.type = other.type
-        if other._name:
-            self.set_name(other._name)
-        return self
-
-    def replace_by(self, other: Value) -> None:
-        for node, index in self.uses:
-            node.inputs_[index] = other
-            other.uses.append((node, index))
-        self.uses = _Uses()
-
-    replaceAllUsesWith = replace_by  # noqa: N815  PyTorch's name
-
-    def isCompleteTensor(self) -> bool:  # noqa: N802  PyTorch's name
-        return hasattr(self.type, "shape")
-
-    def requires_grad(self) -> bool:
-        return "requires_grad=1" in str(self.type)
-
-    def unique(self) -> int:
-        return self.number
-
-    def toIValue(self) -> Any:  # noqa: N802  PyTorch's name
-        """The value of a constant; None of anything else."""
-        return constant_of(self)[1]
-
-    def offset(self) -> int:
-        return self.node.outputs_.index(self)
-
-    def __repr__(self) -> str:
-        return f"{self.name} defined in ({self.node})"
-
-
-class Use(NamedTuple):
-    """A place where a value is read."""
-
-    user: Node
-    offset: int
-
-    def isAfter(self, other: Use) -> bool:  # noqa: N802  PyTorch's name
-        return self.user.isAfter(other.user) or (self.user is other.user and self.offset > other.offset)
-
-
-class _Uses(dict[tuple["Node", int], None]):
-    """Uses of a value: (node, index), in order. PyTorch asks for them by a call."""
-
-    __slots__ = ()
-
-    def append(self, use: tuple[Node, int]) -> None:
-        self[use] = None
-
-    def remove(self, use: tuple[Node, int]) -> None:
-        del self[use]
-
-    def __call__(self) -> list[Use]:
-        return [Use(node, index) for node, index in self]
+from .types import OF_PYTHON, TENSOR, DictType, ListType, TupleType, Type
 
 
 class Node:
@@ -577,69 +476,3 @@ class Graph(Block):
 
     def lint(self) -> None:
         check(self)
-
-
-def constant_of(value: Value) -> tuple[bool, Any]:
-    """Return whether the value is known when compiling, and what it is."""
-    if value.node.kind_ != "prim::Constant" or (value.type is not NONE and "value" not in value.node.attributes):
-        return False, None
-    return True, value.node.attributes.get("value")
-
-
-# -- copying ----------------------------------------------------------------------------------------------------------------
-
-
-def copy_graph(graph: Graph) -> Graph:
-    made = Graph()
-    made.label = graph.label
-    known: dict[Value, Value] = {}
-    copy_block(graph, made, known)
-    return made
-
-
-def copy_block(block: Block, into: Block, known: dict[Value, Value]) -> None:
-    """Copy inputs, nodes and outputs into a block; `known` maps old values to new ones and grows."""
-    for value in block.inputs_:
-        known[value] = into.add_input().copy_meta(value)
-    for node in block.nodes_:
-        into.append(copy_node(node, into.graph, known))
-    for value in block.outputs_:
-        into.add_output(known.get(value, value))
-
-
-def copy_node(node: Node, graph: Graph, known: dict[Value, Value]) -> Node:
-    made = Node(graph, node.kind_, [known.get(v, v) for v in node.inputs_], len(node.outputs_))
-    made.attributes = dict(node.attributes)
-    made.range, made.scope, made.schema_ = node.range, node.scope or made.graph.scope, node.schema_
-    for old, new in zip(node.outputs_, made.outputs_):
-        known[old] = new.copy_meta(old)
-    for block in node.blocks_:
-        copy_block(block, made.add_block(), known)
-    return made
-
-
-def insert_graph(graph: Graph, inner: Graph, arguments: Sequence[Value], place: Range | None = None) -> list[Value]:
-    """Copy the nodes of another graph to the insertion point; its outputs."""
-    known = dict(zip(inner.inputs_, arguments))
-    for node in inner.nodes_:
-        made = graph.insert(copy_node(node, graph, known))
-        made.range = made.range or place
-    return [known[v] for v in inner.outputs_]
-
-
-def check(graph: Graph) -> None:
-    """Raise unless every value is defined before it is read and every use is noted."""
-
-    def visit(block: Block, seen: set[Value]) -> None:
-        seen = seen | set(block.inputs_)
-        for node in [*block.nodes_, block.ret]:
-            for index, value in enumerate(node.inputs_):
-                if value not in seen:
-                    raise RuntimeError(f"%{value.name} is read by {node.kind_} before it is defined")
-                if (node, index) not in value.uses:
-                    raise RuntimeError(f"a use of %{value.name} is not noted")
-            for inner in node.blocks_:
-                visit(inner, seen)
-            seen.update(node.outputs_)
-
-    visit(graph, set())

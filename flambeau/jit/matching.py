@@ -13,6 +13,7 @@ from ..ops.machinery.matching import FUNCTION_NAMES, NoMatch, assigned
 from .ir import Graph, Value
 from .schema import REQUIRED, Argument, Schema
 from .source import Range, error
+from .type_joins import unify, without_none
 from .types import (
     ANY,
     BOOL,
@@ -39,8 +40,6 @@ from .types import (
     VarType,
     is_subtype,
     optional_of,
-    unify,
-    without_none,
 )
 
 

@@ -16,7 +16,8 @@ from ..core.native_class import CustomClass
 from ..ops.machinery.schema import number_text, quoted
 from .functions import Function
 from .interpreter import _schema_of
-from .ir import Block, Node, Value, constant_of
+from .ir import Block, Node, Value
+from .ir_values import constant_of
 from .printed_nodes import EXPRESSIONS, is_identifier
 from .schema import REQUIRED, Argument, Schema
 from .types import (

@@ -37,7 +37,6 @@ from .emitter import Emitter
 from .formula_values import FormulaValue
 from .functions import Definition, Function, defaults_of, parsed, text_definition
 from .marks import Mark, boolean_dispatched, mark_of, overloads
-from .matching import Named
 from .module_values import ModuleValue, SuperValue
 from .named_values import (
     CastValue,
@@ -47,11 +46,11 @@ from .named_values import (
     IgnoredFunction,
     MagicMethod,
     NamedTupleClass,
-    OperatorNamespace,
     PythonModule,
     PythonObject,
 )
 from .naming import is_library, qualified_name
+from .python_values import BoundFunction, Dispatch, LegacyConstructor, ModuleClass, RecorderValue
 from .record_forms import declares_calls, forms_of, takes_alike
 from .schema import Schema, all_names, schemas_of, symbol_of
 from .source import Range, error
@@ -172,7 +171,7 @@ class Resolver:
 
     def tensor_method(self, m: Any, place: Range | None, name: str, value: Any) -> Sugared | None:
         known = _special().get(id(by_name(name)))
-        return None if known is None else _Bound(known[1](), value)
+        return None if known is None else BoundFunction(known[1](), value)
 
     def parent_of(self, m: Any, place: Range | None, node: ast.Call) -> Sugared | None:
         """`super()` inside a method: the methods of the next class."""
@@ -258,11 +257,11 @@ class Resolver:
         if issubclass(thing, BaseException):
             return ExceptionClass(_exception_name(thing))
         if issubclass(thing, torch.nn.Module):
-            return _ModuleClass(thing)
+            return ModuleClass(thing)
         if mark_of(thing) in (Mark.IGNORE, Mark.UNUSED):
             raise error(place, f"Cannot instantiate class '{thing.__name__}' in a script function", notes.FrontendError)
         if thing in TENSOR_TYPES.values():
-            return _LegacyConstructor(thing)
+            return LegacyConstructor(thing)
         try:
             kind = notes.class_type(thing)
         except notes.UnknownType:
@@ -313,51 +312,6 @@ class Resolver:
         return notes.TENSOR if hint is None or isinstance(hint, str) else notes.python_type(hint)
 
 
-class _ModuleClass(Sugared):
-    """A class of modules: its static methods can be called, modules cannot be made."""
-
-    kind = "class"
-
-    def __init__(self, thing: Any):
-        self.thing = thing
-
-    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
-        found = inspect.getattr_static(self.thing, name, None)
-        if not isinstance(found, staticmethod):
-            raise error(place, f"attribute lookup is not defined on python value of type '{type(self.thing).__name__}'")
-        return m.resolver.sugared(m, place, found.__func__)
-
-    def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
-        raise error(
-            place, f"Cannot instantiate class '{self.thing.__name__}' in a script function", notes.FrontendError
-        )
-
-
-class _LegacyConstructor(Sugared):
-    """`torch.LongTensor([1, 2])`."""
-
-    kind = "class"
-
-    def __init__(self, thing: Any):
-        self.thing = thing
-
-    def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
-        if len(args) != 1 or kwargs:
-            raise error(place, "Legacy tensor constructors expect one list of numbers in TorchScript")
-        dtype = m.constant(operators.number_of(self.thing.dtype), INT, place)
-        return SimpleValue(m.call_operator(place, "aten::tensor", args, [Named(dtype, place, "dtype")]))
-
-
-class _Bound(Sugared):
-    """A compiled function with its first argument given."""
-
-    def __init__(self, function: Sugared, first: Any):
-        self.function, self.first = function, first
-
-    def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
-        return self.function.call(place, m, [Named(self.first, place), *args], kwargs)
-
-
 class _Namespace(PythonModule):
     """`torch.nn.functional`: what a record says about its functions comes before operators of the same name."""
 
@@ -400,42 +354,8 @@ def _calls_function(op: Any, name: str) -> Function:
     tree, source = parsed(op.aten_calls)
     tree = copy.deepcopy(tree)
     tree.name, recorder = op.name, tree.args.args.pop(0).arg
-    names = PythonResolver(op.aten_calls, {recorder: _Recorder()})
+    names = PythonResolver(op.aten_calls, {recorder: RecorderValue()})
     return Function(name, Definition(tree, source, names, defaults_of(op.aten_calls)))
-
-
-class _Recorder(Sugared):
-    """`recorder.aten` in functions that say which of PyTorch's operators are called."""
-
-    kind = "recorder"
-
-    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
-        return OperatorNamespace(name)
-
-
-class Dispatch(Sugared):
-    """A function whose result depends on a flag that is known when compiling: `max_pool2d(..., return_indices=True)`."""
-
-    kind = "function"
-
-    def __init__(
-        self, flag: str, index: int, chosen: dict[bool, Sugared], default: bool = False, takes_flag: bool = True
-    ):
-        self.flag, self.index, self.chosen, self.default, self.takes_flag = flag, index, chosen, default, takes_flag
-
-    def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
-        args, kwargs = list(args), list(kwargs)
-        given = next((k for k in kwargs if k.name == self.flag), None)
-        if given is not None and not self.takes_flag:
-            kwargs.remove(given)
-        elif given is None and len(args) > self.index:
-            given = args[self.index] if self.takes_flag else args.pop(self.index)
-        truth = self.default
-        if given is not None:
-            known, truth = m.known(given.value)
-            if not known:
-                raise error(place, f"{self.flag} must be known when compiling")
-        return self.chosen[bool(truth)].call(place, m, args, kwargs)
 
 
 # -- Python functions -----------------------------------------------------------------------------------------------------------

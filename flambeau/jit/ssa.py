@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .ir import Block, Graph, Node, Value, constant_of, copy_node
-from .types import BOOL, INT, Type, unify, unshaped
+from .ir import Block, Graph, Node, Value, copy_node
+from .ir_values import constant_of
+from .type_joins import unify, unshaped
+from .types import BOOL, INT, Type
 from .variables import Variables
 
 INT_MAX = 9223372036854775807

@@ -13,7 +13,8 @@ from .ir import Block, Value
 from .matching import Named
 from .named_values import ExceptionClass, LocalFunction, RangeValue
 from .source import FrontendError, Range, UnsupportedNodeError, error
-from .types import ANY, BOOL, INT, STRING, ClassType, Type, is_subtype, result_type, unify, unnamed, unshaped
+from .type_joins import unify, unnamed, unshaped
+from .types import ANY, BOOL, INT, STRING, ClassType, Type, is_subtype, result_type
 from .values import MethodValue, SimpleValue, Sugared
 
 INT_MAX = 9223372036854775807

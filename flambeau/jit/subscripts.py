@@ -10,6 +10,7 @@ from .ir import Value
 from .matching import Named
 from .named_values import PythonObject, SliceValue
 from .source import Range, error
+from .type_joins import unify_all
 from .types import (
     BOOL,
     COMPLEX,
@@ -25,7 +26,6 @@ from .types import (
     TensorType,
     TupleType,
     Type,
-    unify_all,
 )
 from .values import MethodValue, SimpleValue, Sugared, SugaredTuple
 

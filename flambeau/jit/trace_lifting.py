@@ -7,7 +7,8 @@ from .functions import Function
 from .ir import Block, Graph, Node, Value
 from .schema import Argument, Schema
 from .trace_recorder import FORWARD
-from .types import NONE, ClassType, unshaped
+from .type_joins import unshaped
+from .types import NONE, ClassType
 
 
 def lift(graph: Graph) -> None:

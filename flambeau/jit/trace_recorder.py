@@ -26,6 +26,7 @@ from .schema import schemas_of, symbol_of
 from .trace_places import user_range, variable_name, warn
 from .traced_sizes import TracedInt, TracedSizes, plain, tensors_in
 from .tracing_state import active, set_active
+from .type_joins import unshaped
 from .types import (
     DEVICE,
     FLOAT,
@@ -41,7 +42,6 @@ from .types import (
     TupleType,
     Type,
     result_type,
-    unshaped,
 )
 from .values import FunctionValue
 

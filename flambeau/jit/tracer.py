@@ -27,7 +27,8 @@ from .trace_lifting import lift, tidy
 from .trace_places import TracerWarning, warn
 from .trace_recorder import UNTRACEABLE, Tracer, TracingCheckError, tensor_type
 from .traced_sizes import TracedInt, tensors_in
-from .types import INT, TENSOR, ClassType, DictType, ListType, ShapedTensor, TupleType, Type, unshaped
+from .type_joins import unshaped
+from .types import INT, TENSOR, ClassType, DictType, ListType, ShapedTensor, TupleType, Type
 from .value_types import inferred
 
 

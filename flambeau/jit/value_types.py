@@ -12,6 +12,7 @@ from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from .objects import to_script
 from .signatures import class_type
+from .type_joins import unify_all
 from .types import (
     DEVICE,
     GENERATOR,
@@ -24,7 +25,6 @@ from .types import (
     ListType,
     TupleType,
     Type,
-    unify_all,
 )
 
 

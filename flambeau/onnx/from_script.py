@@ -13,8 +13,9 @@ from .. import jit  # noqa: F401  the whole room before its parts: see naming.lo
 from ..core.tensor import Tensor
 from ..jit import operators
 from ..jit.interpreter import _schema_of
-from ..jit.ir import Block, Node, constant_of
+from ..jit.ir import Block, Node
 from ..jit.ir import Value as ScriptValue
+from ..jit.ir_values import constant_of
 from ..jit.types import ClassType, FunctionType
 from .builder import Builder, Value
 from .converter import Converter, Described, Slot

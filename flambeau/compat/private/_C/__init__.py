@@ -19,7 +19,8 @@ from ....core.overrides import disabled_torch_function as _disabled_torch_functi
 from ....core.size import Size
 from ....core.tensor import Tensor
 from ....futures import Future
-from ....jit import trace_graph, tracing_state, types
+from ....jit import trace_graph, tracing_state
+from . import script_types
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "Future", "Generator", "Size", "_VariableFunctions", "_VariableFunctionsClass",
@@ -77,7 +78,7 @@ def __getattr__(name: str):
     if name in _OF_GRAPHS:
         return getattr(_naming.submodule(_jit.__name__, _OF_GRAPHS[name]), name)
     if name.endswith("Type"):
-        found = types.exposed(name)
+        found = script_types.exposed(name)
         if found is not None:
             return found
     return _naming.submodule(__name__, name)

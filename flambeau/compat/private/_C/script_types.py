@@ -1,0 +1,51 @@
+"""TorchScript's types under the names that the compiled part gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....jit.types import (
+    INFERRED,
+    NAMED,
+    ClassType,
+    DictType,
+    EnumType,
+    FutureType,
+    InterfaceType,
+    ListType,
+    OptionalType,
+    TensorType,
+    TupleType,
+    Type,
+    UnionType,
+)
+
+
+class _Single:
+    """A type without parts under PyTorch's name for its class: `torch._C.IntType.get()`."""
+
+    def __init__(self, type: Type):
+        self._type = type
+
+    def get(self) -> Type:
+        """The type."""
+        return self._type
+
+    def __or__(self, other: Any) -> Any:
+        """Any type: programs write such names into annotations."""
+        return Any
+
+    __ror__ = __or__
+
+    def getInferred(self) -> Type:  # noqa: N802  PyTorch's name
+        """The type of what is not annotated."""
+        return INFERRED if isinstance(self._type, TensorType) else self._type
+
+
+def exposed(name: str) -> Any:
+    """Return what `torch._C` has under `name`: a class of types with parts, or the holder of one without; None if there is no such type."""
+    parts = {c.__name__: c for c in (ListType, DictType, TupleType, OptionalType, FutureType, UnionType, ClassType, EnumType, InterfaceType)}  # fmt: skip
+    if name in parts:
+        return parts[name]
+    singles = {t.kind(): t for t in NAMED.values()}
+    return _Single(singles[name]) if name in singles else None
