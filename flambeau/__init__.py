@@ -21,12 +21,7 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
-from .backends.cpu.threads import (
-    get_num_interop_threads,
-    get_num_threads,
-    set_num_interop_threads,
-    set_num_threads,
-)
+from .backends.cpu.threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
 from .compat.former_names import MOVED as _MOVED
 from .compat.legacy import STORAGE_TYPES as _STORAGE_TYPES
 from .compat.legacy import TENSOR_TYPES as _TENSOR_TYPES
@@ -53,9 +48,7 @@ from .core.layout import (
     sparse_csr,
     strided,
 )
-from .core.layout import (
-    mkldnn as _mkldnn,
-)
+from .core.layout import mkldnn as _mkldnn
 from .core.numeric_limits import finfo, iinfo
 from .core.overrides import DisableTorchFunctionSubclass
 from .core.overrides import disabled_torch_function as _disabled_torch_function_impl
@@ -81,15 +74,7 @@ from .core.tensor import Tensor
 from .core.typed_storage import TypedStorage
 from .ops.pointwise.foreach import FOREACH as _FOREACH
 from .ops.reduce.segments import PLAIN_FUNCTIONS as _PLAIN_FUNCTIONS
-from .random import (
-    Generator,
-    default_generator,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
+from .random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from .torch_version import OWN_VERSION as __version__
 
 e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan

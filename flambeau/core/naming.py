@@ -13,7 +13,7 @@ PACKAGE = "flambeau"
 # Rooms of PyTorch that are not there yet, and what does their work.
 _NOT_YET = {
     "package": "it stores code beside weights and runs it when it is loaded; store weights with torch.save, programs with"
-    " torch.export.save or torch.jit.save",
+    " torch.export.save or torch.jit.save"
 }
 _VISION, _HOROVOD, _PRIVATE = f"{PACKAGE}.vision", f"{PACKAGE}.horovod", f"{PACKAGE}.compat.private"
 

@@ -93,12 +93,7 @@ _UFUNCS = {
     RedOpType.SUM: np.add, RedOpType.PRODUCT: np.multiply, RedOpType.MIN: np.minimum, RedOpType.MAX: np.maximum,
     RedOpType.BAND: np.bitwise_and, RedOpType.BOR: np.bitwise_or, RedOpType.BXOR: np.bitwise_xor,
 }  # fmt: skip
-_KERNELS = {
-    RedOpType.SUM: "add",
-    RedOpType.PRODUCT: "mul",
-    RedOpType.MIN: "minimum",
-    RedOpType.MAX: "maximum",
-}
+_KERNELS = {RedOpType.SUM: "add", RedOpType.PRODUCT: "mul", RedOpType.MIN: "minimum", RedOpType.MAX: "maximum"}
 
 
 def array_at(address: int, count: int, d: Any) -> Any:

@@ -30,12 +30,7 @@ class TransformedDistribution(Parametric):
 
     arg_constraints: dict[str, constraints.Constraint] = {}
 
-    def __init__(
-        self,
-        base_distribution: Distribution,
-        transforms: Any,
-        validate_args: bool | None = None,
-    ) -> None:
+    def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None) -> None:
         self.transforms = _as_list(transforms)
         whole = ComposeTransform(self.transforms)
         event_dim = len(base_distribution.event_shape)

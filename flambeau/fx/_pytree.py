@@ -15,9 +15,7 @@ SUPPORTED_NODES_EXACT_MATCH: dict[type, FlattenFuncExactMatchSpec | None] = {}
 
 
 def register_pytree_flatten_spec(
-    cls: type,
-    flatten_fn_spec: FlattenFuncSpec,
-    flatten_fn_exact_match_spec: FlattenFuncExactMatchSpec | None = None,
+    cls: type, flatten_fn_spec: FlattenFuncSpec, flatten_fn_exact_match_spec: FlattenFuncExactMatchSpec | None = None
 ) -> None:
     """Register how an instance of `cls` is flattened where its structure is known."""
     SUPPORTED_NODES[cls] = flatten_fn_spec

@@ -44,13 +44,7 @@ inplace_methods = {
 }
 inplace_methods["setitem"] = "{}[{}] = {}"
 
-_TYPING_NAMES = {
-    list: list,
-    dict: dict,
-    set: set,
-    frozenset: frozenset,
-    tuple: tuple,
-}  # noqa: UP006
+_TYPING_NAMES = {list: list, dict: dict, set: set, frozenset: frozenset, tuple: tuple}  # noqa: UP006
 
 
 class _CustomBuiltin(NamedTuple):

@@ -295,11 +295,7 @@ class Node:
         self._update_args_kwargs(map_arg(self._args, swap), map_arg(self._kwargs, swap))
 
     def replace_all_uses_with(
-        self,
-        replace_with: Node,
-        delete_user_cb: Callable[[Node], bool] | None = None,
-        *,
-        propagate_meta: bool = False,
+        self, replace_with: Node, delete_user_cb: Callable[[Node], bool] | None = None, *, propagate_meta: bool = False
     ) -> list[Node]:
         """Let everyone who reads this node read `replace_with`; those for whom `delete_user_cb` says False stay. Returns the
         nodes that were changed."""

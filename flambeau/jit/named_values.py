@@ -174,10 +174,7 @@ class RangeValue(Sugared):
             self.stop = inputs[0]
             return
         if not 2 <= len(inputs) <= 3:
-            raise error(
-                place,
-                f"range expected at most 3 arguments, got {len(inputs)}",
-            )
+            raise error(place, f"range expected at most 3 arguments, got {len(inputs)}")
         self.start, self.stop = inputs[0], inputs[1]
         self.step = inputs[2] if len(inputs) == 3 else m.constant(1, INT, place)
 

@@ -12,19 +12,7 @@ from ..ops.machinery import schema as notation
 from ..ops.machinery.record import OPS
 from ..ops.machinery.schema import REQUIRED, AliasInfo, Argument, Schema, TextTypes
 from ..ops.machinery.schema_table import lines
-from .types import (
-    INT,
-    NAMED,
-    TENSOR,
-    DictType,
-    FutureType,
-    ListType,
-    TupleType,
-    Type,
-    UnionType,
-    VarType,
-    optional_of,
-)
+from .types import INT, NAMED, TENSOR, DictType, FutureType, ListType, TupleType, Type, UnionType, VarType, optional_of
 
 __all__ = ["REQUIRED", "Argument", "Schema", "all_names", "parse_schema", "schemas_of", "symbol_of"]
 

@@ -22,13 +22,7 @@ from .script_function import ScriptFunction
 from .types import ClassType
 
 
-def script(
-    obj: Any,
-    optimize: Any = None,
-    _frames_up: int = 0,
-    _rcb: Any = None,
-    example_inputs: Any = None,
-) -> Any:
+def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """Compile a function, a module or a class.
 
     >>> @script

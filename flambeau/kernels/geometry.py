@@ -97,10 +97,7 @@ class ReductionLoops(NamedTuple):
 
 
 def plan_reduction(
-    shape: Sequence[int],
-    strides: Sequence[Sequence[int]],
-    reduced_dims: Sequence[int],
-    ordered: bool = False,
+    shape: Sequence[int], strides: Sequence[Sequence[int]], reduced_dims: Sequence[int], ordered: bool = False
 ) -> ReductionLoops:
     """Collapse a reduction over `reduced_dims` of `shape`.
 

@@ -19,17 +19,7 @@ from . import ir
 from .loops_assignment import AssignmentLowering, Names
 from .loops_language import Intrinsic, KernelError
 from .loops_source import assignment_counts, contains_return, leaves_loop, parse
-from .loops_values import (
-    Local,
-    Mismatch,
-    Value,
-    as_value,
-    converted,
-    describe,
-    is_number,
-    join,
-    truth,
-)
+from .loops_values import Local, Mismatch, Value, as_value, converted, describe, is_number, join, truth
 from .scalar_function import ScalarFunction
 
 MAX_INLINE_DEPTH = 40

@@ -10,21 +10,7 @@ import math
 from typing import Any
 
 from ..core import dtype as dt
-from ..expr.functions import (
-    abs_,
-    cast,
-    erf,
-    erfc,
-    erfinv,
-    exp,
-    fma,
-    log,
-    log1p,
-    round_,
-    sin,
-    sqrt,
-    where,
-)
+from ..expr.functions import abs_, cast, erf, erfc, erfinv, exp, fma, log, log1p, round_, sin, sqrt, where
 from ..expr.node import Expr, as_expr, const
 from .mathlib_core import at_most, polynomial
 from .mathlib_special import erfcx_of_positive

@@ -344,10 +344,7 @@ def _array(proto: Any, onnx: Any) -> Any:
 
 
 def _from_sparse(sparse: Any, onnx: Any) -> Tensor:
-    values, places = (
-        tensor_of(_array(sparse.values, onnx)),
-        tensor_of(_array(sparse.indices, onnx)),
-    )
+    values, places = (tensor_of(_array(sparse.values, onnx)), tensor_of(_array(sparse.indices, onnx)))
     dense = flambeau.zeros(list(sparse.dims), dtype=values.dtype)
     flat = dense.view(-1)
     if places.dim() == 1:

@@ -127,10 +127,7 @@ class Rest:
         if head == "predictions" or head == "explanations":
             if count < 3:
                 raise ResourceNotFoundException()
-            headers = {
-                "url_path": "/".join(segments[4:]),
-                "explain": "True" if head == "explanations" else "False",
-            }
+            headers = {"url_path": "/".join(segments[4:]), "explain": "True" if head == "explanations" else "False"}
             self._predict(connection, request, segments[2], segments[3] if count > 3 else None, headers)
         elif head == "ping":
             healthy = self.registry.healthy()

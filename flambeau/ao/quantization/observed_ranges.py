@@ -13,13 +13,7 @@ from ...core.dtype import dtype as _dtype
 from ...core.tensor import Tensor
 from ...jit.marks import export
 from .partial import _with_args, _with_callable_args
-from .utils import (
-    calculate_qmin_qmax,
-    is_per_channel,
-    is_per_tensor,
-    scale_and_zero_point,
-    validate_qmin_qmax,
-)
+from .utils import calculate_qmin_qmax, is_per_channel, is_per_tensor, scale_and_zero_point, validate_qmin_qmax
 
 EPS = torch.finfo(torch.float32).eps
 _SCHEMES = (

@@ -20,10 +20,7 @@ from ..nn.intrinsic.quantized import dynamic as nniqd
 from ..nn.qat import dynamic as nnqatd
 from ..nn.quantized import dynamic as nnqd
 from ..nn.quantized import reference as nnqr
-from .fake_quantize import (
-    default_fixed_qparams_range_0to1_fake_quant,
-    default_fixed_qparams_range_neg1to1_fake_quant,
-)
+from .fake_quantize import default_fixed_qparams_range_0to1_fake_quant, default_fixed_qparams_range_neg1to1_fake_quant
 from .stubs import DeQuantStub, QuantStub
 
 __all__ = [

@@ -109,16 +109,7 @@ def conv_backward_weight(
 
 
 def conv_backward(
-    dx: Any,
-    dw: Any,
-    db: Any,
-    dy: Any,
-    x: Any,
-    w: Any,
-    stride: Sizes,
-    padding: Padding,
-    dilation: Sizes,
-    groups: int,
+    dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
 ) -> None:
     """Compute all gradients of a convolution that are not None, which is cheaper than one by one. dx needs w; dw and db need x."""
     window = (stride, padding, dilation, groups)

@@ -167,11 +167,7 @@ def per_dimension(name: str, value: int | Sequence[int], dims: int, least: int) 
 
 
 def geometry(
-    dims: int,
-    stride: int | Sequence[int],
-    padding: Padding,
-    dilation: int | Sequence[int],
-    groups: int,
+    dims: int, stride: int | Sequence[int], padding: Padding, dilation: int | Sequence[int], groups: int
 ) -> Geometry:
     """A convolution's arguments spelled out. Padding is one number, one per dimension, or one pair per dimension."""
     if isinstance(padding, int) or all(isinstance(p, int) for p in padding):

@@ -217,10 +217,7 @@ def entry(name: str, pointers: Sequence[str], parts: Sequence[str]) -> str:
     lines = [f"define void @{name}({', '.join(f'ptr %{p}' for p in pointers)}) #0 {{"]
     lines.append(f"  %record = alloca [{len(pointers)} x ptr]")
     for i, p in enumerate(pointers):
-        lines += [
-            f"  %at{i} = getelementptr ptr, ptr %record, i64 {i}",
-            f"  store ptr %{p}, ptr %at{i}",
-        ]
+        lines += [f"  %at{i} = getelementptr ptr, ptr %record, i64 {i}", f"  store ptr %{p}, ptr %at{i}"]
     lines += [
         f"  %shares_at = getelementptr i64, ptr %table, i64 {FIELDS.index('shares')}",
         "  %shares = load i64, ptr %shares_at",

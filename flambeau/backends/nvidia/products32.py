@@ -216,14 +216,7 @@ class Plan:
 
 _LEAST, _MOST = 1 << 22, 1 << 27  # multiplications
 # Tiles, groups, and the share of a multiprocessor's arithmetic that they reach when it is full.
-_WAYS = (
-    ((8, 8), 2, 0.8),
-    ((8, 4), 2, 0.7),
-    ((4, 8), 2, 0.7),
-    ((8, 4), 4, 0.7),
-    ((6, 4), 4, 0.65),
-    ((4, 4), 4, 0.55),
-)
+_WAYS = (((8, 8), 2, 0.8), ((8, 4), 2, 0.7), ((4, 8), 2, 0.7), ((8, 4), 4, 0.7), ((6, 4), 4, 0.65), ((4, 4), 4, 0.55))
 _SPLITS = (1, 2, 4, 6, 8, 12)
 _WARPS = 8  # that keep a multiprocessor busy
 

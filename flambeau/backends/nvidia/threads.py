@@ -18,11 +18,7 @@ WORDS = 2 + MAX_DEVICES  # of a state
 class State(ctypes.Structure):
     """CUDA state as machine code reads it: the current context's device plus one, and a stream for each device. Zeros at first."""
 
-    _fields_ = [
-        ("context", ctypes.c_int64),
-        ("unused", ctypes.c_int64),
-        ("streams", ctypes.c_uint64 * MAX_DEVICES),
-    ]
+    _fields_ = [("context", ctypes.c_int64), ("unused", ctypes.c_int64), ("streams", ctypes.c_uint64 * MAX_DEVICES)]
 
 
 _libc: Any = ctypes.CDLL(None)

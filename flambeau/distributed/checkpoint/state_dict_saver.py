@@ -163,9 +163,7 @@ def _save_state_dict(
     def plan_own() -> SavePlan:
         if "storage_meta" in inspect.signature(chosen.set_up_planner).parameters:
             chosen.set_up_planner(
-                state_dict=state_dict,
-                storage_meta=storage_writer.storage_meta(),
-                is_coordinator=ranks.is_coordinator,
+                state_dict=state_dict, storage_meta=storage_writer.storage_meta(), is_coordinator=ranks.is_coordinator
             )
         else:
             warnings.warn(

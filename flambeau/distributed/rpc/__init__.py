@@ -76,11 +76,7 @@ def __getattr__(name: str) -> Any:
 
 
 def init_rpc(
-    name: str,
-    backend: Any = None,
-    rank: int = -1,
-    world_size: int | None = None,
-    rpc_backend_options: Any = None,
+    name: str, backend: Any = None, rank: int = -1, world_size: int | None = None, rpc_backend_options: Any = None
 ) -> None:
     """Make this process a worker called `name`, which can call others and be called. Returns when all workers are there; without
     `world_size`, workers may join and leave at any time."""
@@ -183,12 +179,7 @@ def _init_rpc_backend(
     if _is_current_rpc_agent_set():
         raise RuntimeError("RPC is already initialized")
     agent = backend_registry.init_backend(
-        backend,
-        store=store,
-        name=name,
-        rank=rank,
-        world_size=world_size,
-        rpc_backend_options=rpc_backend_options,
+        backend, store=store, name=name, rank=rank, world_size=world_size, rpc_backend_options=rpc_backend_options
     )
     api._init_rpc_states(agent)
 

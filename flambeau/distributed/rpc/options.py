@@ -44,9 +44,7 @@ class RpcBackendOptions:
     """Options of every agent: how long calls may take, and where the workers meet."""
 
     def __init__(
-        self,
-        rpc_timeout: float = constants.DEFAULT_RPC_TIMEOUT_SEC,
-        init_method: str = constants.DEFAULT_INIT_METHOD,
+        self, rpc_timeout: float = constants.DEFAULT_RPC_TIMEOUT_SEC, init_method: str = constants.DEFAULT_INIT_METHOD
     ) -> None:
         if isinstance(rpc_timeout, timedelta) or not isinstance(rpc_timeout, (int, float)):
             raise TypeError(f"incompatible constructor arguments: rpc_timeout is in seconds, got {rpc_timeout!r}")

@@ -10,17 +10,7 @@ from __future__ import annotations
 from ...core import naming as _naming
 from ...serialization.unpickler import add_safe_globals as _add_safe_globals
 from ..device_mesh import DeviceMesh, init_device_mesh
-from ._api import (
-    DTensor,
-    distribute_module,
-    distribute_tensor,
-    empty,
-    full,
-    ones,
-    rand,
-    randn,
-    zeros,
-)
+from ._api import DTensor, distribute_module, distribute_tensor, empty, full, ones, rand, randn, zeros
 from ._dtensor import _rebuilt
 from ._dtensor_spec import DTensorSpec, TensorMeta
 from .placement_types import Partial, Placement, Replicate, Shard, _StridedShard

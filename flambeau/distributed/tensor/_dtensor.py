@@ -21,11 +21,7 @@ from ._dtensor_spec import DTensorSpec, meta_of
 from ._norm import total_norm
 from ._op_schema import dispatcher
 from ._redistribute import Redistribute, redistribute_local_tensor
-from ._utils import (
-    assert_no_mixed_partial_types,
-    compute_global_tensor_info,
-    normalize_to_torch_size,
-)
+from ._utils import assert_no_mixed_partial_types, compute_global_tensor_info, normalize_to_torch_size
 from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, _StridedShard
 
 _new_object = object.__new__

@@ -143,9 +143,7 @@ def _constant_nodes(module: GraphModule, skip: Callable[[Node], bool] | None) ->
 
 
 def split_const_subgraphs(
-    module: nn.Module,
-    skip_folding_node_fn: Callable[[Node], bool] | None = None,
-    device_for_folded_attrs: str = "cpu",
+    module: nn.Module, skip_folding_node_fn: Callable[[Node], bool] | None = None, device_for_folded_attrs: str = "cpu"
 ) -> FoldedGraphModule:
     """The module with what does not depend on its inputs taken out, to be computed once. Nodes for which
     `skip_folding_node_fn` holds stay."""

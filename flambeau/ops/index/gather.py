@@ -269,10 +269,7 @@ def _(out: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor) -> None:
 
 
 @internal(
-    grads={"input": _scatter_input_grad},
-    quirks=Quirks(label="ScatterBackward1"),
-    runs_empty=True,
-    batching="along",
+    grads={"input": _scatter_input_grad}, quirks=Quirks(label="ScatterBackward1"), runs_empty=True, batching="along"
 )
 def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> NewTensor:
     """A copy of input with out[index[i][j]][j] = value (for dim 0)."""
@@ -326,11 +323,7 @@ def scatter(
     return scatter_value(input, dim, index, source)
 
 
-@internal(
-    grads={("input", "src"): unknown_derivative("scatter")},
-    runs_empty=True,
-    batching="along",
-)
+@internal(grads={("input", "src"): unknown_derivative("scatter")}, runs_empty=True, batching="along")
 def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> NewTensor:
     """A copy of input with src added to it, or multiplied with it, at index."""
     return _scatter_src_layout(input, dim, index, src)
@@ -453,13 +446,7 @@ def _quotient(a: Tensor, b: Tensor) -> Tensor:
     return (a / b.masked_fill(is_zero, 1)).masked_fill(is_zero, 0)
 
 
-@primitive(
-    grads={("input", "src"): scatter_reduce_grads},
-    inplace=True,
-    out="exact",
-    runs_empty=True,
-    batching="along",
-)
+@primitive(grads={("input", "src"): scatter_reduce_grads}, inplace=True, out="exact", runs_empty=True, batching="along")
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> NewTensor:

@@ -269,12 +269,7 @@ def _index_reduce_grads(
     return a, b.reshape(shape)
 
 
-@primitive(
-    grads={("input", "source"): _index_reduce_grads},
-    inplace=True,
-    out="exact",
-    runs_empty=True,
-)
+@primitive(grads={("input", "source"): _index_reduce_grads}, inplace=True, out="exact", runs_empty=True)
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> NewTensor:

@@ -378,11 +378,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
 
 
 @primitive(
-    keeps={"index": 1},
-    returns=_SELECT_RESULTS["mode"],
-    grads={"input": select_backward},
-    out="exact",
-    batching="along",
+    keeps={"index": 1}, returns=_SELECT_RESULTS["mode"], grads={"input": select_backward}, out="exact", batching="along"
 )
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> NewTensors:
     """The most frequent element along a dimension (the smallest of several), and where it last occurs."""

@@ -100,12 +100,7 @@ def _solve_gradients(g: Tensor, input2: Tensor, out: Tensor, upper: bool, needs:
     return back.sum_to_size(input_shape) if needs["input"] else None, for_factor
 
 
-@primitive(
-    grads={("input", "input2"): _solve_gradients},
-    out="castable",
-    autocast="float32",
-    batching="leading",
-)
+@primitive(grads={("input", "input2"): _solve_gradients}, out="castable", autocast="float32", batching="leading")
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> NewTensor:
     """X with A X = input, A given by its Cholesky factor."""
     support.require("cholesky_solve", "input", input)

@@ -27,10 +27,7 @@ def _exp_gradient(g: Tensor, A: Tensor) -> Tensor:
 
 
 @internal(
-    layout=like_first,
-    grads={"A": _exp_gradient},
-    quirks=Quirks(label="LinalgMatrixExpBackward0"),
-    batching="leading",
+    layout=like_first, grads={"A": _exp_gradient}, quirks=Quirks(label="LinalgMatrixExpBackward0"), batching="leading"
 )
 def exponential(A: Tensor) -> Tensor:
     """exp of each matrix."""

@@ -19,13 +19,7 @@ _factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "info")
 _factor_result = named_result("linalg_ldl_factor", "LD", "pivots")
 
 
-@primitive(
-    returns=_factor_ex_result,
-    namespaces=("linalg",),
-    method=False,
-    out="exact",
-    batching="leading",
-)
+@primitive(returns=_factor_ex_result, namespaces=("linalg",), method=False, out="exact", batching="leading")
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> NewTensors:
     """linalg.ldl_factor that reports zero pivots in `info` instead of raising."""
     support.check_square("torch.linalg.ldl_factor_ex", A)

@@ -66,12 +66,7 @@ def _qr_gradient(g: tuple, A: Tensor, out: list, mode: str) -> Tensor:
 _qr_result = named_result("linalg_qr", "Q", "R")
 
 
-@internal(
-    returns=_qr_result,
-    grads={"A": _qr_gradient},
-    quirks=Quirks(label="LinalgQrBackward0"),
-    batching="leading",
-)
+@internal(returns=_qr_result, grads={"A": _qr_gradient}, quirks=Quirks(label="LinalgQrBackward0"), batching="leading")
 def factors_qr(A: Tensor, mode: str) -> NewTensors:
     """Q, which is empty with mode "r", and R."""
     *batch, m, n = A.shape

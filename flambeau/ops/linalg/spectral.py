@@ -109,10 +109,7 @@ def _values_layout(A: Tensor) -> tuple:
 
 
 @internal(
-    returns=_svd_result,
-    grads={"A": _svd_gradient},
-    quirks=Quirks(label="LinalgSvdBackward0"),
-    batching="leading",
+    returns=_svd_result, grads={"A": _svd_gradient}, quirks=Quirks(label="LinalgSvdBackward0"), batching="leading"
 )
 def singular(A: Tensor, full_matrices: bool) -> NewTensors:
     """Singular vectors and values."""
@@ -210,10 +207,7 @@ _eigh_result = named_result("linalg_eigh", "eigenvalues", "eigenvectors")
 
 
 @internal(
-    returns=_eigh_result,
-    grads={"A": _eigh_gradient},
-    quirks=Quirks(label="LinalgEighBackward0"),
-    batching="leading",
+    returns=_eigh_result, grads={"A": _eigh_gradient}, quirks=Quirks(label="LinalgEighBackward0"), batching="leading"
 )
 def hermitian_eigen(A: Tensor, uplo: str) -> NewTensors:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
@@ -291,10 +285,7 @@ _eig_result = named_result("linalg_eig", "eigenvalues", "eigenvectors")
 
 
 @internal(
-    returns=_eig_result,
-    grads={"A": _eig_gradient},
-    quirks=Quirks(label="LinalgEigBackward0"),
-    batching="leading",
+    returns=_eig_result, grads={"A": _eig_gradient}, quirks=Quirks(label="LinalgEigBackward0"), batching="leading"
 )
 def general_eigen(A: Tensor, name: str) -> NewTensors:
     """Eigenvalues and eigenvectors of square matrices; failures are those of the operator `name`."""

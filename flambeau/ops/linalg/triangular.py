@@ -32,11 +32,7 @@ def _gradients(
     return for_a, back.sum_to_size(B_shape) if needs["B"] else None
 
 
-@internal(
-    grads={("A", "B"): _gradients},
-    quirks=Quirks(label="LinalgSolveTriangularBackward0"),
-    batching="leading",
-)
+@internal(grads={("A", "B"): _gradients}, quirks=Quirks(label="LinalgSolveTriangularBackward0"), batching="leading")
 def triangular_solution(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> NewTensor:
     """X with A X = B (or X A = B), A triangular."""
     return support.columns((*support.batch_of(A, B), *B.shape[-2:]), A.dtype, A.device)

@@ -34,10 +34,7 @@ def _check(size: int, where: device) -> None:
         raise IndexError(f"index {bad} is out of bounds for a dimension of size {size}: the indices were changed")
 
 
-@internal(
-    grads={"input": lambda g, index, dim, shape: place_along(g, index, dim, shape)},
-    batching="along",
-)
+@internal(grads={"input": lambda g, index, dim, shape: place_along(g, index, dim, shape)}, batching="along")
 def take_along(input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> NewTensor:
     """out[o, k, i] = input[o, index[o, k, i], i]; `shape` is the input's."""
     return index.shape, input.dtype, input.device
@@ -52,10 +49,7 @@ def take_into(out: Tensor, input: Tensor, index: Tensor, dim: int, shape: tuple[
     _check(n, out.device)
 
 
-@internal(
-    grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)},
-    batching="each",
-)
+@internal(grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)}, batching="each")
 def place_along(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...], distinct: bool = False) -> NewTensor:
     """Zeros of `shape` with out[o, index[o, k, i], i] += values[o, k, i]; `distinct` if no place comes twice."""
     return make_size(shape), values.dtype, values.device

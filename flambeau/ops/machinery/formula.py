@@ -28,13 +28,7 @@ from ...expr import functions as vocabulary
 from ...expr.node import cast
 from ...expr.simplify import simplify
 from ...kernels.elementwise import passing
-from .dtype_rules import (
-    gradient_rule,
-    number_dtype,
-    promote,
-    select,
-    unsupported,
-)
+from .dtype_rules import gradient_rule, number_dtype, promote, select, unsupported
 from .gradient import run_plan
 from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
 from .plan import Form, Layout, PointwisePlan, broadcast, common_device, compiles, is_by_value, kernel, result_strides

@@ -7,9 +7,7 @@ from typing import Any
 
 from ...core.device import device
 from ...core.dtype import dtype
-from ...core.graph import (
-    grad_mode,
-)
+from ...core.graph import grad_mode
 from ...core.layout import has_internal_overlap
 from ...core.promotion import can_cast
 from ...core.return_types import NamedResult

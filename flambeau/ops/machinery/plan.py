@@ -192,9 +192,7 @@ def result_strides(
 
 
 def kernel(
-    roots: tuple[Expr, ...],
-    outputs: list[Layout],
-    inputs: list[tuple[dtype, tuple[int, ...] | None]],
+    roots: tuple[Expr, ...], outputs: list[Layout], inputs: list[tuple[dtype, tuple[int, ...] | None]]
 ) -> tuple[Any, Any]:
     """A native function and its first argument, which store roots[k] to outputs[k]. All outputs have one shape. An input
     is a dtype and its strides expanded to that shape, or None for a number that is passed by value."""

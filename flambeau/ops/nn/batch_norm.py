@@ -235,17 +235,7 @@ def _evaluate(
         rows, channels, _ = _columns(input)
         factors = empty((2, channels), rstd.dtype, rstd.device)
         kernels.apply_columns(
-            out,
-            rstd,
-            factors,
-            input,
-            mean,
-            _packed(var),
-            _packed(weight),
-            _packed(bias),
-            rows,
-            channels,
-            eps,
+            out, rstd, factors, input, mean, _packed(var), _packed(weight), _packed(bias), rows, channels, eps
         )
     else:
         kernels.apply_planes(

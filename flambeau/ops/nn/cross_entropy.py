@@ -366,10 +366,7 @@ def _nll_second(v: Tensor, target: Tensor, weight: Any, reduction: str, ignore_i
     return _nll(v, target, weight, reduction, ignore_index)
 
 
-@internal(
-    grads={"grad": _nll_second},
-    batching="each",
-)
+@internal(grads={"grad": _nll_second}, batching="each")
 def nll_loss_backward(
     grad: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, stats: Tensor, reduction: str, ignore_index: int
 ) -> NewTensor:
@@ -461,8 +458,7 @@ def _nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_inde
 for _name in ("nll_loss", "nll_loss2d"):
 
     @aten_only(
-        f"{_name}_forward",
-        backward=f"{_name}_backward(grad, self, target, weight, reduction, ignore_index, result1)",
+        f"{_name}_forward", backward=f"{_name}_backward(grad, self, target, weight, reduction, ignore_index, result1)"
     )
     def _(self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> tuple[Tensor, Tensor]:
         """The loss, and the sum of the weights that its mean is divided by."""

@@ -74,10 +74,7 @@ def _target_matrix(values: np.ndarray, lengths: np.ndarray, classes: int) -> np.
 # -- one loss per sample ----------------------------------------------------------------------------------------------
 
 
-@internal(
-    grads={("grad", "log_probs"): unknown_derivative("_ctc_loss_backward")},
-    batching="each",
-)
+@internal(grads={("grad", "log_probs"): unknown_derivative("_ctc_loss_backward")}, batching="each")
 def ctc_gradient(
     grad: Tensor,
     losses: Tensor,

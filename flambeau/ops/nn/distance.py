@@ -87,10 +87,7 @@ def _cdist_grads(g: Tensor, x1: Tensor, x2: Tensor, p: float, out: Tensor, needs
     return to_first, to_second
 
 
-@internal(
-    grads={("grad", "x", "other", "distances"): unknown_derivative("_cdist_backward")},
-    batching="each",
-)
+@internal(grads={("grad", "x", "other", "distances"): unknown_derivative("_cdist_backward")}, batching="each")
 def cdist_backward(grad: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor, swapped: bool) -> NewTensor:
     """The gradient of the points `x`; `swapped` if they are the second ones of the pairs."""
     return x.shape, x.dtype, x.device
@@ -111,11 +108,7 @@ def _(out: Tensor, grad: Tensor, x: Tensor, other: Tensor, p: float, distances: 
     )  # fmt: skip
 
 
-@internal(
-    grads={("x1", "x2"): _cdist_grads},
-    quirks=Quirks(label="CdistBackward0"),
-    batching="leading",
-)
+@internal(grads={("x1", "x2"): _cdist_grads}, quirks=Quirks(label="CdistBackward0"), batching="leading")
 def all_distances(x1: Tensor, x2: Tensor, p: float) -> NewTensor:
     """Distances between rows of x1 (..., P, M) and x2 (..., R, M), batches already equal."""
     return (*x1.shape[:-1], x2.shape[-2]), x1.dtype, x1.device
@@ -132,11 +125,7 @@ def _(out: Tensor, x1: Tensor, x2: Tensor, p: float) -> None:
     )  # fmt: skip
 
 
-_COMPUTE_MODES = (
-    "use_mm_for_euclid_dist_if_necessary",
-    "use_mm_for_euclid_dist",
-    "donot_use_mm_for_euclid_dist",
-)
+_COMPUTE_MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
 
 @composite(method=False, autocast="float32", aten="cdist(x1, x2, float(p))")

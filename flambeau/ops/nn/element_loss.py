@@ -139,9 +139,7 @@ def _two(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 # -- formulas ---------------------------------------------------------------------------------------------------------
 
 squared = ElementLoss(
-    "mse_loss",
-    lambda x, t: (x - t) * (x - t),
-    grad=lambda g, x, t, out: ((x - t) * (g * 2), (t - x) * (g * 2)),
+    "mse_loss", lambda x, t: (x - t) * (x - t), grad=lambda g, x, t, out: ((x - t) * (g * 2), (t - x) * (g * 2))
 )
 _MEAN_OF = {"mean": "MeanBackward0", "sum": "SumBackward0"}
 absolute = ElementLoss("l1_loss", lambda x, t: f.abs_(x - t), labels={"none": "AbsBackward0", **_MEAN_OF})

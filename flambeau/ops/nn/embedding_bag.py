@@ -54,10 +54,7 @@ def _table_layout(grad: Tensor, rows: int) -> tuple:
     return (rows, grad.shape[1]), grad.dtype, grad.device
 
 
-@internal(
-    grads={"grad": unknown_derivative("_embedding_bag_dense_backward")},
-    batching="each",
-)
+@internal(grads={"grad": unknown_derivative("_embedding_bag_dense_backward")}, batching="each")
 def bag_winners_grad(grad: Tensor, winners: Tensor, sizes: Tensor, rows: int) -> NewTensor:
     """The gradient of a table of so many rows, of which bags took the maxima."""
     return _table_layout(grad, rows)
@@ -68,10 +65,7 @@ def _(out: Tensor, grad: Tensor, winners: Tensor, sizes: Tensor, rows: int) -> N
     bag_kernels.embedding_bag_max_backward(out, dense(grad), winners, sizes, *grad.shape[:1], *out.shape)
 
 
-@internal(
-    grads={("grad", "scales"): unknown_derivative("_embedding_bag_dense_backward")},
-    batching="each",
-)
+@internal(grads={("grad", "scales"): unknown_derivative("_embedding_bag_dense_backward")}, batching="each")
 def bag_rows_grad(
     grad: Tensor,
     index: Tensor,
@@ -116,14 +110,7 @@ def _(out: Tensor, grad: Tensor, weight: Tensor, index: Tensor, starts: Tensor, 
 
 
 def _sparse_bag_grad(
-    grad: Tensor,
-    shape: Any,
-    index: Tensor,
-    starts: Tensor,
-    mode: str,
-    scales: Any,
-    padding: int,
-    sizes: Tensor,
+    grad: Tensor, shape: Any, index: Tensor, starts: Tensor, mode: str, scales: Any, padding: int, sizes: Tensor
 ) -> Tensor:
     if mode == "mean":
         grad = grad / sizes.clamp(min=1).unsqueeze(1).to(grad.dtype)

@@ -33,13 +33,7 @@ def _rrelu_grad(g: Tensor, input: Tensor, lower: float, upper: float, noise: Ten
     )  # with equal bounds PyTorch takes the derivative of the fixed slope
 
 
-@internal(
-    saves=("noise",),
-    grads={"input": _rrelu_grad},
-    quirks=Quirks(label=_LABEL),
-    draws=True,
-    batching="each",
-)
+@internal(saves=("noise",), grads={"input": _rrelu_grad}, quirks=Quirks(label=_LABEL), draws=True, batching="each")
 def random_slopes(input: Tensor, lower: float, upper: float, generator: Generator) -> NewTensor:
     """Negative elements times slopes that are random between the bounds; those are kept."""
     return [(input.shape, input.dtype, input.device)] * 2

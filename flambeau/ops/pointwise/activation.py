@@ -344,12 +344,7 @@ def _mish_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
 
 
 @pointwise(
-    name="mish",
-    function=False,
-    kinds="f",
-    method=False,
-    grad=_mish_gradient,
-    aten_backward="mish_backward(grad, self)",
+    name="mish", function=False, kinds="f", method=False, grad=_mish_gradient, aten_backward="mish_backward(grad, self)"
 )
 def _mish(input):
     """input * tanh(softplus(input))"""

@@ -175,11 +175,7 @@ def _lerp_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
     kernel="lerp_kernel_scalar",
     check=_check_lerp,
     rule=_lerp_rule,
-    grad=lambda g, input, end, weight, out: (
-        g * (1 - f.conj(weight)),
-        g * f.conj(weight),
-        g * f.conj(end - input),
-    ),
+    grad=lambda g, input, end, weight, out: (g * (1 - f.conj(weight)), g * f.conj(weight), g * f.conj(end - input)),
     quirks=Quirks(
         label=lambda operands: f"LerpBackward{0 if operands[2] is None else 1}", unrounded=(2,), numbers_apart=True
     ),

@@ -107,19 +107,7 @@ def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, zero_point: int, 
     offsets, zeros, multiplier, bias, factor = numbers
     low = zero_point if relu else 0
     requantize.requantize_rows(
-        out,
-        sums,
-        offsets,
-        of_rows,
-        zeros,
-        multiplier,
-        bias,
-        factor,
-        _rows(out),
-        packed.outputs,
-        zero_point,
-        low,
-        255,
+        out, sums, offsets, of_rows, zeros, multiplier, bias, factor, _rows(out), packed.outputs, zero_point, low, 255
     )
 
 

@@ -24,9 +24,7 @@ from ...core.quantized import (
     per_tensor,
     wrap,
 )
-from ...core.quantized import (
-    qscheme as Scheme,
-)
+from ...core.quantized import qscheme as Scheme
 from ...core.tensor import Tensor, copy_of_array, empty
 from ...kernels.library.requantize import NO_INVERSE, SMALLEST_SCALE
 from ..machinery.arguments import as_device, as_shape

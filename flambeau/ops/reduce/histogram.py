@@ -230,13 +230,7 @@ _histogramdd_result = named_result("histogramdd", "hist", "bin_edges")
 
 @composite
 def histogram(
-    input: Tensor,
-    bins: Any,
-    *,
-    range: Any = None,
-    weight: Tensor | None = None,
-    density: bool = False,
-    out: Any = None,
+    input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False, out: Any = None
 ) -> Any:
     """Counts (or weights, or a density) of elements in bins, and the edges of the bins."""
     _check_input("histogram", input)

@@ -129,11 +129,7 @@ def _check_out(out: Any, d: dtype) -> None:
         )
 
 
-@internal(
-    grads={("real", "imag"): _complex_backward},
-    quirks=Quirks(label="ComplexBackward0"),
-    batching="leading",
-)
+@internal(grads={("real", "imag"): _complex_backward}, quirks=Quirks(label="ComplexBackward0"), batching="leading")
 def joined(real: Tensor, imag: Tensor) -> NewTensor:
     """A complex tensor from its real and imaginary parts."""
     return _parts_layout(real, imag, _check_parts("complex", ("real", "imag"), real, imag))
@@ -167,11 +163,7 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
     return write_out("polar", out, turned(abs, angle))
 
 
-@internal(
-    grads={("abs", "angle"): _polar_backward},
-    quirks=Quirks(label="PolarBackward0"),
-    batching="leading",
-)
+@internal(grads={("abs", "angle"): _polar_backward}, quirks=Quirks(label="PolarBackward0"), batching="leading")
 def turned(abs: Any, angle: Any) -> NewTensor:
     """A complex tensor from absolute values and angles."""
     return _parts_layout(abs, angle, _check_parts("polar", ("abs", "angle"), abs, angle))

@@ -338,12 +338,7 @@ def _cut_triangle(out: Tensor, input: Tensor, diagonal: int, upper: bool) -> Non
         triangle(out, source, numel_of(out.shape) // columns, rows, columns, diagonal, upper=upper)
 
 
-@primitive(
-    grads={"input": lambda g, diagonal: g.tril(diagonal)},
-    inplace=True,
-    out="exact",
-    batching="fronted",
-)
+@primitive(grads={"input": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out="exact", batching="fronted")
 def tril(input: Tensor, diagonal: int = 0) -> NewTensor:
     """The lower triangle of matrices, zeros elsewhere."""
     _need_matrices("tril", input)
@@ -355,12 +350,7 @@ def _(out: Tensor, input: Tensor, diagonal: int) -> None:
     _cut_triangle(out, input, diagonal, False)
 
 
-@primitive(
-    grads={"input": lambda g, diagonal: g.triu(diagonal)},
-    inplace=True,
-    out="exact",
-    batching="fronted",
-)
+@primitive(grads={"input": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out="exact", batching="fronted")
 def triu(input: Tensor, diagonal: int = 0) -> NewTensor:
     """The upper triangle of matrices, zeros elsewhere."""
     _need_matrices("triu", input)

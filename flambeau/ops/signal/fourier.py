@@ -107,9 +107,7 @@ def _real_gradient(g: Tensor, dims: tuple, scale: float, onesided: bool, input_s
 
 
 @internal(
-    grads={"input": _real_gradient},
-    quirks=Quirks(label="FftR2CBackward0"),
-    batching=Batched("along", dims=("dims",)),
+    grads={"input": _real_gradient}, quirks=Quirks(label="FftR2CBackward0"), batching=Batched("along", dims=("dims",))
 )
 def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> NewTensor:
     """Real numbers to their coefficients, all or half of them."""

@@ -122,10 +122,7 @@ def mm(input: Any, mat2: Any) -> Tensor:
 
 @sparse_form(
     matmul.mv,
-    grads={
-        "input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0),
-        "vec": lambda g, input: input.mH.mv(g),
-    },
+    grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
     quirks=Quirks(label="MvBackward0"),
 )
 def mv(input: Any, vec: Any) -> Tensor:

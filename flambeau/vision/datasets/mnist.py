@@ -74,12 +74,7 @@ class MNIST(VisionDataset):
     classes: list[str] = _DIGITS
 
     def __init__(
-        self,
-        root: Any,
-        train: bool = True,
-        transform: Any = None,
-        target_transform: Any = None,
-        download: bool = False,
+        self, root: Any, train: bool = True, transform: Any = None, target_transform: Any = None, download: bool = False
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.train = train

@@ -24,12 +24,7 @@ class InvertedResidual(nn.Module):
     """Widen by 1x1, filter each channel by 3x3, narrow by 1x1; the shortcut joins the narrow ends."""
 
     def __init__(
-        self,
-        inp: int,
-        oup: int,
-        stride: int,
-        expand_ratio: int,
-        norm_layer: Callable[..., nn.Module] | None = None,
+        self, inp: int, oup: int, stride: int, expand_ratio: int, norm_layer: Callable[..., nn.Module] | None = None
     ):
         super().__init__()
         if stride not in (1, 2):

@@ -99,12 +99,9 @@ class ShuffleNetV2(nn.Module):
         return self.fc(x.mean([2, 3]))
 
 
-(
-    ShuffleNet_V2_X0_5_Weights,
-    ShuffleNet_V2_X1_0_Weights,
-    ShuffleNet_V2_X1_5_Weights,
-    ShuffleNet_V2_X2_0_Weights,
-) = weights_enums("ShuffleNet_V2_X0_5", "ShuffleNet_V2_X1_0", "ShuffleNet_V2_X1_5", "ShuffleNet_V2_X2_0")
+(ShuffleNet_V2_X0_5_Weights, ShuffleNet_V2_X1_0_Weights, ShuffleNet_V2_X1_5_Weights, ShuffleNet_V2_X2_0_Weights) = (
+    weights_enums("ShuffleNet_V2_X0_5", "ShuffleNet_V2_X1_0", "ShuffleNet_V2_X1_5", "ShuffleNet_V2_X2_0")
+)
 
 _REPEATS = (4, 8, 4)
 shufflenet_v2_x0_5 = builder(

@@ -1,12 +1,7 @@
 """Operators for vision, with torchvision's names: boxes, regions of interest, detection losses, building blocks."""
 
 from . import boxes, misc
-from ._losses import (
-    complete_box_iou_loss,
-    distance_box_iou_loss,
-    generalized_box_iou_loss,
-    sigmoid_focal_loss,
-)
+from ._losses import complete_box_iou_loss, distance_box_iou_loss, generalized_box_iou_loss, sigmoid_focal_loss
 from .boxes import *
 from .deform_conv import DeformConv2d, deform_conv2d
 from .drop_block import DropBlock2d, DropBlock3d, drop_block2d, drop_block3d

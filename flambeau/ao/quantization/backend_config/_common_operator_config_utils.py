@@ -126,10 +126,7 @@ def _get_cat_config(dtypes: list[DTypeConfig]) -> BackendPatternConfig:
 
 
 def _get_ln_configs(dtypes: list[DTypeConfig]) -> Configs:
-    return [
-        _config(nn.LayerNorm, dtypes),
-        _config(F.layer_norm, dtypes, _input_type_to_index={"weight": 2, "bias": 3}),
-    ]
+    return [_config(nn.LayerNorm, dtypes), _config(F.layer_norm, dtypes, _input_type_to_index={"weight": 2, "bias": 3})]
 
 
 def _get_default_op_configs(dtypes: list[DTypeConfig]) -> Configs:

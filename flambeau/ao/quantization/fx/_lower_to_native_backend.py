@@ -39,10 +39,7 @@ STATIC_LOWER_MODULE_MAP: dict[Any, Any] = {
 DYNAMIC_LOWER_MODULE_MAP: dict[Any, Any] = {
     getattr(nnqr, name): getattr(nnqd, name) for name in ("Linear", "GRUCell", "LSTMCell", "RNNCell", "LSTM", "GRU")
 }
-WEIGHT_ONLY_LOWER_MODULE_MAP: dict[Any, Any] = {
-    nnqr.Embedding: nnq.Embedding,
-    nnqr.EmbeddingBag: nnq.EmbeddingBag,
-}
+WEIGHT_ONLY_LOWER_MODULE_MAP: dict[Any, Any] = {nnqr.Embedding: nnq.Embedding, nnqr.EmbeddingBag: nnq.EmbeddingBag}
 SPECIAL_PATTERN_LOWER_MODULE_MAP: dict[Any, Any] = {
     **{
         getattr(nn, name): getattr(nnq, name)

@@ -197,10 +197,7 @@ class ConvertCustomConfig(_Told):
     def to_dict(self) -> dict[str, Any]:
         """The entries that say something."""
         mapping = {_get_quant_type_to_str(k): v for k, v in self.observed_to_quantized_mapping.items()}
-        made = {
-            OBSERVED_TO_QUANTIZED_DICT_KEY: mapping,
-            PRESERVED_ATTRIBUTES_DICT_KEY: self.preserved_attributes,
-        }
+        made = {OBSERVED_TO_QUANTIZED_DICT_KEY: mapping, PRESERVED_ATTRIBUTES_DICT_KEY: self.preserved_attributes}
         return {k: v for k, v in made.items() if v}
 
 

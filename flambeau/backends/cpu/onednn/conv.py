@@ -45,16 +45,7 @@ def try_forward(
 
 
 def try_backward(
-    dx: Any,
-    dw: Any,
-    db: Any,
-    dy: Any,
-    x: Any,
-    w: Any,
-    stride: Sizes,
-    padding: Padding,
-    dilation: Sizes,
-    groups: int,
+    dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
 ) -> bool:
     """Compute all gradients that are not None, sharing the reordered dy. x may be None without dw, w without dx."""
     return _run("backward", (dx, dw, db, dy, x, w), (stride, padding, dilation, groups), _make_backward)

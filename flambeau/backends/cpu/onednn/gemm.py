@@ -398,12 +398,7 @@ def _dense_side(matrix: Any, rows: int, columns: int) -> tuple[bytes, int] | Non
 
 
 def _direct_product(
-    sizes: tuple[int, int, int],
-    left: tuple[bytes, int],
-    right: tuple[bytes, int],
-    step: int,
-    bias: Any,
-    swapped: bool,
+    sizes: tuple[int, int, int], left: tuple[bytes, int], right: tuple[bytes, int], step: int, bias: Any, swapped: bool
 ) -> direct.DirectProduct | None:
     """The product without a primitive, or None where a primitive is faster. `sizes` are rows, columns and inner size, left and
     right the flags and leading dimensions; where they are `swapped`, the result's transpose is computed from b and a."""

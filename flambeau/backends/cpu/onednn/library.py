@@ -123,10 +123,7 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     ),
     "deconvolution_forward_primitive_desc_create": (_out, _ptr, _int, _int, _ptr, _ptr, _ptr, _ptr, *_window, _ptr),
     "set_verbose": (_int,),
-    "sgemm": (
-        *(ctypes.c_char, ctypes.c_char, _i64, _i64, _i64),
-        *(_f32, _ptr, _i64, _ptr, _i64, _f32, _ptr, _i64),
-    ),
+    "sgemm": (*(ctypes.c_char, ctypes.c_char, _i64, _i64, _i64), *(_f32, _ptr, _i64, _ptr, _i64, _f32, _ptr, _i64)),
 }
 
 _VALUE_FUNCTIONS: dict[str, tuple[Any, ...]] = {

@@ -7,13 +7,7 @@ from enum import Enum
 from typing import Any
 
 from ....autograd.profiler_recorder import Recorder, described
-from ....autograd.profiler_settings import (
-    ExperimentalConfig,
-    ProfilerActivity,
-    ProfilerState,
-    RecordScope,
-    switches,
-)
+from ....autograd.profiler_settings import ExperimentalConfig, ProfilerActivity, ProfilerState, RecordScope, switches
 from ....autograd.profiler_tree import (  # noqa: F401  names that other people's tools ask for
     _EventType,
     _ExtraFields_Allocation,

@@ -13,11 +13,7 @@ __all__ = ["parallelize_module"]
 
 
 def parallelize_module(
-    module: Any,
-    device_mesh: DeviceMesh | None = None,
-    parallelize_plan: Any = None,
-    *,
-    src_data_rank: int | None = 0,
+    module: Any, device_mesh: DeviceMesh | None = None, parallelize_plan: Any = None, *, src_data_rank: int | None = 0
 ) -> Any:
     """Cut a module over a mesh of one dimension: as a `ParallelStyle` says or, by the names of modules inside (with * and ?), several.
 

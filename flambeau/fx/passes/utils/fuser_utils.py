@@ -109,10 +109,7 @@ def erase_nodes(gm: GraphModule, nodes: NodeList) -> None:
 
 
 def fuse_by_partitions(
-    gm: GraphModule,
-    partitions: list[dict[Node, Any]],
-    prefix: str = "fused_",
-    always_return_tuple: bool = False,
+    gm: GraphModule, partitions: list[dict[Node, Any]], prefix: str = "fused_", always_return_tuple: bool = False
 ) -> GraphModule:
     """Make each group of nodes a submodule of its own."""
     for number, partition in enumerate(partitions):

@@ -170,13 +170,7 @@ def resize(
     )
     work = batch if native else batch.to(flambeau.float32)
     kind = "nearest-exact" if mode == InterpolationMode.NEAREST_EXACT else mode.value
-    out = interpolate(
-        work,
-        size=list(size),
-        mode=kind,
-        align_corners=aligned,
-        antialias=bool(antialias) and blending,
-    )
+    out = interpolate(work, size=list(size), mode=kind, align_corners=aligned, antialias=bool(antialias) and blending)
     if not native:
         if own == flambeau.uint8 and mode in (InterpolationMode.BICUBIC, InterpolationMode.LANCZOS):
             out = out.clamp_(0, 255)

@@ -12,15 +12,7 @@ from .. import draws, geometric
 from ..arguments import check_sequence, symmetric_range
 from ..kernels import matrices
 from . import functional as F
-from ._transform import (
-    RandomApplyTransform,
-    Transform,
-    fill_for,
-    has_any,
-    number_or_pair,
-    query_size,
-    setup_size,
-)
+from ._transform import RandomApplyTransform, Transform, fill_for, has_any, number_or_pair, query_size, setup_size
 from .functional._geometry import parse_padding
 
 __all__ = [

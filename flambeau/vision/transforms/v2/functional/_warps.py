@@ -80,12 +80,7 @@ def affine_mask(
 
 
 def rotate_image(
-    image: Any,
-    angle: float,
-    interpolation: Any = _NEAREST,
-    expand: bool = False,
-    center: Any = None,
-    fill: Any = None,
+    image: Any, angle: float, interpolation: Any = _NEAREST, expand: bool = False, center: Any = None, fill: Any = None
 ) -> Any:
     """Turned by `angle` degrees against the clock."""
     if is_pil(image):

@@ -13,12 +13,7 @@ __all__ = ["ReferenceQuantizedModule"]
 
 _BY_CHANNEL = (torch.per_channel_affine, torch.per_channel_affine_float_qparams)
 _CODED = (torch.quint8, torch.qint8, torch.quint4x2, torch.qint32)
-_NO_QPARAMS: dict[str, Any] = {
-    "qscheme": torch.per_tensor_affine,
-    "dtype": torch.quint8,
-    "scale": 1.0,
-    "zero_point": 0,
-}
+_NO_QPARAMS: dict[str, Any] = {"qscheme": torch.per_tensor_affine, "dtype": torch.quint8, "scale": 1.0, "zero_point": 0}
 
 
 def as_buffer(value: Any, dtype: Any, device: Any) -> Tensor:
