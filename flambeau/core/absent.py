@@ -1,4 +1,6 @@
-"""Functions and classes of PyTorch's that need something Flambeau does not have: they are there by name, and raise."""
+"""Functions and classes of PyTorch's that need something Flambeau does not have: they are there by name, and raise.
+
+So do fields of a plain tensor that other kinds of tensors do not have."""
 
 from __future__ import annotations
 
@@ -31,3 +33,16 @@ def _raising(name: str, error: type[Exception], message: str) -> Callable[..., N
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Raises {error.__name__}: {message}"
     return function
+
+
+def unreadable(refusal: Callable[[Any, str], Exception], *more: str) -> tuple[Any, ...]:
+    """Properties in the place of a plain tensor's strides, storage offset and memory format, and of `more`. Reading one raises
+    refusal(tensor, what), at which operators turn to the tensor's own kind."""
+    return tuple(_unreadable(what, refusal) for what in ("strides", "storage offset", "memory format", *more))
+
+
+def _unreadable(what: str, refusal: Callable[[Any, str], Exception]) -> property:
+    def refuse(self: Any) -> NoReturn:
+        raise refusal(self, what)
+
+    return property(refuse)

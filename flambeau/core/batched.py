@@ -7,8 +7,9 @@ values, so the autograd fields of a batched tensor are those of its value."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
+from .absent import unreadable
 from .graph import AutogradState, Node
 from .overrides import disabled_torch_function
 from .size import make_size
@@ -29,13 +30,6 @@ VmapRefusal.__name__ = BatchedOperand.__name__ = "RuntimeError"  # what a traceb
 VmapRefusal.__qualname__ = BatchedOperand.__qualname__ = "RuntimeError"
 
 
-def _unavailable(what: str) -> property:
-    def refuse(self: Any) -> NoReturn:
-        raise BatchedOperand(f"vmap: a tensor inside vmap has no {what} of its own")
-
-    return property(refuse)
-
-
 class BatchedTensor(Tensor):
     """A tensor under vmap: one element of the batch along dimension `_hidden` of `_value`; `_level` is the vmap call it belongs to."""
 
@@ -46,10 +40,9 @@ class BatchedTensor(Tensor):
     _hidden: int
     _level: Any
 
-    _storage = _unavailable("memory")
-    _strides = _unavailable("strides")
-    _offset = _unavailable("storage offset")
-    _contig = _unavailable("memory format")
+    _strides, _offset, _contig, _storage = unreadable(
+        lambda t, what: BatchedOperand(f"vmap: a tensor inside vmap has no {what} of its own"), "memory"
+    )
 
     @property
     def _autograd(self) -> AutogradState | None:

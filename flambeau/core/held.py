@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from . import naming
+from .absent import unreadable
 from .layout import mkldnn
 from .overrides import disabled_torch_function
 from .sharded import ShardedOperand
@@ -40,13 +41,6 @@ HeldOperand.__name__ = HeldOperand.__qualname__ = "NotImplementedError"  # what 
 HeldOperand.__module__ = "builtins"
 
 
-def _trap(name: str) -> property:
-    def refuse(self: Any) -> NoReturn:
-        raise HeldOperand(self)
-
-    return property(refuse, doc=f"What plain tensors have as `{name}`: reading it makes operators turn to this kind.")
-
-
 class HeldTensor(Tensor):
     """Base class of tensors that hold their elements in a plain tensor, `_value`; `kind` names the forms of operators in their records."""
 
@@ -57,9 +51,7 @@ class HeldTensor(Tensor):
     kind: str
     _value: Any
 
-    _strides = _trap("strides")
-    _offset = _trap("storage offset")
-    _contig = _trap("memory format")
+    _strides, _offset, _contig = unreadable(lambda t, what: HeldOperand(t))
 
     def _hold(self, value: Tensor, shape: Any) -> None:
         self._value, self._storage, self.shape = value, value._storage, make_size(shape)

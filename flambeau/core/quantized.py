@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from . import dtype as dt
+from .absent import unreadable
 from .dtype import dtype
 from .overrides import disabled_torch_function
 from .sparse import SparseOperand
@@ -135,13 +136,6 @@ for _kind in (QuantizedOperand, QuantizedRefusal):
     _kind.__module__ = "builtins"
 
 
-def _unavailable(what: str) -> property:
-    def refuse(self: Any) -> NoReturn:
-        raise QuantizedOperand(f"the {what} of a quantized tensor is that of its codes")
-
-    return property(refuse)
-
-
 def _of_codes(name: str) -> Callable:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._codes, name)(*args, **kwargs)
@@ -161,9 +155,9 @@ class QuantizedTensor(Tensor):
     _codes: Tensor
     _quantizer: Quantizer
 
-    _strides = _unavailable("strides")
-    _offset = _unavailable("storage offset")
-    _contig = _unavailable("memory format")
+    _strides, _offset, _contig = unreadable(
+        lambda t, what: QuantizedOperand(f"the {what} of a quantized tensor is that of its codes")
+    )
 
     data_ptr = const_data_ptr = _of_codes("data_ptr")
     stride = _of_codes("stride")

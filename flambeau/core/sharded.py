@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
+from .absent import unreadable
 from .overrides import disabled_torch_function
 from .sparse import SparseOperand
 from .tensor import Tensor
@@ -30,21 +31,12 @@ class ShardedOperand(SparseOperand):
         return functools.partial(self.tensor._call_spread, face, args, kwargs)
 
 
-def _trap(name: str) -> property:
-    def refuse(self: Any) -> NoReturn:
-        raise ShardedOperand(self)
-
-    return property(refuse, doc=f"What plain tensors have as `{name}`: reading it makes operators turn to this class.")
-
-
 class SpreadTensor(Tensor):
     """The base of tensors whose parts are on several ranks. A subclass says what calls on it do (`_call_spread`)."""
 
     __torch_function__ = disabled_torch_function
 
-    _strides = _trap("strides")
-    _offset = _trap("storage offset")
-    _contig = _trap("memory format")
+    _strides, _offset, _contig = unreadable(lambda t, what: ShardedOperand(t))
 
     def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Return the result of an operator that meets this tensor."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from . import dtype as dt
+from .absent import unreadable
 from .dtype import dtype
 from .graph import INFERENCE, grad_mode, inference_threads
 from .layout import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csr
@@ -65,13 +66,6 @@ class SparseStorage:
         raise SparseOperand("Cannot access storage of SparseTensorImpl")
 
 
-def _unavailable(what: str) -> property:
-    def refuse(self: Any) -> NoReturn:
-        raise SparseOperand(f"a tensor with layout {self.layout!r} has no {what}")
-
-    return property(refuse)
-
-
 class SparseTensor(Tensor):
     """The base of all sparse layouts. `_values_part` holds the values, (number of entries, *dense sizes)."""
 
@@ -82,9 +76,9 @@ class SparseTensor(Tensor):
     _values_part: Tensor
     layout: layout
 
-    _strides = _unavailable("strides")
-    _offset = _unavailable("storage offset")
-    _contig = _unavailable("memory format")
+    _strides, _offset, _contig = unreadable(
+        lambda t, what: SparseOperand(f"a tensor with layout {t.layout!r} has no {what}")
+    )
 
     def _array(self) -> Any:
         raise SparseOperand(f"a tensor with layout {self.layout!r} is not one array")

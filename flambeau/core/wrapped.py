@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from . import naming
+from .absent import unreadable
 from .device import default_device, device
 from .dtype import dtype
 from .layout import contiguous_format, is_channels_last, strided
@@ -42,13 +43,6 @@ class WrapperOperand(ShardedOperand):
 
 WrapperOperand.__name__ = WrapperOperand.__qualname__ = "NotImplementedError"  # what a traceback shows
 WrapperOperand.__module__ = "builtins"
-
-
-def _trap(name: str) -> property:
-    def refuse(self: Any) -> NoReturn:
-        raise WrapperOperand(self)
-
-    return property(refuse, doc=f"What plain tensors have as `{name}`: reading it makes operators turn to this class.")
 
 
 _SLOTS = {name: vars(Tensor)[name] for name in ("_strides", "_offset", "_contig")}
@@ -92,7 +86,7 @@ def _is_contiguous(self: Any, memory_format: Any = contiguous_format) -> bool:
 
 
 # What a class has while its tensors have no memory, in the place of what Tensor has.
-_INSTEAD: dict[str, Any] = {name: _trap(name) for name in _SLOTS} | {
+_INSTEAD: dict[str, Any] = dict(zip(_SLOTS, unreadable(lambda t, what: WrapperOperand(t)))) | {
     "_bare_alias": _bare_alias,
     "stride": _stride,
     "storage_offset": lambda self: declared(self, "_offset"),
