@@ -185,3 +185,13 @@ def test_switches():
     with switches.flags(enabled=False, deterministic=True):
         assert not switches.enabled and switches.deterministic
     assert switches.enabled is before[0] and switches.deterministic is False
+
+
+def test_switches_for_gpus_of_intel_choose_nothing_elsewhere():
+    switches = flambeau.backends.mkldnn
+    with pytest.warns(UserWarning, match="TF32 acceleration on top of oneDNN is available for Intel GPUs"):
+        switches.allow_tf32 = True
+    assert switches.allow_tf32 is None
+    for name, setter in (("allow_tf32", "_set_onednn_allow_tf32"), ("deterministic", "set_deterministic_mkldnn")):
+        with pytest.raises(RuntimeError, match=f"{setter} expects a bool, but got int"):
+            setattr(switches, name, 1)

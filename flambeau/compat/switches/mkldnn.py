@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -55,20 +56,43 @@ def set_flags(
 @contextlib.contextmanager
 def flags(enabled: bool = False, deterministic: bool = False, allow_tf32: bool | None = True) -> Iterator[None]:
     """oneDNN switched on or off for the length of a `with` block."""
-    module: Any = sys.modules[__name__]
     before = set_flags(enabled, deterministic, allow_tf32)
     try:
         yield
     finally:
-        module.enabled, module.deterministic, module.allow_tf32 = before
+        set_flags(*before)
+
+
+def _checked(value: Any, setter: str) -> bool:
+    if not isinstance(value, bool):
+        raise RuntimeError(f"{setter} expects a bool, but got {type(value).__name__}")
+    return value
 
 
 class _Switches(ModuleType):
-    """The module itself: assigning to `enabled` must have an effect. The others choose nothing here: products of float32 are always
-    computed in float32, in the same order every time."""
+    """The module itself: assigning to `enabled` must have an effect. `deterministic` and `allow_tf32` are for Intel's GPUs: elsewhere
+    products of float32 are computed in float32, in the same order every time, and `allow_tf32` remains None, as in PyTorch."""
 
-    deterministic = False
-    allow_tf32: bool | None = None
+    _deterministic = False
+
+    @property
+    def deterministic(self) -> bool:
+        return self._deterministic
+
+    @deterministic.setter
+    def deterministic(self, value: bool) -> None:
+        self._deterministic = _checked(value, "set_deterministic_mkldnn")
+
+    @property
+    def allow_tf32(self) -> None:
+        return None
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        _checked(value, "_set_onednn_allow_tf32")
+        warnings.warn(
+            "TF32 acceleration on top of oneDNN is available for Intel GPUs, of which none is here.", stacklevel=2
+        )
 
     @property
     def enabled(self) -> bool:
