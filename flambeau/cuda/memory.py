@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..backends.nvidia import pinned, threads
-from ..backends.nvidia.memory import DeviceMemory, in_words
-from ..core.backend import backend_of, has_backend
+from ..backends.nvidia.memory import DeviceMemory, in_words, memories
+from ..core.backend import has_backend
 from ..core.device import device as Device
 from . import _index, _need, is_initialized
 
@@ -57,7 +57,7 @@ memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
 def empty_cache() -> None:
     """Give memory that no tensor uses back to the GPU."""
     if is_initialized():
-        for memory in backend_of(Device("cuda")).memories:  # type: ignore[attr-defined]
+        for memory in memories():
             memory.empty_cache()
         pinned.empty_cache()
 
@@ -141,7 +141,7 @@ def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list
     """Return every segment of memory taken from the GPU, with the blocks in it that are used."""
     if not is_initialized():
         return []
-    return [s for memory in backend_of(Device("cuda")).memories for s in memory.snapshot()]  # type: ignore[attr-defined]
+    return [s for memory in memories() for s in memory.snapshot()]
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:

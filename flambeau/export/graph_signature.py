@@ -234,9 +234,10 @@ class ExportGraphSignature:
 
     def replace_all_uses(self, old: str, new: str) -> None:
         """A node has another name now."""
-        for spec in (*self.input_specs, *self.output_specs):
-            if getattr(spec.arg, "name", None) == old:  # type: ignore[attr-defined]
-                spec.arg.name = new  # type: ignore[attr-defined]
+        specs: list[Any] = [*self.input_specs, *self.output_specs]
+        for spec in specs:
+            if getattr(spec.arg, "name", None) == old:
+                spec.arg.name = new
 
     def get_replace_hook(self, replace_inputs: bool = False) -> Any:
         """A hook for a GraphModule that keeps the signature right."""

@@ -28,9 +28,9 @@ def form(*operators: Any, since: int = 0) -> Callable[[Form], Form]:
     write it refuses with NotImplementedError, which is reported together with everything else that has no form.
     """
 
-    def declare(function: Form) -> Form:
-        function.wanted = frozenset(list(inspect.signature(function).parameters)[1:])  # type: ignore[attr-defined]
-        function.since = since  # type: ignore[attr-defined]
+    def declare(function: Any) -> Form:
+        function.wanted = frozenset(list(inspect.signature(function).parameters)[1:])
+        function.since = since
         for operator in operators:
             home = operator.op or operator
             if getattr(home.onnx, "form", home.onnx) not in (None, function):

@@ -10,10 +10,9 @@ import ctypes
 import itertools
 from typing import Any
 
-from ...core.backend import backend_of
 from ...core.device import device
 from . import driver, threads
-from .memory import DeviceMemory, Pool
+from .memory import DeviceMemory, Pool, memories
 from .modules import load_source
 
 _MODES = {"global": 0, "thread_local": 1, "relaxed": 2}
@@ -210,8 +209,7 @@ def is_capturing(index: int) -> bool:
 
 
 def _memory(index: int) -> DeviceMemory:
-    where = device("cuda", index)
-    return backend_of(where).memory(where)  # type: ignore[attr-defined]
+    return memories()[index]
 
 
 # Writing two numbers by a kernel keeps their values in the launch itself: no host memory has to stay as it is until then.

@@ -12,6 +12,8 @@ import ctypes
 import math
 from typing import Any
 
+from ...core.backend import backend_of
+from ...core.device import device
 from ...core.errors import OutOfMemoryError
 from ...core.locks import new_lock
 from . import driver, threads
@@ -27,6 +29,12 @@ _SMALL_KEPT = (
 )  # bytes of small segments up to which a stream gets another one rather than joining freed small blocks
 _mine = threads.mine
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: memory may be allocated while a graph is captured
+
+
+def memories() -> list[DeviceMemory]:
+    """The memory of every GPU, as the backend of this process keeps it."""
+    backend: Any = backend_of(device("cuda"))
+    return backend.memories
 
 
 def rounded(nbytes: int) -> int:

@@ -15,6 +15,7 @@ from ...core.device import device
 from ...core.shared_memory import SharedBlock
 from ...core.storage import UntypedStorage
 from . import driver, threads
+from .memory import memories
 
 _LAZY_PEERS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 _sent: dict[int, tuple[UntypedStorage, SharedBlock]] = {}  # by the address of the bytes that say whether it is in use
@@ -57,7 +58,7 @@ def share(storage: UntypedStorage) -> tuple:
     index = storage.device.index or 0
     stream = threads.activate(index)
     driver.call("cuStreamSynchronize", stream)
-    block = backend_of(storage.device).memory(storage.device).blocks[storage.ptr]  # type: ignore[attr-defined]
+    block = memories()[index].blocks[storage.ptr]
     while block.before is not None:
         block = block.before
     handle = driver.IpcHandle()

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...autograd.engine import run_backward
 from ...backends.nvidia import cublaslt, driver, graphs, product_tuning, threads
-from ...backends.nvidia.memory import DeviceMemory
+from ...backends.nvidia.memory import DeviceMemory, memories
 from ...backends.nvidia.planned import Planned, Sketch
 from ...core.backend import backend_of
 from ...core.device import cpu, device
@@ -203,7 +203,7 @@ class GraphRecorded(Recorded):
         self._memory().empty_cache()
 
     def _memory(self) -> DeviceMemory:
-        return backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
+        return memories()[self.where.index or 0]
 
     def _write_down(self, tensors: list[Tensor], run: Callable[..., Any], before: StateBefore) -> None:
         """Write the call down as a program of operator calls and rewrite that; where it cannot be, the call itself is captured."""

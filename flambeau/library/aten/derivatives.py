@@ -102,7 +102,8 @@ class Derivative:
             elif _is_needs(part):
                 own["needs"] = list(value)
             elif isinstance(part, ast.Call):
-                own[part.args[0].id] = _FACTS[part.func.id][1](value, own["grad"])  # type: ignore[attr-defined]
+                fact, about = _read_fact(part)
+                own[about] = fact[1](value, own["grad"])
         formula = _formula_of(self.name)
         if formula is not None:
             return _by_formula(formula, own)
@@ -118,8 +119,13 @@ def _needed(form: AtenForm) -> list[str]:
     return next(([a.id for a in part.args] for part in form.parts or () if _is_needs(part)), [])
 
 
+def _read_fact(part: Any) -> tuple[Any, str]:
+    """(the fact, the name of the argument that it is about), of `fact(argument)`."""
+    return _FACTS[part.func.id], part.args[0].id
+
+
 def _is_needs(part: Any) -> bool:
-    return isinstance(part, ast.Call) and part.func.id == "needs"  # type: ignore[attr-defined]
+    return isinstance(part, ast.Call) and getattr(part.func, "id", None) == "needs"
 
 
 def _value(part: Any, own: dict[str, Any], wanted: dict[str, bool]) -> Any:
@@ -128,7 +134,8 @@ def _value(part: Any, own: dict[str, Any], wanted: dict[str, bool]) -> Any:
     if _is_needs(part):
         return [wanted[a.id] and own[a.id] is not None for a in part.args]
     if isinstance(part, ast.Call):
-        return _FACTS[part.func.id][0](own[part.args[0].id])  # type: ignore[attr-defined]
+        fact, about = _read_fact(part)
+        return fact[0](own[about])
     return ast.literal_eval(part)
 
 

@@ -45,6 +45,7 @@ def settings(cls: Layer) -> Layer:
     >>> Scale(3.0)
     Scale(factor=3.0)
     """
+    layer: Any = cls
     own = vars(cls)
     names = [name for name, kind in own["__annotations__"].items() if not str(kind).startswith("ClassVar")]
     fields: list[Any] = []
@@ -53,7 +54,7 @@ def settings(cls: Layer) -> Layer:
         fields.append((name, own["__annotations__"][name], field))
     for name in set(names) & set(own):
         delattr(cls, name)
-    space = {"__module__": cls.__module__, "__post_init__": cls.__post_init__}  # type: ignore[attr-defined]
+    space = {"__module__": cls.__module__, "__post_init__": layer.__post_init__}
     assign: Any = vars(dataclasses.make_dataclass(cls.__name__, fields, namespace=space, repr=False, eq=False))[
         "__init__"
     ]
@@ -63,8 +64,8 @@ def settings(cls: Layer) -> Layer:
         super(Declared, self).__init__()  # a mixin may stand between the layers and Module
         assign(self, *args, **kwargs)
 
-    cls.__init__ = __init__  # type: ignore[misc]
-    cls._settings = tuple(names)  # type: ignore[attr-defined]
+    layer.__init__ = __init__
+    layer._settings = tuple(names)
     if "__constants__" not in own:
-        cls.__constants__ = names  # type: ignore[attr-defined]
+        layer.__constants__ = names
     return cls
