@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from . import operators
 from . import signatures as notes
 from .matching import Named

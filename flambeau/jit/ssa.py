@@ -17,12 +17,8 @@ from .variables import Variables
 
 INT_MAX = 9223372036854775807
 _LEAVING = (
-    "prim::ReturnStmt",
-    "prim::BreakStmt",
-    "prim::ContinueStmt",
-    "prim::RaiseException",
-    "prim::LoopContinuation",
-)
+    "prim::ReturnStmt", "prim::BreakStmt", "prim::ContinueStmt", "prim::RaiseException", "prim::LoopContinuation",
+)  # fmt: skip
 
 
 def convert(graph: Graph) -> None:

@@ -23,14 +23,12 @@ formula with tensors.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
-from ..core import dtype as dt
 from ..core import modes
 from ..core.backend import backend_of
 from ..core.device import cpu
@@ -41,7 +39,7 @@ from ..ops.machinery.plan import NATIVE, compiles
 from ..ops.machinery.record import Op
 from ..ops.machinery.watched import PrivateCall
 from ..ops.shape.complex_views import view_as_complex, view_as_real
-from .variant import Variant, is_number
+from .variant import Variant, is_number, store_number
 
 _NUMBER = object()  # stands for any number in the key of a variant
 
@@ -237,7 +235,7 @@ class Update:
                 known, values = scalars, used.prologue(*scalars, *numbers)
             waiting.append((p, grad, *state[count:]))
             for cell, value in zip(state, values[:count]):
-                _store(cell, value)
+                store_number(cell, value)
         used.launch_all(waiting, values[count:])
 
     def run_tensors(self, owner: Owner, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
@@ -271,24 +269,11 @@ class Update:
                 target.copy_(view_as_complex(value) if target.dtype.is_complex else value)
 
 
-_FLOATS = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double}
-
-
 def _begin(owner: Owner, group: dict[str, Any], p: Tensor) -> bool:
     """Fill the state of a parameter, which stays for as long as the optimizer does. Whether its first update is done, too."""
     grad: Any = p.grad
     with backend_of(p.device).lasting(p.device):
         return owner._begin(group, owner.state[p], p, grad)
-
-
-def _store(cell: Tensor, value: float) -> None:
-    """Set a number of the state. There is one for every parameter, so on the host that is one store."""
-    kind = _FLOATS.get(cell.dtype)
-    if cell.device is not cpu or kind is None or cell.shape:
-        cell.fill_(value)
-        return
-    kind.from_address(cell._storage.ptr + cell._offset * cell.dtype.itemsize).value = value
-    cell._bump("fill_")
 
 
 __all__ = ["Update", "Variant", "update"]

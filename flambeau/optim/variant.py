@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -233,3 +234,16 @@ def _real_layout(t: Tensor) -> Layout:
     if t.dtype.is_complex:
         layout.set_layout((*t.shape, 2), (*(2 * s for s in t._strides), 1), t.dtype.to_real(), t.device)
     return layout
+
+
+_FLOATS = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double}
+
+
+def store_number(cell: Tensor, value: float) -> None:
+    """Set a number of the state. There is one for every parameter, so on the host that is one store."""
+    kind = _FLOATS.get(cell.dtype)
+    if cell.device is not cpu or kind is None or cell.shape:
+        cell.fill_(value)
+        return
+    kind.from_address(cell._storage.ptr + cell._offset * cell.dtype.itemsize).value = value
+    cell._bump("fill_")
