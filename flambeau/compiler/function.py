@@ -28,7 +28,7 @@ from ..core.generator import default_generator
 from ..core.graph import unusual
 from ..core.locks import new_lock
 from ..core.overrides import only_for_subclasses
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, tensors_in
 from ..core.user_frames import user_frame
 from ..nn.modules import module as module_room
 from ..nn.modules.module import Module
@@ -37,7 +37,7 @@ from .record.histories import attached, cut, take_histories
 from .record.operator_call import OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
 from .record.recorder import NotRecordable, Recorder
-from .record.recording import Last, Recorded, tensors_in
+from .record.recording import Last, Recorded
 from .record.results import is_live, replaced, write_back
 from .sizes import FREE, UNUSED, Idling, Sizes, Waiting
 from .state.arguments import Arguments, settings_key

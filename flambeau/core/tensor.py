@@ -486,3 +486,14 @@ def copy_of_array(array: np.ndarray, d: dtype) -> Tensor:
         if watching.active:
             watching.tell_loaded(t._storage.ptr, t._storage.size_bytes)
     return t
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """All tensors in nested lists, tuples and dicts, in their order."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if not isinstance(tree, (list, tuple)) or isinstance(tree, Size):
+        return []
+    return [t for part in tree for t in tensors_in(part)]

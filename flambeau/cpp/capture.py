@@ -12,12 +12,12 @@ from ..autograd import no_grad
 from ..backends.cpu.onednn import library as dnnl
 from ..compiler.function import record_once
 from ..compiler.record.recorder import NotRecordable
-from ..compiler.record.recording import Recorded, tensors_in
+from ..compiler.record.recording import Recorded
 from ..compiler.record.steps import Call, Graph
 from ..compiler.runtime.program import Program
 from ..core.device import cpu
 from ..core.overrides import DisableTorchFunctionSubclass
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, tensors_in
 from ..jit import ScriptModule
 from ..nn import Module
 from .branches import on_one_path

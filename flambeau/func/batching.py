@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ..core import modes
@@ -17,7 +17,7 @@ from ..core.batched import BatchedTensor, VmapRefusal, batched
 from ..core.generator import default_generator
 from ..core.promotion import promote_types
 from ..core.return_types import NamedResult
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, tensors_in
 from ..ops.machinery.record import OPS, Batched, Op
 from ..ops.shape.joining import stack
 
@@ -259,16 +259,6 @@ def remade(like: Any, parts: list) -> Any:
     """A tuple, list or named tuple like `like` of other parts."""
     named = hasattr(like, "_fields") and not isinstance(like, NamedResult)
     return type(like)(*parts) if named else type(like)(parts)
-
-
-def tensors_in(tree: Any) -> Iterator[Tensor]:
-    if isinstance(tree, Tensor):
-        yield tree
-    elif type(tree) is dict:
-        yield from tensors_in(tuple(tree.values()))
-    elif isinstance(tree, (tuple, list)):
-        for part in tree:
-            yield from tensors_in(part)
 
 
 def running_levels() -> list[Level]:

@@ -10,7 +10,7 @@ from typing import Any
 import flambeau as torch
 
 from ..core.native_class import CustomClass
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, tensors_in
 from ..library.aten.choice import choose
 from ..library.aten.overloads import OpOverload
 from ..library.aten.recorder import AtenRecorder
@@ -24,7 +24,7 @@ from .matching import Named, carry_out, match_call
 from .module import ScriptModule
 from .schema import schemas_of, symbol_of
 from .trace_places import user_range, variable_name, warn
-from .traced_sizes import TracedInt, TracedSizes, plain, tensors_in
+from .traced_sizes import TracedInt, TracedSizes, plain
 from .tracing_state import active, set_active
 from .type_joins import unshaped
 from .types import (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ..core.layout import strided
 from ..core.size import Size, make_size
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, tensors_in
 
 
 class TracedInt(int):
@@ -113,18 +113,6 @@ class TracedSizes:
         """Give all tensors plain sizes again."""
         for tensor in self.traced:
             tensor.shape = make_size([int(n) for n in tensor.shape])
-
-
-def tensors_in(tree: Any) -> Iterator[Tensor]:
-    """The tensors in nested lists, tuples and dicts."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (list, tuple)) and not isinstance(tree, Size):
-        for item in tree:
-            yield from tensors_in(item)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from tensors_in(item)
 
 
 def plain(tree: Any) -> Any:

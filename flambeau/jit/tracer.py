@@ -14,7 +14,7 @@ from typing import Any
 import flambeau as torch
 
 from ..core.pytree import tree_map_only
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, tensors_in
 from . import enabled, operators, recursive
 from .functions import Function
 from .inlining import inlined
@@ -26,7 +26,7 @@ from .script_function import ScriptFunction
 from .trace_lifting import lift, tidy
 from .trace_places import TracerWarning, warn
 from .trace_recorder import UNTRACEABLE, Tracer, TracingCheckError, tensor_type
-from .traced_sizes import TracedInt, tensors_in
+from .traced_sizes import TracedInt
 from .type_joins import unshaped
 from .types import INT, TENSOR, ClassType, DictType, ListType, ShapedTensor, TupleType, Type
 from .value_types import inferred

@@ -14,10 +14,10 @@ import flambeau
 
 from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.device import cpu
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, tensors_in
 from ..export._trace import Recorder, Trace
 from ..fx.node import Node
-from ..jit.traced_sizes import TracedInt, TracedSizes, tensors_in
+from ..jit.traced_sizes import TracedInt, TracedSizes
 from ..jit.tracer import TracerWarning
 from ..jit.tracing_state import set_active
 from ..library.aten import OpOverload

@@ -22,13 +22,13 @@ from ...core.backend import backend_of
 from ...core.device import cpu, device
 from ...core.graph import GONE
 from ...core.storage import UntypedStorage
-from ...core.tensor import Tensor, empty_strided
+from ...core.tensor import Tensor, empty_strided, tensors_in
 from ...graph.replay import Diverged
 from ..record import preparation
 from ..record.comparison import modes_off
 from ..record.operator_call import Stale
 from ..record.recorder import Memory, NotRecordable
-from ..record.recording import GradSlot, Recorded, extent, tensors_in
+from ..record.recording import GradSlot, Recorded, extent
 from ..record.results import Results, is_live
 from ..runtime.program import Program
 from ..state.guards import Guard, TensorItem, observe

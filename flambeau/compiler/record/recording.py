@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.allocator import allocator
 from ...core.storage import INFERENCE, UntypedStorage
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, tensors_in
 from ..late import late
 from ..runtime import messages
 from ..runtime.first_run import Rehearsal, SetAside, extent, to_the_end
@@ -351,12 +351,4 @@ class Last:
         return settings_key() == self.settings and not self.recorded.guard.difference()
 
 
-def tensors_in(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for v in value for t in tensors_in(v)] if isinstance(value, (list, tuple)) else []
-
-
-__all__ = ["GradSlot", "Last", "Recorded", "extent", "tensors_in"]
+__all__ = ["GradSlot", "Last", "Recorded", "extent"]

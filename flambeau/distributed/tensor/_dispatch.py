@@ -14,11 +14,11 @@ from typing import Any
 from ...core.device import device
 from ...core.graph import grad_mode, gradient_edge, unrecorded
 from ...core.overrides import _made_by_operator
-from ...core.tensor import Tensor, empty_strided
+from ...core.tensor import Tensor, empty_strided, tensors_in
 from ...ops.machinery.record import OPS, Op
 from . import _compute_rules, _dtensor, _random, _rules, _view_rules  # noqa: F401 - rules are declared there
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
-from ._recorded import moved, spread_call, tensors_in, wrapped
+from ._recorded import moved, spread_call, wrapped
 from ._redistribute import Redistribute, redistribute_cost
 from ._rules import Place
 from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, _StridedShard

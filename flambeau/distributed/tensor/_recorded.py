@@ -11,19 +11,13 @@ from typing import Any
 from ...autograd.engine import run_backward
 from ...core.graph import RETRY_MESSAGE, GradientEdge, Node, grad_mode, gradient_edge, named_class
 from ...core.return_types import NamedResult
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, tensors_in
 from . import _dtensor
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
 from ._redistribute import redistribute_local_tensor
 from .placement_types import Partial, Placement, Replicate
 
 _REPLICATE = Replicate()
-
-
-def tensors_in(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    return [t for part in value for t in tensors_in(part)] if isinstance(value, (tuple, list)) else []
 
 
 def moved(t: Any, placements: tuple[Placement, ...]) -> Tensor:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.generator import default_generator
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, tensors_in
 from ...ops.machinery.record import Op
 from ...ops.random import fills
-from ..batching import Level, kind_rule, tensors_in
+from ..batching import Level, kind_rule
 from .common import bind
 
 
