@@ -20,13 +20,8 @@ from .ops.kinds.nested import to_padded_tensor as padded
 from .ops.shape.joining import cat
 
 __all__ = [
-    "as_nested_tensor",
-    "masked_select",
-    "narrow",
-    "nested_tensor",
-    "nested_tensor_from_jagged",
-    "to_padded_tensor",
-]
+    "as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged", "to_padded_tensor",
+]  # fmt: skip
 
 
 def _check_layout(name: str, chosen: layout | None) -> None:

@@ -34,13 +34,8 @@ def __getattr__(name: str) -> Any:
 
 
 _OF_PROFILER = (
-    "DeviceType",
-    "ProfilerActivity",
-    "ProfilerConfig",
-    "ProfilerState",
-    "kineto_available",
-    "_profiler_enabled",
-)
+    "DeviceType", "ProfilerActivity", "ProfilerConfig", "ProfilerState", "kineto_available", "_profiler_enabled",
+)  # fmt: skip
 
 
 __all__ = [

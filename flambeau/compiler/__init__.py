@@ -217,13 +217,8 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
 
 
 _STANCES = (
-    "default",
-    "eager_then_compile",
-    "aot_eager_then_compile",
-    "force_eager",
-    "eager_on_recompile",
-    "fail_on_recompile",
-)
+    "default", "eager_then_compile", "aot_eager_then_compile", "force_eager", "eager_on_recompile", "fail_on_recompile",
+)  # fmt: skip
 
 
 class set_stance:  # noqa: N801 - PyTorch's name

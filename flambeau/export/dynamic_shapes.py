@@ -11,13 +11,8 @@ from ..utils import _pytree as pytree
 from .symbols import Expression, Symbol
 
 __all__ = [
-    "AdditionalInputs",
-    "Constraint",
-    "Dim",
-    "ShapesCollection",
-    "dims",
-    "refine_dynamic_shapes_from_suggested_fixes",
-]
+    "AdditionalInputs", "Constraint", "Dim", "ShapesCollection", "dims", "refine_dynamic_shapes_from_suggested_fixes",
+]  # fmt: skip
 
 
 class _DimHint:

@@ -305,16 +305,6 @@ def rounded(root: Expr, d: dtype) -> Expr:
 
 
 __all__ = [
-    "LONG",
-    "Loop",
-    "Number",
-    "Place",
-    "Read",
-    "aligned",
-    "as_value",
-    "collapsed",
-    "conversion_of",
-    "loop_of",
-    "rounded",
-    "turned",
-]
+    "LONG", "Loop", "Number", "Place", "Read", "aligned", "as_value", "collapsed", "conversion_of", "loop_of",
+    "rounded", "turned",
+]  # fmt: skip

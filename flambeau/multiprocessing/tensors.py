@@ -18,13 +18,8 @@ from ..ops.machinery.inplace import raw_copy
 from ..ops.methods.python_protocol import reduce_ex
 
 __all__ = [
-    "get_all_sharing_strategies",
-    "get_sharing_strategy",
-    "init_reductions",
-    "pack",
-    "set_sharing_strategy",
-    "unpack",
-]
+    "get_all_sharing_strategies", "get_sharing_strategy", "init_reductions", "pack", "set_sharing_strategy", "unpack",
+]  # fmt: skip
 
 
 _strategy = ["file_descriptor"]

@@ -29,13 +29,8 @@ from .archive import RUNTIMES
 
 ARCHIVER_VERSION = "0.12.0"  # the version of TorchServe's archiver whose files these are
 BUILT_IN_HANDLERS = (
-    "image_classifier",
-    "image_segmenter",
-    "object_detector",
-    "text_classifier",
-    "text_generator",
-    "base_handler",
-)
+    "image_classifier", "image_segmenter", "object_detector", "text_classifier", "text_generator", "base_handler",
+)  # fmt: skip
 _FORMATS = {"default": ".mar", "tgz": ".tar.gz", "no-archive": "", "zip-store": ".mar"}
 _NAME = re.compile(r"[\w.-]+\Z")
 

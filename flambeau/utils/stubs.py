@@ -34,14 +34,9 @@ _KNOWN = frozenset([
 ])  # fmt: skip
 # What every class has, in one version of Python or another.
 _OF_CLASSES = {
-    "__annotations__",
-    "__dict__",
-    "__firstlineno__",
-    "__getstate__",
-    "__slots__",
-    "__static_attributes__",
+    "__annotations__", "__dict__", "__firstlineno__", "__getstate__", "__slots__", "__static_attributes__",
     "__weakref__",
-}
+}  # fmt: skip
 _OMITTED = (frozenset(vars(object)) | _OF_CLASSES) - {
     "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__",
 }  # fmt: skip

@@ -488,13 +488,5 @@ attributes #2 = {{ noinline nounwind }}
 """
 
 __all__ = [
-    "KEY",
-    "MOST_THREADS",
-    "assume_crowded",
-    "crowded",
-    "forget",
-    "started",
-    "state_address",
-    "supported",
-    "text",
-]
+    "KEY", "MOST_THREADS", "assume_crowded", "crowded", "forget", "started", "state_address", "supported", "text",
+]  # fmt: skip

@@ -161,13 +161,6 @@ class _Collector(watching.Watcher):
 
 
 __all__ = [
-    "OtherLayout",
-    "Stale",
-    "call_operator",
-    "can_restart",
-    "changes_outside",
-    "holds_numbers",
-    "parts_of",
-    "plain_parts",
-    "tensor_at",
-]
+    "OtherLayout", "Stale", "call_operator", "can_restart", "changes_outside", "holds_numbers", "parts_of",
+    "plain_parts", "tensor_at",
+]  # fmt: skip

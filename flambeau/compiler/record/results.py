@@ -339,15 +339,6 @@ def walked(t: Tensor) -> bool:
 
 
 __all__ = [
-    "Header",
-    "Results",
-    "Slot",
-    "held_storages",
-    "is_live",
-    "leaves_of",
-    "nodes_of",
-    "replaced",
-    "saved_storages",
-    "spent",
-    "write_back",
-]
+    "Header", "Results", "Slot", "held_storages", "is_live", "leaves_of", "nodes_of", "replaced", "saved_storages",
+    "spent", "write_back",
+]  # fmt: skip

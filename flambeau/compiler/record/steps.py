@@ -306,24 +306,6 @@ def _formula(address: int) -> str:
 
 
 __all__ = [
-    "MEMCPY",
-    "MEMSET",
-    "Buffer",
-    "Call",
-    "Graph",
-    "VaryingNumber",
-    "Launch",
-    "Number",
-    "Other",
-    "OtherCall",
-    "Ref",
-    "Same",
-    "Test",
-    "Update",
-    "effects",
-    "mapped",
-    "new_buffer",
-    "operands",
-    "places_of",
-    "used",
-]
+    "MEMCPY", "MEMSET", "Buffer", "Call", "Graph", "VaryingNumber", "Launch", "Number", "Other", "OtherCall", "Ref",
+    "Same", "Test", "Update", "effects", "mapped", "new_buffer", "operands", "places_of", "used",
+]  # fmt: skip

@@ -11,13 +11,9 @@ from typing import Any
 from .infra.pass_manager import Constraint, this_before_that_pass_constraint, validate_constraint
 
 __all__ = [
-    "PassManager",
-    "inplace_wrapper",
-    "log_hook",
-    "loop_pass",
-    "these_before_those_pass_constraint",
+    "PassManager", "inplace_wrapper", "log_hook", "loop_pass", "these_before_those_pass_constraint",
     "this_before_that_pass_constraint",
-]
+]  # fmt: skip
 
 logger = logging.getLogger(__name__)
 

@@ -16,13 +16,9 @@ from ..names import module_name, qualified_name, type_repr
 from ..node import Node
 
 __all__ = [
-    "FxNetAccFusionsFinder",
-    "get_acc_ops_name",
-    "get_node_target",
-    "is_node_output_tensor",
-    "legalize_graph",
+    "FxNetAccFusionsFinder", "get_acc_ops_name", "get_node_target", "is_node_output_tensor", "legalize_graph",
     "stable_topological_sort",
-]
+]  # fmt: skip
 
 Tensors = Any
 TensorOrTensors = Any

@@ -180,14 +180,8 @@ def _write(kind: str, *args: Any, **named: Any) -> Any:
 
 
 _DRAWS = (
-    "RandomNormal",
-    "RandomUniform",
-    "RandomNormalLike",
-    "RandomUniformLike",
-    "Bernoulli",
-    "Multinomial",
-    "Dropout",
-)
+    "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout",
+)  # fmt: skip
 
 
 def _shortened(kind: str, values: list[Any]) -> Value | None:

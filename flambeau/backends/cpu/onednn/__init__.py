@@ -17,19 +17,6 @@ from flambeau.backends.cpu.onednn.packed import packed
 from flambeau.backends.cpu.onednn.plan import reset
 
 __all__ = [
-    "DATA_TYPES",
-    "available",
-    "keep_product",
-    "known_product",
-    "matmul",
-    "packed",
-    "reset",
-    "supports",
-    "takes_matrix",
-    "try_conv_backward",
-    "try_conv_forward",
-    "try_conv_transposed",
-    "try_gemm",
-    "try_matmul",
-    "version",
-]
+    "DATA_TYPES", "available", "keep_product", "known_product", "matmul", "packed", "reset", "supports", "takes_matrix",
+    "try_conv_backward", "try_conv_forward", "try_conv_transposed", "try_gemm", "try_matmul", "version",
+]  # fmt: skip

@@ -47,18 +47,9 @@ Dims = ctypes.c_int64 * MAX_DIMS
 
 UNIMPLEMENTED = 3
 _STATUS_NAMES = (
-    "success",
-    "out_of_memory",
-    "invalid_arguments",
-    "unimplemented",
-    "last_impl_reached",
-    "runtime_error",
-    "not_required",
-    "invalid_graph",
-    "invalid_graph_op",
-    "invalid_shape",
-    "invalid_data_type",
-)
+    "success", "out_of_memory", "invalid_arguments", "unimplemented", "last_impl_reached", "runtime_error",
+    "not_required", "invalid_graph", "invalid_graph_op", "invalid_shape", "invalid_data_type",
+)  # fmt: skip
 
 _CPU_ENGINE, _IN_ORDER_STREAM, USER_SCRATCHPAD = 1, 1, 1
 _FILE_NAMES = ("libdnnl.so.3", "libdnnl.3.dylib", "dnnl.dll")
