@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.tensor import Tensor
-from ...ops.linalg import addmm, least_squares, linear, solving
+from ...ops.linalg import addmm as sums
+from ...ops.linalg import least_squares, solving
+from ...ops.linalg import linear as layers
 from ...ops.linalg import matmul as matmuls
 from ...ops.linalg.matmul import matmul as product
 from ...ops.nn import attention as attentions
@@ -84,7 +86,7 @@ def vectors(level: Level, function: Any, input: Tensor, vec: Tensor) -> Any:
     return matmul(level, function, input, vec)
 
 
-@rule(addmm.addmm)
+@rule(sums.addmm)
 def addmm(
     level: Level, function: Any, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Any:
@@ -94,7 +96,7 @@ def addmm(
         return result if beta == 0 else result + (input if beta == 1 else input * beta)
 
 
-@rule(linear.linear, linear.linear_matrix)
+@rule(layers.linear, layers.linear_matrix)
 def linear(level: Level, function: Any, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     if not level.owns(weight) and not level.owns(bias) and input.shape:
         return level.wrap(function(level.front(input), weight, bias))

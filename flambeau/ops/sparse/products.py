@@ -11,7 +11,8 @@ from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, ne
 from ...core.tensor import Tensor
 from ...kernels.library import sparse as kernels
 from ..creation.filled import fill_raw
-from ..linalg import addmm, linear, matmul
+from ..linalg import addmm as sums
+from ..linalg import linear, matmul
 from ..machinery.declare import composite, internal
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
@@ -151,7 +152,7 @@ def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
 
 
 @sparse_form(
-    addmm.addmm,
+    sums.addmm,
     grads={
         "input": lambda g, input_shape, beta: _scaled(g, beta).sum_to_size(input_shape),
         "mat1": lambda g, mat2, alpha: _scaled(g.mm(mat2.mH), alpha),
