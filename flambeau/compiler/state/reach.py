@@ -33,24 +33,21 @@ from ...nn.parameter import Parameter
 from ...ops.machinery.record import Op
 from ...optim import optimizer as optimizer_room
 from ...optim.optimizer import Optimizer
-from . import c_functions
-from .arguments import ATOMS
+from . import c_functions, code_names
+from .findings import Findings, Unreachable
 from .frames import function_id
 from .guards import (
     AutogradItem,
     CellItem,
     ClassItem,
-    CollectionItem,
     DictItem,
     FunctionItem,
-    Item,
     ListItem,
     OwnDictItem,
     SlotsItem,
     TensorItem,
     TypeItem,
     ValueItem,
-    contents,
 )
 from .observer import Observer, Ran
 from .origins import (
@@ -69,38 +66,6 @@ from .origins import (
 )
 
 _PACKAGE = __name__.partition(".")[0]
-_BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr", "dir", "__getattribute__", "__reduce_ex__",
-                               "__reduce__", "__getstate__", "format_map", "attrgetter", "methodcaller"))  # fmt: skip
-# By which another function is made of one.
-_OF_FUNCTIONS = frozenset(("__closure__", "__code__", "__defaults__", "__kwdefaults__"))
-# What is another thing in each call: where a tensor lies, how often it was changed, where it comes from; what random numbers come
-# next.
-_OF_ONE_CALL = frozenset(("data_ptr", "storage_offset", "storage", "untyped_storage", "_version", "grad_fn", "_base", "is_shared", "is_pinned",
-                          "_is_view", "is_set_to", "share_memory_", "_use_count", "__array_interface__",
-                          "_profiler_enabled", "initial_seed", "seed", "get_rng_state", "get_state"))  # fmt: skip
-# What is done to gradients of something that a function computes.
-_HOOKS = frozenset(
-    (
-        "register_hook",
-        "register_post_accumulate_grad_hook",
-        "register_prehook",
-        "register_multi_grad_hook",
-        "retain_grad",
-    )
-)
-# Methods that this library calls on objects of users.
-_CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad", "__call__"))
-# Names by which code gets at modules inside a module without naming them.
-_ALL_CHILDREN = frozenset(("children", "modules", "named_children", "named_modules", "_modules", "apply", "get_submodule", "deepcopy",
-                           "copy", "compile", "jit", "func", "functional_call", "export", "fx"))  # fmt: skip
-# Names by which code gets at more of an optimizer than its parameters.
-_OF_OPTIMIZERS = frozenset(
-    {n for n in dir(Optimizer) if not n.startswith("__")} - {"zero_grad"} | {"param_groups", "state", "defaults", "deepcopy", "copy"}
-)  # fmt: skip
-# Methods that Python calls without naming them: one that is added later changes what an object does.
-_IMPLICIT = frozenset(
-    n for cls in (int, list, dict, type, property, memoryview, types.GeneratorType) for n in dir(cls) if n.startswith("__")
-) | {"__getattr__", "__missing__", "__post_init__", "__match_args__", "__name__", "__annotations__"}  # fmt: skip
 _LOCK = type(new_lock())  # whoever asks whether it is held calls a C function, which is an objection by itself
 _PLAIN = (dtype, device, Generator, Node, _LOCK)
 
@@ -112,11 +77,7 @@ _PATCHED: dict[str, dict[str, Any]] = {
 }
 
 
-class Unreachable(Exception):
-    """Raised with the reason why the state of a function cannot be known."""
-
-
-class Reach:
+class Reach(Findings):
     """Everything that can be reached from some objects: `items` to guard, tensors, optimizers. `observer` has seen which code runs; with `ran`, only
     this part of it counts, which is how a statement of a function is looked at by itself."""
 
@@ -125,15 +86,15 @@ class Reach:
         self.ran = {**self.observer.expected, **self.observer.ran} if ran is None else ran
         self.whole = ran is None  # whether all that ran must be found
         self.names: set[str] = set()
-        self.computed = False  # whether code looks attributes up by computed names
-        self.texts: set[str] = set()  # in code
+        self.computed = False
+        self.texts = set()
         self.matched: set[str] = set()  # attributes that patterns read by position
         self.everything = False  # whether code that did not run counts, too: its results are kept somewhere
         self.codes: set[types.CodeType] = set()
         self._clear()
 
     def _clear(self) -> None:
-        self.items: list[Item] = []
+        self.items = []
         self.tensors: dict[int, tuple[str, Tensor]] = {}
         self.optimizers: list[Optimizer] = []
         self.seen: dict[Any, Any] = {}
@@ -142,11 +103,11 @@ class Reach:
         self.known: set[Any] = set()  # what the observer calls them, and functions that are gone
         self.made_inside: set[int] = set()  # ids of code of functions that code which was followed makes
         self.before: set[int] = set()  # ids of functions with such code that were there
-        self.pending: list[tuple[str, Any]] = []
+        self.pending = []
 
     def explore(self, roots: list[tuple[str, Any]]) -> Reach:
         """Follow everything from the roots, again until no new names turn up in code."""
-        self.roots = {id(_plain_function(value)) for _, value in roots}
+        self.roots = {id(code_names.behind_method(value)) for _, value in roots}
         while True:
             before = self._extent()
             self._clear()
@@ -174,7 +135,7 @@ class Reach:
     def _find_the_rest(self) -> None:
         """Follow what ran and was not found from the roots, a patched operator perhaps."""
         missed = [one for key, one in self.ran.items() if key not in self.followed or not one.functions <= self.known]
-        for f in _functions_of([one.code for one in missed]):
+        for f in code_names.functions_of([one.code for one in missed]):
             if self._has_run(f):
                 self._add(f.__qualname__, f)
         self._visit_pending()
@@ -187,7 +148,7 @@ class Reach:
             c for code in self.codes for c in code.co_consts if type(c) is types.CodeType and id(c) in self.followed
         ]
         self.made_inside = {id(code) for code in inner}
-        self.before = {id(f) for f in _functions_of(inner)}
+        self.before = {id(f) for f in code_names.functions_of(inner)}
 
     def unforeseen(self) -> list[types.CodeType]:
         """Code that has run since, and whose state is not among the items. Functions that were made since do not count: what they
@@ -196,7 +157,7 @@ class Reach:
         new = [one.code for key, one in ran.items() if key not in self.followed]
         if not new:
             strange = [one.code for one in ran.values() if not one.functions <= self.known]
-            others = [f for f in _functions_of(strange) if id(f) not in self.functions and self._was_there(f)]
+            others = [f for f in code_names.functions_of(strange) if id(f) not in self.functions and self._was_there(f)]
             new = [f.__code__ for f in others if ran[id(f.__code__)].includes(f)]
         return new
 
@@ -218,21 +179,15 @@ class Reach:
 
     def _used_of(self, held: dict[str, Any]) -> set[str]:
         """The names in a place of this library's that code may ask for."""
-        return set(held) if self.computed else (self.names | self.observer.library_names | _IMPLICIT).intersection(held)
+        return (
+            set(held)
+            if self.computed
+            else (self.names | self.observer.library_names | code_names.IMPLICIT).intersection(held)
+        )
 
     def differentiates(self) -> bool:
         """Return whether code that was found asks for gradients of something in between: `autograd.grad`, a hook."""
-        return {"autograd", "grad"} <= self.names or bool(self.names & _HOOKS) or id(grad) in self.seen
-
-    def _add(self, what: str, value: Any) -> None:
-        if type(value) not in ATOMS:
-            self.pending.append((what, value))
-
-    def _named(self, what: str, value: Any) -> None:
-        """Add a value that code names itself. A class in C that is not known may be asked for anything."""
-        if isinstance(value, type) and not is_pythons(value) and not c_functions.is_known(value):
-            raise Unreachable(f"{what} is {value.__module__}.{value.__name__}, a class in C whose state cannot be seen")
-        self._add(what, value)
+        return {"autograd", "grad"} <= self.names or bool(self.names & code_names.HOOKS) or id(grad) in self.seen
 
     def _visit(self, what: str, value: Any) -> None:
         if isinstance(value, _PLAIN) or type(value) in c_functions.IMMUTABLE or self._is_number(value):
@@ -291,13 +246,13 @@ class Reach:
         self.texts.update(c for c in code.co_consts if type(c) is str)
         if "modules" in names and is_users(code, space):
             raise Unreachable(f"{what} reads sys.modules")
-        if names & (_OF_ONE_CALL | _HOOKS) and is_users(code, space):
-            raise Unreachable(f"{what} asks for {min(names & (_OF_ONE_CALL | _HOOKS))}")
-        if names & _OF_FUNCTIONS:
+        if names & (code_names.OF_ONE_CALL | code_names.HOOKS) and is_users(code, space):
+            raise Unreachable(f"{what} asks for {min(names & (code_names.OF_ONE_CALL | code_names.HOOKS))}")
+        if names & code_names.OF_FUNCTIONS:
             self.everything = True
-        if names & _BY_COMPUTED_NAME or ("format" in names and _formats_attributes(code)):
+        if names & code_names.BY_COMPUTED_NAME or ("format" in names and code_names.formats_attributes(code)):
             self.computed = True
-        loaded = _globals_of(code)
+        loaded = code_names.globals_of(code)
         if loaded:
             where = space.get("__name__", "globals")
             self.items.append(DictItem(f"globals of {where}", space, loaded))
@@ -319,41 +274,11 @@ class Reach:
         for one in found:
             self._add(one, sys.modules[one])
 
-    def _method(self, what: str, m: types.MethodType) -> None:
-        self._add(what, m.__func__)
-        self._add(what, m.__self__)
-
-    def _builtin(self, what: str, f: Any) -> None:
-        owner = getattr(f, "__self__", None)
-        if f is tuple.__new__:
-            return  # how named tuples are made
-        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
-            self._add(what, owner)  # the append of a list
-            return
-        why = c_functions.objection(f)
-        if why:
-            raise Unreachable(why)
-
-    def _partial(self, what: str, p: functools.partial) -> None:
-        self.items.append(SlotsItem(what, p, ["func", "args", "keywords"]))
-        for part in (p.func, p.args, p.keywords, p.__dict__):
-            self._add(what, part)
-
-    def _wrapped(self, what: str, f: Any) -> None:
-        self._add(what, f.__func__)
-
     def _cached(self, what: str, f: Any) -> None:
         """A function whose results are kept. If they were kept before it was observed, what it would run is not known: all counts."""
         inner = f.__wrapped__
         self.everything = self.everything or not self._has_run(inner)
         self._add(what, inner)
-
-    def _property(self, what: str, p: Any) -> None:
-        for f in (p.fget, p.fset) if isinstance(p, property) else (p.func,):
-            self._add(what, f)
-
-    def _by_name(self, what: str, get: Any) -> None:
-        self.computed = True
 
     def _module_object(self, what: str, module: types.ModuleType) -> None:
         name, space = module.__name__, vars(module)
@@ -362,7 +287,7 @@ class Reach:
             raise Unreachable(f"{what} may reach files or other processes ({name})")
         if own and "ops" in self.names:
             self._operators()
-        used = tuple(n for n in self.names if n in space and not _is_private(n))
+        used = tuple(n for n in self.names if n in space and not code_names.is_private(n))
         watched = tuple(space) if self.computed else used
         absent = self.names.difference(space) if "__getattr__" in space else ()
         self.items.append(DictItem(f"globals of {name}", space, (*watched, *absent, "__getattr__")))
@@ -382,44 +307,6 @@ class Reach:
                 for face in vars(place).values():
                     if type(face).__name__ == "OperatorFace":
                         self._add(f"ops.{name}.{face.__name__}", face)
-
-    # -- containers -------------------------------------------------------------------------------------------------
-    def _dict(self, what: str, held: dict) -> None:
-        if held is sys.modules:  # Python's own code looks for modules that it names
-            self.items.append(DictItem(what, held, tuple(self.texts)))
-            return
-        self.items.append(DictItem(what, held))
-        for key, value in contents(held).items():
-            if not isinstance(key, Tensor):
-                self._add(what, key)
-            self._add(f"{what}[{key!r}]" if type(key) in (str, int) else f"{what}[...]", value)
-        if isinstance(held, collections.defaultdict):
-            self.items.append(SlotsItem(what, held, ["default_factory"]))
-            self._add(what, held.default_factory)
-
-    def _list(self, what: str, held: list) -> None:
-        self.items.append(ListItem(what, held))
-        for i, value in enumerate(contents(held)):
-            self._add(f"{what}[{i}]", value)
-
-    def _tuple(self, what: str, held: Any) -> None:
-        for i, value in enumerate(contents(held)):
-            self._add(f"{what}[{i}]", value)
-
-    def _collection(self, what: str, held: Any) -> None:
-        self.items.append(CollectionItem(what, held))
-        for value in contents(held):
-            self._add(what, value)
-
-    def _weak(self, what: str, held: Any) -> None:
-        """A recording would keep alive what only a weak reference knows; what lives as long as a model does is kept anyway, the tables
-        of hooks that handles know included."""
-        if not isinstance(held(), (type, Tensor, Module, Optimizer, collections.OrderedDict, type(None))):
-            raise Unreachable(f"{what} is a weak reference to a {type(held()).__name__}, which may go away")
-        self._add(what, held())
-
-    def _proxy(self, what: str, held: types.MappingProxyType) -> None:
-        self._add(what, gc.get_referents(held)[0])
 
     # -- objects ----------------------------------------------------------------------------------------------------
     def _tensor(self, what: str, t: Tensor) -> None:
@@ -453,7 +340,7 @@ class Reach:
         for kind in ("pre", "post"):
             hooks = getattr(optimizer_room, f"_global_optimizer_{kind}_hooks")
             self._add("hooks of all optimizers", hooks)
-        if not is_library_class(type(o)) or self.computed or self.names & _OF_OPTIMIZERS:  # type: ignore[arg-type]
+        if not is_library_class(type(o)) or self.computed or self.names & code_names.OF_OPTIMIZERS:  # type: ignore[arg-type]
             self._object(what, o)
             return
         # Only gradients are cleared: what the optimizer knows of its parameters besides does not matter.
@@ -485,7 +372,7 @@ class Reach:
             self._add(f"{what}.args", o.args)
         if getattr(o, "__dict__", None) is not None:
             self._attributes(what, o, own)
-        slots = [n for c in cls.__mro__ for n in _slots(c)]
+        slots = [n for c in cls.__mro__ for n in code_names.slots_of(c)]
         if slots:
             self.items.append(SlotsItem(what, o, slots))
             for name in slots:
@@ -505,11 +392,13 @@ class Reach:
             for name, value in held.items():
                 self._add(f"{what}.{name}", value)
             return
-        used = tuple(n for n in held if n in self.names or n in _CALLED or (inner and (n[0] == "_" or n == "training")))
-        absent = tuple(n for n in self.names | _CALLED if n not in held)  # they may hide the class's
+        used = tuple(
+            n for n in held if n in self.names or n in code_names.CALLED or (inner and (n[0] == "_" or n == "training"))
+        )
+        absent = tuple(n for n in self.names | code_names.CALLED if n not in held)  # they may hide the class's
         self.items.append(DictItem(what, held, (*used, *absent)))
         for name in used:
-            if name == "_modules" and inner and not self.names & _ALL_CHILDREN:
+            if name == "_modules" and inner and not self.names & code_names.ALL_CHILDREN:
                 self._children(what, held[name])
             else:
                 self._add(f"{what}.{name}", held[name])
@@ -550,7 +439,7 @@ class Reach:
         self.seen[id(cls), "state"] = cls
         space = gc.get_referents(cls.__dict__)[0]
         own = is_library_class(cls)
-        wanted = self.names | _CALLED | _IMPLICIT | (self.observer.library_names if own else set())
+        wanted = self.names | code_names.CALLED | code_names.IMPLICIT | (self.observer.library_names if own else set())
         used = set(cls.__dict__) if self.computed else wanted.intersection(cls.__dict__)
         if "__match_args__" in used:
             self.matched |= {n for n in cls.__match_args__ if type(n) is str}  # type: ignore[attr-defined]
@@ -558,7 +447,7 @@ class Reach:
         for name in used:
             value = cls.__dict__[name]
             if not isinstance(value, (*_DESCRIPTORS, types.BuiltinFunctionType)) and (
-                not own or name in _CALLED or isinstance(value, types.FunctionType) or is_put_there(value)
+                not own or name in code_names.CALLED or isinstance(value, types.FunctionType) or is_put_there(value)
             ):
                 self._add(f"{cls.__qualname__}.{name}", value)
         self.items.append(TypeItem(cls.__qualname__, cls))
@@ -592,52 +481,8 @@ _VISITORS: list[tuple[Any, Callable]] = [
 _COMPLETE = frozenset(c_functions.CONTAINERS)
 
 
-def _is_private(name: str) -> bool:
-    """Return whether a name is what every module has: its loader, its file."""
-    return name.startswith("__") and name.endswith("__")
-
-
-def _plain_function(f: Any) -> Any:
-    """The function behind a method."""
-    return f.__func__ if isinstance(f, types.MethodType) else f
-
-
-def _formats_attributes(code: types.CodeType) -> bool:
-    """Return whether a text in code reads an attribute or an entry when it is formatted: "{0.name}"."""
-    texts = [c for c in code.co_consts if isinstance(c, str)]
-    return any(
-        "." in part.partition("}")[0] or "[" in part.partition("}")[0] for t in texts for part in t.split("{")[1:]
-    )
-
-
-def _functions_of(codes: list[types.CodeType]) -> list[types.FunctionType]:
-    """Return all functions with one of these codes. Looking for a few codes is quicker than looking at every object."""
-    if not codes:
-        return []
-    ids = {id(code) for code in codes}
-    found = gc.get_referrers(*codes) if len(codes) < 5 else gc.get_objects()
-    return [f for f in found if type(f) is types.FunctionType and id(f.__code__) in ids]
-
-
 def _warning_filters() -> tuple:
     return (*warnings.filters, warnings.showwarning)
-
-
-def _slots(cls: type) -> list[str]:
-    given = cls.__dict__.get("__slots__", ())
-    names = [n for n in ((given,) if isinstance(given, str) else given) if n not in ("__dict__", "__weakref__")]
-    return [f"_{cls.__name__.lstrip('_')}{n}" if n.startswith("__") and not n.endswith("__") else n for n in names]
-
-
-@functools.lru_cache(4096)
-def _globals_of(code: types.CodeType) -> tuple[str, ...]:
-    """The global names that code reads or writes."""
-    found = (
-        i.argval
-        for i in dis.get_instructions(code)
-        if i.opname.endswith(("_GLOBAL", "_NAME")) and "IMPORT" not in i.opname
-    )
-    return tuple(dict.fromkeys(found))
 
 
 __all__ = ["Reach", "Unreachable"]

@@ -1,0 +1,88 @@
+"""Names in code: those that reach more than they name, those that Python calls without naming, and the globals that code uses."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import gc
+import types
+from typing import Any
+
+from ...optim.optimizer import Optimizer
+
+BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr", "dir", "__getattribute__", "__reduce_ex__",
+                               "__reduce__", "__getstate__", "format_map", "attrgetter", "methodcaller"))  # fmt: skip
+# By which another function is made of one.
+OF_FUNCTIONS = frozenset(("__closure__", "__code__", "__defaults__", "__kwdefaults__"))
+# What is another thing in each call: where a tensor lies, how often it was changed, where it comes from; what random numbers come
+# next.
+OF_ONE_CALL = frozenset(("data_ptr", "storage_offset", "storage", "untyped_storage", "_version", "grad_fn", "_base", "is_shared", "is_pinned",
+                          "_is_view", "is_set_to", "share_memory_", "_use_count", "__array_interface__",
+                          "_profiler_enabled", "initial_seed", "seed", "get_rng_state", "get_state"))  # fmt: skip
+# What is done to gradients of something that a function computes.
+HOOKS = frozenset(
+    (
+        "register_hook",
+        "register_post_accumulate_grad_hook",
+        "register_prehook",
+        "register_multi_grad_hook",
+        "retain_grad",
+    )
+)
+# Methods that this library calls on objects of users.
+CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad", "__call__"))
+# Names by which code gets at modules inside a module without naming them.
+ALL_CHILDREN = frozenset(("children", "modules", "named_children", "named_modules", "_modules", "apply", "get_submodule", "deepcopy",
+                           "copy", "compile", "jit", "func", "functional_call", "export", "fx"))  # fmt: skip
+# Names by which code gets at more of an optimizer than its parameters.
+OF_OPTIMIZERS = frozenset(
+    {n for n in dir(Optimizer) if not n.startswith("__")} - {"zero_grad"} | {"param_groups", "state", "defaults", "deepcopy", "copy"}
+)  # fmt: skip
+# Methods that Python calls without naming them: one that is added later changes what an object does.
+IMPLICIT = frozenset(
+    n for cls in (int, list, dict, type, property, memoryview, types.GeneratorType) for n in dir(cls) if n.startswith("__")
+) | {"__getattr__", "__missing__", "__post_init__", "__match_args__", "__name__", "__annotations__"}  # fmt: skip
+
+
+def is_private(name: str) -> bool:
+    """Return whether a name is what every module has: its loader, its file."""
+    return name.startswith("__") and name.endswith("__")
+
+
+def formats_attributes(code: types.CodeType) -> bool:
+    """Return whether a text in code reads an attribute or an entry when it is formatted: "{0.name}"."""
+    texts = [c for c in code.co_consts if isinstance(c, str)]
+    return any(
+        "." in part.partition("}")[0] or "[" in part.partition("}")[0] for t in texts for part in t.split("{")[1:]
+    )
+
+
+def slots_of(cls: type) -> list[str]:
+    given = cls.__dict__.get("__slots__", ())
+    names = [n for n in ((given,) if isinstance(given, str) else given) if n not in ("__dict__", "__weakref__")]
+    return [f"_{cls.__name__.lstrip('_')}{n}" if n.startswith("__") and not n.endswith("__") else n for n in names]
+
+
+@functools.lru_cache(4096)
+def globals_of(code: types.CodeType) -> tuple[str, ...]:
+    """The global names that code reads or writes."""
+    found = (
+        i.argval
+        for i in dis.get_instructions(code)
+        if i.opname.endswith(("_GLOBAL", "_NAME")) and "IMPORT" not in i.opname
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def behind_method(f: Any) -> Any:
+    """The function behind a method."""
+    return f.__func__ if isinstance(f, types.MethodType) else f
+
+
+def functions_of(codes: list[types.CodeType]) -> list[types.FunctionType]:
+    """Return all functions with one of these codes. Looking for a few codes is quicker than looking at every object."""
+    if not codes:
+        return []
+    ids = {id(code) for code in codes}
+    found = gc.get_referrers(*codes) if len(codes) < 5 else gc.get_objects()
+    return [f for f in found if type(f) is types.FunctionType and id(f.__code__) in ids]

@@ -1,0 +1,108 @@
+"""Objects on the way: items to guard and values still to be looked at, with what containers and wrappers hold."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import sys
+import types
+from typing import Any
+
+from ...core.tensor import Tensor
+from ...nn.modules.module import Module
+from ...optim.optimizer import Optimizer
+from . import c_functions
+from .arguments import ATOMS
+from .guards import CollectionItem, DictItem, Item, ListItem, SlotsItem, contents
+from .origins import is_pythons
+
+
+class Unreachable(Exception):
+    """Raised with the reason why the state of a function cannot be known."""
+
+
+class Findings:
+    """What has been found so far: `items` to guard, and values that are still to be looked at. Containers and wrappers add what they hold."""
+
+    items: list[Item]
+    pending: list[tuple[str, Any]]
+    computed: bool  # whether code looks attributes up by computed names
+    texts: set[str]  # in code
+
+    def _add(self, what: str, value: Any) -> None:
+        if type(value) not in ATOMS:
+            self.pending.append((what, value))
+
+    def _named(self, what: str, value: Any) -> None:
+        """Add a value that code names itself. A class in C that is not known may be asked for anything."""
+        if isinstance(value, type) and not is_pythons(value) and not c_functions.is_known(value):
+            raise Unreachable(f"{what} is {value.__module__}.{value.__name__}, a class in C whose state cannot be seen")
+        self._add(what, value)
+
+    def _builtin(self, what: str, f: Any) -> None:
+        owner = getattr(f, "__self__", None)
+        if f is tuple.__new__:
+            return  # how named tuples are made
+        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+            self._add(what, owner)  # the append of a list
+            return
+        why = c_functions.objection(f)
+        if why:
+            raise Unreachable(why)
+
+    def _method(self, what: str, m: types.MethodType) -> None:
+        self._add(what, m.__func__)
+        self._add(what, m.__self__)
+
+    def _partial(self, what: str, p: functools.partial) -> None:
+        self.items.append(SlotsItem(what, p, ["func", "args", "keywords"]))
+        for part in (p.func, p.args, p.keywords, p.__dict__):
+            self._add(what, part)
+
+    def _wrapped(self, what: str, f: Any) -> None:
+        self._add(what, f.__func__)
+
+    def _property(self, what: str, p: Any) -> None:
+        for f in (p.fget, p.fset) if isinstance(p, property) else (p.func,):
+            self._add(what, f)
+
+    def _by_name(self, what: str, get: Any) -> None:
+        self.computed = True
+
+    def _dict(self, what: str, held: dict) -> None:
+        if held is sys.modules:  # Python's own code looks for modules that it names
+            self.items.append(DictItem(what, held, tuple(self.texts)))
+            return
+        self.items.append(DictItem(what, held))
+        for key, value in contents(held).items():
+            if not isinstance(key, Tensor):
+                self._add(what, key)
+            self._add(f"{what}[{key!r}]" if type(key) in (str, int) else f"{what}[...]", value)
+        if isinstance(held, collections.defaultdict):
+            self.items.append(SlotsItem(what, held, ["default_factory"]))
+            self._add(what, held.default_factory)
+
+    def _list(self, what: str, held: list) -> None:
+        self.items.append(ListItem(what, held))
+        for i, value in enumerate(contents(held)):
+            self._add(f"{what}[{i}]", value)
+
+    def _tuple(self, what: str, held: Any) -> None:
+        for i, value in enumerate(contents(held)):
+            self._add(f"{what}[{i}]", value)
+
+    def _collection(self, what: str, held: Any) -> None:
+        self.items.append(CollectionItem(what, held))
+        for value in contents(held):
+            self._add(what, value)
+
+    def _weak(self, what: str, held: Any) -> None:
+        """A recording would keep alive what only a weak reference knows; what lives as long as a model does is kept anyway, the tables
+        of hooks that handles know included."""
+        if not isinstance(held(), (type, Tensor, Module, Optimizer, collections.OrderedDict, type(None))):
+            raise Unreachable(f"{what} is a weak reference to a {type(held()).__name__}, which may go away")
+        self._add(what, held())
+
+    def _proxy(self, what: str, held: types.MappingProxyType) -> None:
+        self._add(what, gc.get_referents(held)[0])
