@@ -34,11 +34,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import mmap
 import struct
-import threading
-import time
-import weakref
 from array import array
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -47,23 +43,18 @@ from ...backends.cpu.onednn import plan as onednn_plan
 from ...backends.cpu.onednn import sequence
 from ...core.generator import Generator
 from ...core.storage import UntypedStorage
-from ..late import Late, late
-from ..record.comparison import Print
+from ..late import Late
 from ..record.operator_call import Stale, call_operator
 from ..record.steps import Call, Graph, Launch, Number, Ref, Same, Test
 from . import driver
 from .arena import arrange
-from .first_run import PIECE, Rehearsal
+from .arena_memory import give_back, shared_arena
+from .first_run import Rehearsal
+from .stepwise import layout_check, run_stepwise
 
-layout_check = late("passes.layout_check")
 winograd = Late(f"{__name__.partition('.')[0]}.backends.cpu.winograd")
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
-_LARGE = 1 << 20  # an arena of more bytes than this is worth giving back
-_PAGE = mmap.PAGESIZE
-_HUGE_PAGE = 1 << 21
-_DONTNEED, _NOHUGEPAGE = getattr(mmap, "MADV_DONTNEED", 4), getattr(mmap, "MADV_NOHUGEPAGE", 15)
-_LIBC = ctypes.CDLL(None)
 
 
 class Segment(NamedTuple):
@@ -72,32 +63,6 @@ class Segment(NamedTuple):
     first: int
     size: int
     call: Call | None
-
-
-class _Shared(threading.local):
-    """The arena of this thread: what programs have in it is worth nothing between their runs, so that they can share it."""
-
-    held: Any = None  # a weak reference
-
-
-_shared = _Shared()
-
-
-def _arena(size: int) -> UntypedStorage:
-    known = None if _shared.held is None else _shared.held()
-    if known is None or known.size_bytes < size:
-        # Memory that is not used costs nothing.
-        known = UntypedStorage(max(size if known is None else size + size // 4, 1))
-        _end_in_small_pages(known, size)
-        _shared.held = weakref.ref(known)
-    return known
-
-
-def _end_in_small_pages(arena: UntypedStorage, size: int) -> None:
-    """The huge page in which what is used of an arena ends would be taken as a whole."""
-    start, stop = (arena.ptr + size) // _HUGE_PAGE * _HUGE_PAGE, (arena.ptr + arena.capacity) // _PAGE * _PAGE
-    if arena.ptr <= start < stop and arena.capacity >= _HUGE_PAGE:
-        _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _NOHUGEPAGE)
 
 
 class Program:
@@ -111,7 +76,7 @@ class Program:
         own = {b.index for b in graph.buffers if b.source == "new"} - set(results)
         self.offsets, self.arena_size, self.in_place = arrange(graph, own)
         alone = any(isinstance(step, Call) for step in graph.steps)  # an operator might run another program
-        self.arena = UntypedStorage(max(self.arena_size, 1)) if alone else _arena(self.arena_size)
+        self.arena = UntypedStorage(max(self.arena_size, 1)) if alone else shared_arena(self.arena_size)
         self.words: list[int] = []
         self._patches: list[tuple[int, Any, int]] = []
         self.keep: list[Any] = []
@@ -404,7 +369,7 @@ class Program:
 
     def _run(self) -> None:
         if self.rehearsal is not None:
-            self._rehearse(self.rehearsal)
+            run_stepwise(self, self.rehearsal)
             return
         only = self.only
         if only is not None:
@@ -436,81 +401,9 @@ class Program:
             start = self.steps_at + 24 * first
             self.runner(start, end - first, self.patches_at, self.patch_count, self.values_at, self.status_at)
 
-    def _rehearse(self, rehearsal: Rehearsal) -> None:
-        """Run the program like `_run`, one native step after the other."""
-        self.runner(self.steps_at, 0, self.patches_at, self.patch_count, self.values_at, self.status_at)
-        beside: Any = None  # what is compared when the last of the steps has run that it is about
-        for first, count, call in self.segments:
-            if call is not None:
-                rehearsal.before(call)
-                if call.sends:
-                    rehearsal.answers.give(self, call)
-                else:
-                    call_operator(self, call)
-                rehearsal.after(call)
-            for i in range(first, first + count):
-                if i in self._forks:  # the steps themselves follow
-                    continue
-                widths = rehearsal.widths(self.origins[i])
-                rehearsal.before(self.origins[i], widths is not None, i in self._relaid)
-                if i in self._relaid:
-                    beside = layout_check.AsRecorded(self, self._relaid[i])
-                started = time.perf_counter()
-                if widths is None:
-                    self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
-                else:
-                    self._run_in_pieces(i, widths, rehearsal)
-                rehearsal.times.append((self.step_names[i], time.perf_counter() - started))
-                if self.status.value:
-                    self._fail(i)
-                if i in self._others:
-                    self._compare(i, *self._others[i])
-                if beside is not None and self.origins[i] is beside.relaid.made[-1]:
-                    beside.finish()
-                    beside = None
-                rehearsal.after(self.origins[i])
-
-    def _run_in_pieces(self, i: int, widths: list[int], rehearsal: Rehearsal) -> None:
-        """A loop, some elements at a time, so that no more has to be copied at once."""
-        at = self.instructions[i][2]
-        usual = self.block[at : at + 1 + len(widths)]
-        whole = usual[0]
-        try:
-            for first in range(0, whole, PIECE):
-                count = self.block[at] = min(PIECE, whole - first)
-                for k, width in enumerate(widths, 1):
-                    self.block[at + k] = usual[k] + first * width
-                rehearsal.piece(self.origins[i], first, count, whole)
-                self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
-                rehearsal.after(self.origins[i])
-        finally:
-            self.block[at : at + len(usual)] = usual
-
-    def _compare(self, i: int, step: Launch, k: int) -> None:
-        """Make the call that a step stands for, whose results stay, so that later steps find what they would in an eager call; from
-        now on only that, if the step's own results were others."""
-        assert step.other is not None
-        places = [(self.address(step.arguments[p]), size) for p, size in step.other.results]
-        ours = [(Print(place, size), place) for place, size in places]
-        count = len(step.other.calls)
-        if i in self._flags:
-            self._flags[i].value = 0  # whatever it met, the other calls are made now
-        self.runner(self.steps_at + 24 * k, count, self.patches_at, 0, self.values_at, self.status_at)
-        if not all(mine.matches(place) for mine, place in ours):
-            self.steps[3 * i : 3 * (i + count)] = self.steps[3 * k : 3 * (k + count)]
-            self.scratch += [call.plan for call in step.other.calls if call.plan is not None]
-
     def rest(self, used: list[tuple[int, int]] | None = None) -> None:
         """Give the arena's memory back to the system, but for the parts (from, to) that are used; its place stays reserved."""
-        if self.arena_size <= _LARGE:
-            return
-        free = 0  # where what is free begins
-        for start, end in [*sorted(used or ()), (self.arena_size, self.arena_size)]:
-            first = -(-(self.arena.ptr + free) // _PAGE) * _PAGE
-            size = (self.arena.ptr + start - first) // _PAGE * _PAGE
-            if size > 0:
-                _LIBC.madvise(ctypes.c_void_p(first), ctypes.c_size_t(size), _DONTNEED)
-            free = max(free, end)
+        give_back(self.arena, self.arena_size, used or [])
 
     def _draw(self) -> None:
         """Run with the generators locked, where their engines are now."""

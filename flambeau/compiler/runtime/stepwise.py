@@ -1,0 +1,86 @@
+"""A program run one native step after the other, in rehearsals: each step is timed, and compared with the calls that it stands for."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..late import late
+from ..record.comparison import Print
+from ..record.operator_call import call_operator
+from ..record.steps import Launch
+from .first_run import PIECE, Rehearsal
+
+if TYPE_CHECKING:
+    from .program import Program
+
+layout_check = late("passes.layout_check")
+
+
+def run_stepwise(program: Program, rehearsal: Rehearsal) -> None:
+    """Run a program one native step after the other: each is told to the rehearsal, timed, and compared with the calls it stands for."""
+    program.runner(program.steps_at, 0, program.patches_at, program.patch_count, program.values_at, program.status_at)
+    beside: Any = None  # what is compared when the last of the steps has run that it is about
+    for first, count, call in program.segments:
+        if call is not None:
+            rehearsal.before(call)
+            if call.sends:
+                rehearsal.answers.give(program, call)
+            else:
+                call_operator(program, call)
+            rehearsal.after(call)
+        for i in range(first, first + count):
+            if i in program._forks:  # the steps themselves follow
+                continue
+            widths = rehearsal.widths(program.origins[i])
+            rehearsal.before(program.origins[i], widths is not None, i in program._relaid)
+            if i in program._relaid:
+                beside = layout_check.AsRecorded(program, program._relaid[i])
+            started = time.perf_counter()
+            if widths is None:
+                program.runner(
+                    program.steps_at + 24 * i, 1, program.patches_at, 0, program.values_at, program.status_at
+                )
+            else:
+                _run_in_pieces(program, i, widths, rehearsal)
+            rehearsal.times.append((program.step_names[i], time.perf_counter() - started))
+            if program.status.value:
+                program._fail(i)
+            if i in program._others:
+                _compare(program, i, *program._others[i])
+            if beside is not None and program.origins[i] is beside.relaid.made[-1]:
+                beside.finish()
+                beside = None
+            rehearsal.after(program.origins[i])
+
+
+def _run_in_pieces(program: Program, i: int, widths: list[int], rehearsal: Rehearsal) -> None:
+    """A loop, some elements at a time, so that no more has to be copied at once."""
+    at = program.instructions[i][2]
+    usual = program.block[at : at + 1 + len(widths)]
+    whole = usual[0]
+    try:
+        for first in range(0, whole, PIECE):
+            count = program.block[at] = min(PIECE, whole - first)
+            for k, width in enumerate(widths, 1):
+                program.block[at + k] = usual[k] + first * width
+            rehearsal.piece(program.origins[i], first, count, whole)
+            program.runner(program.steps_at + 24 * i, 1, program.patches_at, 0, program.values_at, program.status_at)
+            rehearsal.after(program.origins[i])
+    finally:
+        program.block[at : at + len(usual)] = usual
+
+
+def _compare(program: Program, i: int, step: Launch, k: int) -> None:
+    """Make the call that a step stands for, whose results stay, so that later steps find what they would in an eager call; from
+    now on only that, if the step's own results were others."""
+    assert step.other is not None
+    places = [(program.address(step.arguments[p]), size) for p, size in step.other.results]
+    ours = [(Print(place, size), place) for place, size in places]
+    count = len(step.other.calls)
+    if i in program._flags:
+        program._flags[i].value = 0  # whatever it met, the other calls are made now
+    program.runner(program.steps_at + 24 * k, count, program.patches_at, 0, program.values_at, program.status_at)
+    if not all(mine.matches(place) for mine, place in ours):
+        program.steps[3 * i : 3 * (i + count)] = program.steps[3 * k : 3 * (k + count)]
+        program.scratch += [call.plan for call in step.other.calls if call.plan is not None]
