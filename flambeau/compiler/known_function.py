@@ -70,14 +70,12 @@ class KnownFunction:
         # why calls run as they are
         self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
         self.tries = 0
-        self.differentiates = (
-            False  # whether its code differentiates with respect to what it computes, or hooks into that
-        )
+        # whether its code differentiates with respect to what it computes, or hooks into that
+        self.differentiates = False
         self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
         self.varying: set[str] = set()  # parameters that are numbers and have had many values
-        self.keeps_numbers = (
-            True  # whether numbers that a derivative holds are compared: not where that is found in another call
-        )
+        # whether numbers that a derivative holds are compared: not where that is found in another call
+        self.keeps_numbers = True
         self.sizes_vary = False  # whether an operator's results looked otherwise because of a number that it reads
         self.exact = False  # whether passes must keep every bit
         self.layouts = True  # whether pictures may lie otherwise than in eager calls

@@ -12,11 +12,11 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.settings import cudnn_switches
+from ...kernels.library.rnn import GATES
 from .. import nvidia
 from .cudnn_graph import DATA_TYPES, DOUBLE, FLOAT, Unsupported, check, handle, library
 
-_CELLS = {"relu": 0, "tanh": 1, "lstm": 2, "gru": 3}
-_GATES = {"relu": 1, "tanh": 1, "lstm": 4, "gru": 3}
+_CELLS = {kind: number for number, kind in enumerate(GATES)}
 _STANDARD, _LINEAR_INPUT, _ADD = 0, 0, 0
 _DEFAULT_MATH, _TENSOR_CORES, _EXACT = 0, 1, 3
 _UNPACKED, _PACKED = 0, 1
@@ -100,7 +100,7 @@ class Network:
         self.weights = weights.value
         expected = _order(kind, inputs, hidden, layers, directions, biased, d.itemsize)
         if self.weights != expected[-1] or not self._lies_so(
-            own, expected, directions * layers, 2 * _GATES[kind], biased
+            own, expected, directions * layers, 2 * GATES[kind], biased
         ):
             raise Unsupported("cuDNN wants the weights of this network in another order")
         self.space, self.reserve = {}, {}
@@ -196,7 +196,7 @@ class Network:
 
 def _order(kind: str, inputs: int, hidden: int, layers: int, directions: int, biased: bool, size: int) -> list[int]:
     """Return where each gate's matrix begins, then where each one's bias does, then the end, in bytes."""
-    gates, at, starts = _GATES[kind], 0, []
+    gates, at, starts = GATES[kind], 0, []
     for layer in range(layers):
         width = inputs if layer == 0 else hidden * directions
         for _ in range(directions):

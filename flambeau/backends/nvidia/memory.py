@@ -24,9 +24,8 @@ MEDIUM, MEDIUM_SEGMENT = 10 << 20, 20 << 20
 LARGE_ROUND = 2 << 20
 _LARGE_REST = 1 << 20  # of a large segment, less than this is not worth a block of its own
 _LASTING = 4  # what stays is not cut out of a block that is larger by more than this: it would be missing in one piece from then on
-_SMALL_KEPT = (
-    64 << 20
-)  # bytes of small segments up to which a stream gets another one rather than joining freed small blocks
+# Bytes of small segments up to which a stream gets another one rather than joining freed small blocks.
+_SMALL_KEPT = 64 << 20
 _mine = threads.mine
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: memory may be allocated while a graph is captured
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from ..loops import like, loop_kernel, maximum, prange, sigmoid, simd, tanh
 
+GATES = {"relu": 1, "tanh": 1, "lstm": 4, "gru": 3}  # by kind of cell, in the order of cuDNN's numbers for the kinds
+
 
 @loop_kernel
 def lstm_step(out, h, c, gates, h_before, c_before, cells, pre, rec, first, batch, n):

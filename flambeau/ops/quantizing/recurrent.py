@@ -11,7 +11,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.memory import dense
 from ..machinery.record import NewTensors
 from ..nn.dropout import dropout as drop
-from ..nn.rnn import Weights, check_shapes, run_steps, steps_of
+from ..nn.rnn_layer import Weights, check_shapes, run_steps, steps_of
 from ..shape.joining import cat, stack
 from .linear import (
     HalfLinearPackedParams,

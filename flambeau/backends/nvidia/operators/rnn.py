@@ -10,15 +10,8 @@ from ....core.settings import cudnn_switches
 from ....core.tensor import Tensor
 from ....ops.creation.filled import fill_raw
 from ....ops.machinery.memory import dense
-from ....ops.nn.rnn import (
-    fused_networks,
-    rnn_layer,
-    rnn_layer_gates,
-    rnn_network,
-    rnn_network_grads,
-    run_gates,
-    run_layer,
-)
+from ....ops.nn.rnn import fused_networks, rnn_network, rnn_network_grads
+from ....ops.nn.rnn_layer import rnn_layer, rnn_layer_gates, run_gates, run_layer
 from .. import cudnn_graph, cudnn_rnn
 from .matmul import product
 
