@@ -23,7 +23,7 @@ class Unreachable(Exception):
 
 
 class Findings:
-    """What has been found so far: `items` to guard, and values that are still to be looked at. Containers and wrappers add what they hold."""
+    """Objects found so far: `items` to guard, and values still to be looked at. Containers and wrappers add the objects they hold."""
 
     items: list[Item]
     pending: list[tuple[str, Any]]

@@ -1,4 +1,4 @@
-"""One recurrent layer in one direction, over all time steps: by kernels, or composed of operators that derivatives can pass."""
+"""Recurrent layers in one direction, over all time steps: by kernels, or composed of operators that derivatives can pass."""
 
 from __future__ import annotations
 

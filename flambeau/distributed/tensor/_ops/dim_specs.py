@@ -1,4 +1,4 @@
-"""Where the elements of each dimension of a view come from, as dimensions of its argument."""
+"""Sources of the elements of each dimension of a view, as dimensions of its argument."""
 
 from __future__ import annotations
 
