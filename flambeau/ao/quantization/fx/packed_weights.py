@@ -22,7 +22,7 @@ TRANSPOSED_CONVS = {
 _PREPACK_NAMES = (
     "linear_prepack",
     "linear_prepack_fp16",
-    *(f"{name}prepack" for name in (*CONVS.values(), *TRANSPOSED_CONVS.values())),
+    *(f"{name}_prepack" for name in (*CONVS.values(), *TRANSPOSED_CONVS.values())),
 )
 
 
@@ -43,7 +43,7 @@ def prepack(function: Any, weight: Node, rest: list) -> tuple[Callable, list]:
                 args[i] = (args[i],)
     if function in TRANSPOSED_CONVS and len(args) > 6:
         args[5], args[6] = args[6], args[5]  # groups and dilation
-    return getattr(quantized_ops, f"{CONVS.get(function) or TRANSPOSED_CONVS[function]}prepack"), args
+    return getattr(quantized_ops, f"{CONVS.get(function) or TRANSPOSED_CONVS[function]}_prepack"), args
 
 
 # -- packed weights ------------------------------------------------------------------------------------------------------
