@@ -20,7 +20,6 @@ from ...core.dtype import float64
 from ...core.generator import Generator, default_generator
 from ...core.overrides import overriding_arguments
 from ...core.tensor import Tensor
-from ...core.user_frames import user_frame
 from ...graph import loops
 from ...graph import program as operators
 from ...graph.fusion import fused_call
