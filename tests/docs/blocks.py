@@ -11,7 +11,8 @@ first line says:
     ```python title="in flambeau/x.py"    is a shortened piece of that file
     ```text title="Output"                is what the Python block before it prints, "..." standing for anything
     ```bash title="Terminal"              is run, too; "Terminal, needs PIL" where that is there
-    ```bash, text, cpp, ...               is for reading
+    ```bash                               is not run; a comment at the end of what stands before it says why: <!-- not run: installs packages -->
+    ```text, cpp, ...                     is for reading
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 LANGUAGES = {"python", "text", "bash", "cpp", "c", "cmake", "yaml", "json"}
 _FENCE = re.compile(r'( *)```(\w*)(?: title="([^"]*)")?$')
+_NOT_RUN = re.compile(r"<!-- not run: (.+) -->$")
 _FILE = re.compile(r"[\w.-]+\.\w+$")
 _COMMANDS = {
     "python": "",
@@ -70,6 +72,7 @@ class Block:
     title: str
     text: str
     line: int
+    not_run: str = ""  # why it is only shown
 
     @property
     def needs(self) -> list[str]:
@@ -107,7 +110,9 @@ def blocks(page: Path) -> Iterator[Block]:
                 )
             end = lines.index(f"{indent}```", place + 1)
             text = "\n".join(one[len(indent) :] for one in lines[place + 1 : end])
-            yield Block(language, title or "", text + "\n", place + 1)
+            before = next((one for one in reversed(lines[:place]) if one.strip()), "")
+            reason = _NOT_RUN.search(before)
+            yield Block(language, title or "", text + "\n", place + 1, reason[1] if reason else "")
             place = end
         elif re.match(r"(\d+\.|[-*]) ", line):
             in_list = True

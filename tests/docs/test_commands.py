@@ -87,6 +87,14 @@ def test_blocks_are_correct_bash() -> None:
                 assert done.returncode == 0, f"{page.name}:{block.line}: {done.stderr}"
 
 
+def test_what_is_not_run_says_why() -> None:
+    for page in pages():
+        for block in blocks(page):
+            if block.language == "bash":
+                is_run = block.title.startswith("Terminal")
+                assert is_run is not bool(block.not_run), f"{page.name}:{block.line}: run it, or say why not"
+
+
 def test_there_are_such_commands() -> None:
     assert len(OURS) > 10
     assert all(shlex.join(words) for _, words in commands())
