@@ -187,7 +187,7 @@ from .jit.containers import ScriptList as ScriptList
 from .jit.ir import Block as Block
 from .jit.ir import Graph as Graph
 from .jit.ir import Node as Node
-from .jit.ir import Value as Value
+from .jit.ir_values import Value as Value
 from .jit.module import ScriptMethod as ScriptMethod
 from .jit.module import ScriptModule as ScriptModule
 from .jit.script_function import CompilationUnit as CompilationUnit
