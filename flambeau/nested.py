@@ -1,4 +1,5 @@
-"""`torch.nested`: tensors whose rows have different lengths, in the jagged layout (`layout=torch.jagged`).
+"""`torch.nested`: tensors whose rows have different sizes: in any dimension, or in the first one (`layout=torch.jagged`), which more
+operators take.
 
 >>> t = nested_tensor([torch.ones(2, 3), torch.zeros(1, 3)], layout=torch.jagged)
 >>> t.sum(dim=1)
@@ -11,12 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 from .core import dtype as dt
-from .core.jagged import NestedTensor
-from .core.layout import jagged, layout
+from .core.layout import jagged, layout, strided
 from .core.tensor import Tensor
-from .ops.creation.construct import from_data
-from .ops.kinds.nested import from_rows, from_values
-from .ops.kinds.nested import to_padded_tensor as padded
+from .ops.creation.construct import as_tensor, from_data
+from .ops.creation.ranges import arange
+from .ops.kinds.nested import check_offsets, from_rows, from_values
+from .ops.kinds.strided_nested import packed
 from .ops.shape.joining import cat
 
 __all__ = [
@@ -24,12 +25,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _check_layout(name: str, chosen: layout | None) -> None:
-    if chosen is not jagged:
-        raise NotImplementedError(
-            f"torch.nested.{name}: Flambeau has nested tensors in the jagged layout only; pass layout=torch.jagged, or pad the rows"
-            " (nn.utils.rnn.pad_sequence)"
-        )
+def _is_jagged(chosen: layout | None) -> bool:
+    if chosen not in (None, strided, jagged):
+        raise RuntimeError(f"Specified layout is unsupported for nested tensors: {chosen}")
+    return chosen is jagged
 
 
 def _checked(rows: list[Tensor]) -> list[Tensor]:
@@ -45,41 +44,55 @@ def _checked(rows: list[Tensor]) -> list[Tensor]:
     return rows
 
 
+def _of_one_rank(rows: list[Tensor]) -> list[Tensor]:
+    for i, row in enumerate(rows):
+        if row.dim() != rows[0].dim():
+            raise RuntimeError(
+                "All Tensors given to nested_tensor must have the same dimension. Found dimension"
+                f" {row.dim()} for Tensor at index {i} and dimension {rows[0].dim()} for Tensor at index 0."
+            )
+    return [row.to(device=rows[0].device, dtype=rows[0].dtype) for row in rows]
+
+
+def _joined(rows: list[Tensor], dtype: Any, device: Any, chosen: layout | None) -> Any:
+    rows = [row.to(device=device or row.device, dtype=dtype or row.dtype) for row in rows]
+    return from_rows(_checked(rows)) if _is_jagged(chosen) else packed(_of_one_rank(rows))
+
+
 def nested_tensor(
     tensor_list: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Any:  # fmt: skip
     """A new nested tensor, a leaf, with copies of the rows in `tensor_list`."""
-    _check_layout("nested_tensor", layout)
+    if not isinstance(tensor_list, (list, tuple)):
+        raise TypeError("Only lists (List[Tensor] and List[List...[Scalar]]) are accepted in nested_tensor")
     rows = [row.detach() if isinstance(row, Tensor) else from_data(row, dtype, Tensor().device) for row in tensor_list]
-    made = from_rows([row.to(device=device or row.device, dtype=dtype or row.dtype) for row in _checked(rows)])
-    return made.requires_grad_(requires_grad)
+    return _joined(rows, dtype, device, layout).requires_grad_(requires_grad)
 
 
 def as_nested_tensor(ts: Any, dtype: Any = None, device: Any = None, layout: Any = None) -> Any:
     """A nested tensor of rows, or of the elements of a batch; gradients flow back to them."""
-    if isinstance(ts, NestedTensor):
+    if isinstance(ts, Tensor) and ts.is_nested:
+        if ts.layout is not (layout or strided):
+            raise RuntimeError("as_nested_tensor(): Converting between nested tensor layouts is not supported")
         return ts.to(device=device or ts.device, dtype=dtype or ts.dtype)
-    _check_layout("as_nested_tensor", layout)
-    rows = list(ts.unbind(0)) if isinstance(ts, Tensor) else list(ts)
-    return from_rows([row.to(device=device or row.device, dtype=dtype or row.dtype) for row in _checked(rows)])
+    return _joined(list(ts.unbind(0)) if isinstance(ts, Tensor) else list(ts), dtype, device, layout)
 
 
 def nested_tensor_from_jagged(
     values: Tensor, offsets: Tensor | None = None, lengths: Tensor | None = None, jagged_dim: int | None = None,
     min_seqlen: int | None = None, max_seqlen: int | None = None,
 ) -> Any:  # fmt: skip
-    """A nested tensor over `values`, whose rows begin at `offsets` or have `lengths`."""
+    """A nested tensor over `values`, whose rows begin at `offsets` or have `lengths`; with both there are gaps between them."""
     if jagged_dim not in (None, 1):
         raise NotImplementedError("nested_tensor_from_jagged: the ragged dimension is the first one of the values")
     if offsets is not None and lengths is not None:
-        raise NotImplementedError("nested_tensor_from_jagged: rows with gaps (offsets and lengths) are not implemented")
+        check_offsets(offsets, values.shape[0], lengths)
+        return from_values(values, offsets, lengths)
     if offsets is None:
         if lengths is None:
             raise RuntimeError("nested_tensor_from_jagged(): At least one of offsets or lengths is required.")
         offsets = cat([lengths.new_zeros(1, dtype=dt.int64), lengths.cumsum(0)])
-    starts = offsets.tolist()
-    if starts[:1] != [0] or starts[-1] != values.shape[0] or any(a > b for a, b in zip(starts, starts[1:])):
-        raise RuntimeError(f"offsets must rise from 0 to the number of values, {values.shape[0]}, got {starts[:16]}")
+    check_offsets(offsets, values.shape[0])
     return from_values(values, offsets)
 
 
@@ -95,14 +108,24 @@ def masked_select(tensor: Tensor, mask: Tensor) -> Any:
 
 
 def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = None) -> Any:
-    """Part of each row: rows with gaps between them are not implemented."""
-    raise NotImplementedError(
-        "torch.nested.narrow: Flambeau's nested tensors have no gaps; use as_nested_tensor on the parts"
-    )
+    """A nested tensor over a part of each element of a batch: `length` elements of dimension 1 from `start` on, numbers or a tensor with one
+    for each."""
+    if _is_jagged(layout):
+        if dim != 1:
+            raise RuntimeError(f"jagged layout only supports dim=1, got {dim}")
+        count, longest = tensor.shape[:2]
+        begins, lengths = (as_tensor(n, dtype=dt.int64).expand(count) for n in (start, length))
+        if any(not 0 <= a <= a + n <= longest for a, n in zip(begins.tolist(), lengths.tolist())):
+            raise RuntimeError(f"start {start} and length {length} exceed the size {longest} of dimension 1")
+        starts = begins + arange(0, count * longest, longest)
+        return from_values(tensor.flatten(0, 1), cat([starts, (starts + lengths)[-1:]]), lengths.contiguous())
+    if not isinstance(start, int) or not isinstance(length, int):
+        raise RuntimeError("start and length must be integers for the strided layout NT impl")
+    return as_nested_tensor(tensor).narrow(dim, start, length)
 
 
 def to_padded_tensor(input: Any, padding: float, output_size: Any = None) -> Tensor:
     """The rows as one plain tensor, filled up with `padding`."""
-    if not isinstance(input, NestedTensor):
+    if not input.is_nested:
         raise RuntimeError("to_padded_tensor expects a nested tensor")
-    return padded(input, padding, output_size)
+    return input.to_padded_tensor(padding, output_size)

@@ -41,6 +41,21 @@ HeldOperand.__name__ = HeldOperand.__qualname__ = "NotImplementedError"  # what 
 HeldOperand.__module__ = "builtins"
 
 
+class NoNumber:
+    """Base class of sizes of dimensions in which the rows of a nested tensor differ: code that computes with one turns to the operator's form."""
+
+    kind: str
+    layout: Any
+
+    def _refuse(self, *others: Any) -> Any:
+        raise HeldOperand(self, f"the size {self!r} of a nested tensor is no number: its rows differ in this dimension")
+
+    __int__ = __index__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = (
+        _refuse
+    )
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __float__ = _refuse
+
+
 class HeldTensor(Tensor):
     """Base class of tensors that hold their elements in a plain tensor, `_value`; `kind` names the forms of operators in their records."""
 
@@ -60,6 +75,10 @@ class HeldTensor(Tensor):
     def _mold(self) -> Callable[[Tensor], Any]:
         """Return the function that makes a tensor like this one of another value: it checks nothing and keeps no value."""
         raise NotImplementedError
+
+    def _arranged(self, mold: Callable[[Tensor], Any]) -> Any:
+        """Return it, a gradient, with its elements in the order of `mold`; most kinds have one order only."""
+        return self
 
     def _bare_alias(self) -> Any:
         return self._mold()(self._value._bare_alias())

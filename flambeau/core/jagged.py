@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from .held import HeldOperand, HeldTensor
+from .held import HeldTensor, NoNumber
 from .layout import jagged
 from .tensor import Tensor
 
@@ -17,8 +17,8 @@ _new_object = object.__new__
 _symbols = itertools.count(1)
 
 
-class NestedInt:
-    """The size of a ragged dimension: it equals itself and is no number. Code that computes with it turns to the operator's form."""
+class NestedInt(NoNumber):
+    """The size of a ragged dimension: it equals itself."""
 
     kind, layout = "nested", jagged
 
@@ -28,19 +28,12 @@ class NestedInt:
     def __repr__(self) -> str:
         return f"j{self.number}"
 
-    def _refuse(self, *others: Any) -> Any:
-        raise HeldOperand(self, "the size of a ragged dimension is no number: its rows have different lengths")
-
-    __int__ = __index__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = (
-        _refuse
-    )
-    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __float__ = _refuse
-
 
 class NestedTensor(HeldTensor):
-    """Rows of different lengths. `_value` holds them along its dimension `_ragged` - 1, row i from `_starts[i]` to `_starts[i + 1]`."""
+    """Rows of different lengths. `_value` holds them along its dimension `_ragged` - 1, row i from `_starts[i]` to `_starts[i + 1]`, or for
+    `_lengths[i]` elements where there are gaps between them."""
 
-    __slots__ = ("_starts", "_ragged", "_symbol")
+    __slots__ = ("_starts", "_ragged", "_symbol", "_lengths")
 
     kind = "nested"
     layout = jagged
@@ -49,16 +42,26 @@ class NestedTensor(HeldTensor):
     _starts: Tensor
     _ragged: int
     _symbol: NestedInt
+    _lengths: Tensor | None
 
     def _mold(self) -> Callable[[Tensor], Any]:
-        return functools.partial(new_jagged, starts=self._starts, ragged=self._ragged, symbol=self._symbol)
+        return functools.partial(
+            new_jagged, starts=self._starts, ragged=self._ragged, symbol=self._symbol, lengths=self._lengths
+        )
 
     def _adopt(self, other: Any) -> None:
         super()._adopt(other)
-        self._starts, self._ragged, self._symbol = other._starts, other._ragged, other._symbol
+        self._starts, self._ragged, self._symbol, self._lengths = (
+            other._starts,
+            other._ragged,
+            other._symbol,
+            other._lengths,
+        )
 
     def numel(self) -> int:
-        return self._value.numel()
+        if self._lengths is None:
+            return self._value.numel()
+        return sum(self._lengths.tolist()) * (self._value.numel() // max(self._value.shape[self._ragged - 1], 1))
 
     def __len__(self) -> int:
         return self._starts.shape[0] - 1
@@ -67,15 +70,15 @@ class NestedTensor(HeldTensor):
         return self._value.data_ptr()
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        return self._ragged == 1 and self._value.is_contiguous()
+        return self._lengths is None and self._ragged == 1 and self._value.is_contiguous()
 
     def offsets(self) -> Tensor:
         """Return where each row begins among the values, and where the last ends."""
         return self._starts
 
-    def lengths(self) -> None:
-        """None: the rows lie one after the other without gaps."""
-        return None
+    def lengths(self) -> Tensor | None:
+        """Return the number of elements of each row, or None where rows lie one after the other without gaps."""
+        return self._lengths
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         sizes = ", ".join(map(str, self.shape))
@@ -84,11 +87,13 @@ class NestedTensor(HeldTensor):
         return f"NestedTensor(size=({sizes}), offsets={self._starts}, {history}contiguous={self.is_contiguous()})"
 
 
-def new_jagged(value: Tensor, starts: Tensor, ragged: int = 1, symbol: NestedInt | None = None) -> NestedTensor:
+def new_jagged(
+    value: Tensor, starts: Tensor, ragged: int = 1, symbol: NestedInt | None = None, lengths: Tensor | None = None
+) -> NestedTensor:
     """A nested tensor of the rows in `value`: checks nothing."""
     t = _new_object(NestedTensor)
     t._autograd = t._base = None
-    t._starts, t._ragged, t._symbol = starts, ragged, symbol or NestedInt()
+    t._starts, t._ragged, t._symbol, t._lengths = starts, ragged, symbol or NestedInt(), lengths
     sizes: list[Any] = list(value.shape)
     sizes[ragged - 1] = t._symbol
     t._hold(value, (starts.shape[0] - 1, *sizes))

@@ -109,6 +109,7 @@ LATE = frozenset(
         "ops.kinds",
         "ops.kinds.mkldnn",
         "ops.kinds.nested",
+        "ops.kinds.strided_nested",
         "ops.quantizing.operators",
         "overrides",
         "profiler.itt",

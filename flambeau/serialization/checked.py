@@ -14,6 +14,7 @@ from typing import Any
 from ..compat.legacy import TENSOR_TYPES
 from ..core.device import device
 from ..core.dtype import dtype
+from ..core.held import HeldTensor
 from ..core.layout import layout, memory_format
 from ..core.object_state import slots_of_users, split_state
 from ..core.size import Size
@@ -26,7 +27,7 @@ from . import rebuild
 from .rebuild import shown
 
 # One object stands for all equal ones, or says where memory is: a file changes none of them, whatever the user allows.
-NEVER_BUILT = (device, dtype, layout, memory_format, Size, UntypedStorage, TypedStorage, SparseTensor)
+NEVER_BUILT = (device, dtype, layout, memory_format, Size, UntypedStorage, TypedStorage, SparseTensor, HeldTensor)
 
 
 def _refuse(what: str) -> Any:
@@ -248,7 +249,7 @@ def _parameter_with_state(keys: Keys, data: Any, requires_grad: Any, backward_ho
 def _from_type(keys: Keys, function: Any, kind: Any, args: Any, given: Any) -> Any:
     if not isinstance(kind, type) or not issubclass(kind, Tensor) or issubclass(kind, UninitializedTensorMixin):
         _refuse(f"cannot rebuild a tensor as {shown(kind)}")
-    state(kind, given)
+    state(kind, rebuild.own_attributes(kind, given))
     return rebuild.from_type(function, kind, args, given)
 
 
@@ -262,8 +263,9 @@ def _plain(function: Callable) -> Callable:
 _BY_OBJECT: list[tuple[Any, Callable]] = [
     *((f, _plain(f)) for f in (
         rebuild.tensor, rebuild.tensor_v2, rebuild.tensor_v3, rebuild.sparse_tensor, rebuild.quantized_tensor, rebuild.parameter, rebuild.meta_tensor,
-        rebuild.layout, rebuild.encode,
+        rebuild.layout, rebuild.encode, rebuild.nested_tensor, rebuild.jagged_tensor,
     )),
+    (rebuild.DimRange, lambda keys, *args: _refuse("bounds of a size come as a state") if args else rebuild.DimRange()),
     (rebuild.parameter_with_state, _parameter_with_state), (rebuild.from_type, _from_type),
     (set, _set), (frozenset, _frozenset), (bytearray, _bytearray), (complex, _complex),
     (collections.OrderedDict, _ordered_dict), (collections.Counter, _counter), (collections.defaultdict, _default_dict),

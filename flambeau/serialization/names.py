@@ -12,6 +12,7 @@ from ..compat.legacy import TENSOR_TYPES
 from ..core.device import device
 from ..core.dtype import BY_NAME, RECORDS, dtype
 from ..core.generator import Generator
+from ..core.jagged import NestedTensor
 from ..core.layout import layout, memory_format
 from ..core.naming import PACKAGE, load, own_name, torch_name
 from ..core.numeric_limits import finfo, iinfo
@@ -41,6 +42,7 @@ def normalize_storage_type(storage_type: type) -> type:
 
 STORAGE_TYPES = {n: StorageType(n, d) for n, d in STORAGE_NAMES.items()}
 UNTYPED = StorageType("UntypedStorage", None)
+_JAGGED = "torch.nested._internal.nested_tensor"
 
 # Everything a file may name when only weights are loaded: data types and the functions that put tensors together.
 SAFE: dict[tuple[str, str], Any] = {
@@ -49,6 +51,10 @@ SAFE: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_tensor"): rebuild.tensor,
     ("torch._utils", "_rebuild_sparse_tensor"): rebuild.sparse_tensor,
     ("torch._utils", "_rebuild_qtensor"): rebuild.quantized_tensor,
+    ("torch._utils", "_rebuild_nested_tensor"): rebuild.nested_tensor,
+    (_JAGGED, "_rebuild_njt"): rebuild.jagged_tensor,
+    (_JAGGED, "NestedTensor"): NestedTensor,
+    ("torch._dynamo.decorators", "_DimRange"): rebuild.DimRange,
     ("torch._utils", "_rebuild_parameter"): rebuild.parameter,
     ("torch._utils", "_rebuild_parameter_with_state"): rebuild.parameter_with_state,
     ("torch._utils", "_rebuild_meta_tensor_no_storage"): rebuild.meta_tensor,
@@ -86,6 +92,9 @@ _WRITTEN: dict[Any, tuple[str, str]] = {
     rebuild.parameter: ("torch._utils", "_rebuild_parameter"),
     rebuild.sparse_tensor: ("torch._utils", "_rebuild_sparse_tensor"),
     rebuild.quantized_tensor: ("torch._utils", "_rebuild_qtensor"),
+    rebuild.nested_tensor: ("torch._utils", "_rebuild_nested_tensor"),
+    rebuild.jagged_tensor: (_JAGGED, "_rebuild_njt"),
+    NestedTensor: (_JAGGED, "NestedTensor"),
     rebuild.layout: ("torch.serialization", "_get_layout"),
     rebuild.parameter_with_state: ("torch._utils", "_rebuild_parameter_with_state"),
     rebuild.from_type: ("torch._tensor", "_rebuild_from_type_v2"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from ..core import dtype as dt
 from ..core import layout as layouts
 from ..core.device import device
 from ..core.dtype import dtype
+from ..core.held import HeldTensor
+from ..core.jagged import NestedTensor, new_jagged
 from ..core.object_state import set_object_state
 from ..core.quantized import (
     CODE_DTYPES,
@@ -29,9 +32,12 @@ from ..core.sharded import SpreadTensor
 from ..core.size import Size, make_size
 from ..core.sparse import SparseTensor, new_csr
 from ..core.storage import UntypedStorage
+from ..core.strided_nested import new_strided_nested, packed_places
 from ..core.tensor import Tensor, empty, is_contiguous_layout, new_tensor
 from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Parameter, UninitializedTensorMixin
+from ..ops.kinds.nested import check_offsets
+from ..ops.kinds.strided_nested import from_parts
 from ..ops.sparse.coo import check_invariants_of, sparse_coo_tensor
 from ..ops.sparse.csr import check_compressed
 
@@ -209,15 +215,28 @@ def wrapper_subclass(kind: Any, *about: Any) -> Any:
 
 def from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     """A tensor subclass: rebuild the tensor, then give it its class and attributes."""
-    known = (tensor_v2, tensor_v3, tensor, parameter, meta_tensor, sparse_tensor, quantized_tensor, wrapper_subclass)
+    known = (tensor_v2, tensor_v3, tensor, parameter, meta_tensor, sparse_tensor, quantized_tensor, wrapper_subclass,
+             jagged_tensor)  # fmt: skip
     if not any(function is f for f in known) or not isinstance(kind, type) or not issubclass(kind, Tensor):
         raise RuntimeError(f"corrupt checkpoint: cannot rebuild a tensor with {shown(function)} as {shown(kind)}")
     if type(args) is not tuple:
         raise RuntimeError(f"corrupt checkpoint: a tensor is rebuilt from a tuple, got {shown(args)}")
     t = function(*args)
     if type(t) is not kind:
+        if isinstance(t, HeldTensor) or issubclass(kind, HeldTensor):
+            raise RuntimeError(f"corrupt checkpoint: a {type(t).__name__} cannot become a {kind.__name__}")
         t = Tensor._make_subclass(kind, t.detach(), t.requires_grad)
-    return set_object_state(t, state)
+    return set_object_state(t, own_attributes(kind, state))
+
+
+def own_attributes(kind: Any, state: Any) -> Any:
+    """Attributes in a file without those that PyTorch's class keeps its parts in, which it is rebuilt of anyway."""
+    if kind is not NestedTensor or type(state) is not dict:
+        return state
+    return {name: value for name, value in state.items() if name not in _JAGGED_PARTS}
+
+
+_JAGGED_PARTS = ("_values", "_offsets", "_lengths", "_ragged_idx", "_metadata_cache")
 
 
 def set_state(t: Tensor, state: Any) -> None:
@@ -288,6 +307,48 @@ def _check_sparse_parts(parts: tuple[Tensor, ...], compressed: bool, shape: Size
     if compressed and (len(shape) != 2 or len(values.shape) != rank):
         raise RuntimeError(
             f"corrupt checkpoint: a compressed sparse tensor has two dimensions, got {shown(shape)} with values {shown(values.shape)}"
+        )
+
+
+def nested_tensor(buffer: Any, sizes: Any, strides: Any, starts: Any) -> Any:
+    """A nested tensor of the strided layout: a buffer, and sizes, strides and beginnings of the rows in it."""
+    _check_parts("nested", buffer, sizes, strides, starts)
+    t = new_strided_nested(buffer._bare_alias(), packed_places(()))
+    _with_numbers(lambda: t._adopt(from_parts(t._value, sizes, strides, starts)))
+    return t
+
+
+def jagged_tensor(arguments: Any) -> Any:
+    """A nested tensor of the jagged layout, of the arguments that PyTorch makes it with."""
+    given = arguments if type(arguments) is dict else {}
+    values, offsets, ragged, lengths = (given.get(name) for name in ("values", "offsets", "_ragged_idx", "lengths"))
+    _check_parts("nested", values, offsets, *([] if lengths is None else [lengths]))
+    if type(ragged) is not int or not 1 <= ragged <= values.dim() or offsets.dim() != 1 or not offsets.numel():
+        raise RuntimeError(f"corrupt checkpoint: dimension {shown(ragged)} of a nested tensor is not ragged")
+    _with_numbers(lambda: check_offsets(offsets, values.shape[ragged - 1], lengths))
+    made = new_jagged(values._bare_alias(), offsets, ragged, lengths=lengths)
+    return made.requires_grad_(bool(given.get("requires_grad")))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DimRange:
+    """Bounds of a size that PyTorch's compiler takes for variable: it writes them on the values of nested tensors, and nothing reads them here."""
+
+    dim: Any = None
+    min: Any = None
+    max: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        if type(state) is not list or len(state) != 3 or not all(n is None or type(n) is int for n in state):
+            raise RuntimeError(f"corrupt checkpoint: {shown(state)} are no bounds of a size")
+        for name, value in zip(("dim", "min", "max"), state):
+            object.__setattr__(self, name, value)
+
+
+def _check_parts(what: str, values: Any, *indices: Any) -> None:
+    if not all(type(part) is Tensor for part in (values, *indices)) or any(i.dtype is not dt.int64 for i in indices):
+        raise RuntimeError(
+            f"corrupt checkpoint: the parts of a {what} tensor should be tensors, and integers but for the first"
         )
 
 

@@ -18,7 +18,7 @@ from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Parameter
 from . import checked
 from .names import SAFE, StorageType, present_name, resolve, written_name
-from .rebuild import set_state, shown
+from .rebuild import DimRange, set_state, shown
 
 user_safe: dict[tuple[str, str], Any] = {}
 
@@ -185,7 +185,7 @@ def unpickler_class(module: Any) -> Any:
 
 _LISTS = (list,)
 _DICTIONARIES = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
-_BUILT = (Tensor, Parameter, collections.OrderedDict)
+_BUILT = (Tensor, Parameter, collections.OrderedDict, DimRange)
 _MODULE = ("module", b"module")
 _SAFE_IDENTITIES = frozenset(id(known) for known in SAFE.values())
 

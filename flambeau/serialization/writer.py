@@ -14,6 +14,7 @@ from collections import OrderedDict
 from typing import Any, ClassVar
 
 from ..core.dtype import dtype, uint8
+from ..core.jagged import NestedTensor
 from ..core.layout import layout
 from ..core.named import is_named
 from ..core.naming import PACKAGE
@@ -22,11 +23,13 @@ from ..core.quantized import PER_BYTE, QuantizedTensor, qscheme
 from ..core.sharded import SpreadTensor
 from ..core.sparse import SparseCoo, SparseTensor
 from ..core.storage import UntypedStorage
+from ..core.strided_nested import StridedNestedTensor
 from ..core.tensor import Tensor
 from ..core.typed_storage import TypedStorage
 from ..core.wrapped import is_wrapper
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter, UninitializedTensorMixin
+from ..ops.kinds.strided_nested import places_of
 from ..ops.quantizing.tensors import in_storage
 from . import rebuild
 from .archive import ArchiveWriter, write_all
@@ -214,7 +217,7 @@ def _reduce_tensor(t: Tensor) -> tuple:
 
 
 def _as_subclass(function: Any, args: tuple, kind: type, state: Any) -> tuple:
-    if (kind is Tensor or issubclass(kind, (SparseTensor, QuantizedTensor))) and not state:
+    if (kind is Tensor or issubclass(kind, (SparseTensor, QuantizedTensor, StridedNestedTensor))) and not state:
         return function, args
     return rebuild.from_type, (function, kind, args, state)
 
@@ -228,8 +231,13 @@ def _reduce_plain(t: Tensor) -> tuple[Any, tuple]:
         return rebuild.sparse_tensor, (t.layout, parts)
     if t.is_mkldnn:
         t.untyped_storage()  # raises: the layout is not for files
-    if t.is_nested:
-        raise NotImplementedError("nested tensors are not written to files: save their values() and offsets()")
+    if isinstance(t, NestedTensor):
+        names = ("values", "offsets", "lengths", "_ragged_idx", "_metadata_cache", "requires_grad")
+        return rebuild.jagged_tensor, (
+            dict(zip(names, (t._value, t._starts, t._lengths, t._ragged, {}, t.requires_grad))),
+        )
+    if isinstance(t, StridedNestedTensor):
+        return rebuild.nested_tensor, (t._value, *places_of(t))
     if isinstance(t, QuantizedTensor):
         q, codes = t._quantizer, t._codes
         parameters = (q.scheme, q.scale, q.zero_point) if q.per_tensor else (q.scheme, q.scale, q.zero_point, q.axis)

@@ -158,13 +158,46 @@ def test_the_printed_form():
     assert "grad_fn=<MulBackward0 object at" in repr(t * 2)
 
 
-def test_what_is_not_there_says_so():
-    with pytest.raises(NotImplementedError, match="layout=torch.jagged"):
-        flambeau.nested.nested_tensor([flambeau.ones(2)])
-    with pytest.raises(NotImplementedError, match="no gaps"):
-        flambeau.nested.narrow(flambeau.ones(2, 3), 1, 0, flambeau.tensor([1, 2]), layout=flambeau.jagged)
+def test_offsets_that_are_no_rows_are_refused():
     with pytest.raises(RuntimeError, match="rise from 0"):
         flambeau.nested.nested_tensor_from_jagged(flambeau.ones(3), flambeau.tensor([0, 5]))
+    with pytest.raises(RuntimeError, match="not inside"):
+        flambeau.nested.nested_tensor_from_jagged(flambeau.ones(3), flambeau.tensor([0, 2, 3]), flambeau.tensor([1, 2]))
+    with pytest.raises(RuntimeError, match="exceed the size 3"):
+        flambeau.nested.narrow(flambeau.ones(2, 3), 1, 1, flambeau.tensor([1, 3]), layout=flambeau.jagged)
+
+
+GAPS = (
+    SETUP
+    + """
+base = torch.arange(20.0).reshape(2, 5, 2)
+g = nested.narrow(base, 1, torch.tensor([0, 1]), torch.tensor([2, 3]), layout=torch.jagged)
+"""
+)
+WITH_GAPS = [
+    "g.unbind()", "g.offsets()", "g.lengths()", "g.is_contiguous()", "g.contiguous().unbind()", "g.contiguous().lengths()", "(g * 2).unbind()", "g[1]",
+    "(g + g).unbind()", "g.size(0)", "g.dim()",
+    "nested.nested_tensor_from_jagged(b, torch.tensor([0, 2, 4]), torch.tensor([1, 2])).unbind()", "nested.narrow(base, 1, 1, 2, layout=torch.jagged).unbind()",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", WITH_GAPS)
+def test_rows_with_gaps_between_them(agrees, expression):
+    agrees(expression, GAPS)
+
+
+def test_rows_with_gaps_are_views_with_gradients():
+    base = flambeau.zeros(2, 4, requires_grad=True)
+    rows = flambeau.nested.narrow(base, 1, flambeau.tensor([0, 2]), flambeau.tensor([1, 2]), layout=flambeau.jagged)
+    (rows * 3).sum().backward()  # and a product, a sum and a padded form, which PyTorch refuses
+    assert rows.sum(1).tolist() == [0, 0] and rows.to_padded_tensor(1.0).tolist() == [[0, 1], [0, 0]]
+    assert base.grad.tolist() == [[3, 0, 0, 0], [0, 0, 3, 3]]
+    rows.detach().unbind()[1].fill_(5)
+    assert base.tolist() == [[0, 0, 0, 0], [0, 0, 5, 5]]
+    with pytest.raises(RuntimeError, match="gaps"):
+        rows.detach().mul_(2)
+    again = pickle.loads(pickle.dumps(rows.detach()))
+    assert [row.tolist() for row in again] == [[0], [5, 5]]
 
 
 def test_copies():

@@ -11,15 +11,18 @@ from typing import Any
 from ...core import naming
 from ...core.graph import grad_mode, unrecorded
 from ...core.held import HeldOperand, HeldTensor
+from ...core.layout import wrap_dim
 from ...core.pytree import tree_flatten, tree_map
 from ...core.tensor import Tensor
 from ..machinery.declare import composite
 from ..machinery.inplace import check_history_writable
 from ..machinery.quirks import Quirks
-from ..machinery.record import OPS, Op, lookup
+from ..machinery.record import OPS, Batched, Op, lookup
 from ..machinery.sparse_dispatch import sparse_primitive
 
-HOMES = {"mkldnn": "ops.kinds.mkldnn", "nested": "ops.kinds.nested"}  # what each kind does with a call
+HOMES = {
+    kind: f"ops.kinds.{kind}" for kind in ("mkldnn", "nested", "strided_nested")
+}  # what each kind does with a call
 
 
 def _anything(bound: dict[str, Any]) -> None:
@@ -49,6 +52,43 @@ def base_record(op: Op) -> Op:
     return OPS.get(op.name[:-1], op) if not op.key and op.name.endswith("_") else op
 
 
+def call_by_record(
+    kind: type[HeldTensor], face: Any, args: tuple, kwargs: dict[str, Any], problem: HeldOperand, *,
+    elementwise: Callable, reduced: Callable, along: Callable,
+) -> Any:  # fmt: skip
+    """Run an operator on tensors of one kind by the form in its record, or else by the function for operators that compute each element,
+    reduce, or run along a dimension. An operator of which the record says none of this is refused: one that is made of it may have a
+    form."""
+    op = base_record(face.op)
+    like = next((x for x in tree_flatten((args, kwargs))[0] if isinstance(x, kind)), None)
+    batching = op.batching.form if isinstance(op.batching, Batched) else op.batching
+    if like is not None:
+        chosen = op.forms.get(kind.kind)
+        if chosen is None and (op.kind == "pointwise" or op.formula is not None):
+            chosen = elementwise
+        chosen = chosen or (reduced if op.kind == "reduction" else along if batching == "along" else None)
+        if chosen is not None:
+            return chosen(face, op, args, kwargs, like)
+    raise HeldOperand(problem.tensor, problem.reason or f"aten.{op.name}.default: not implemented for nested tensors")
+
+
+def deep_copy(self: Any, memo: dict) -> Any:
+    """A copy of a leaf."""
+    if id(self) not in memo:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+            )
+        memo[id(self)] = self._mold()(self._value.detach().clone()).requires_grad_(self.requires_grad)
+    return memo[id(self)]
+
+
+def dims_given(args: tuple, kwargs: dict[str, Any], rank: int) -> list[int]:
+    """The dimensions in a call that takes them one by one or as a sequence."""
+    given = args[1:] if len(args) != 2 or isinstance(args[1], int) else tuple(args[1])
+    return [wrap_dim(d, rank) for d in given or kwargs.get("dims", ())]
+
+
 # -- the way to the value and back ------------------------------------------------------------------------------------------------------
 
 
@@ -61,7 +101,7 @@ _value_of = sparse_primitive(
 
 hold: Callable = sparse_primitive(
     lambda value, mold: mold(value._bare_alias()),
-    {"value": lambda g: value_of(g) if isinstance(g, HeldTensor) else g},
+    {"value": lambda g, mold: value_of(g._arranged(mold)) if isinstance(g, HeldTensor) else g},
     Quirks(label="HoldBackward0"),
     name="hold_value",
 )

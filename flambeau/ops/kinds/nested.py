@@ -5,6 +5,7 @@ by itself. Operators that compute each row from itself (a linear layer, a norm) 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -17,18 +18,33 @@ from ...core.tensor import Tensor
 from ..creation.construct import from_data
 from ..machinery.record import Batched, Op, lookup
 from ..shape.joining import cat, stack
-from . import base_record, held_as, hold, on_values, relabelled, value_of
+from . import base_record, call_by_record, deep_copy, dims_given, held_as, hold, on_values, relabelled, value_of
 
 
 def lengths_of(t: NestedTensor) -> list[int]:
     """The number of elements of each row along the ragged dimension."""
+    if t._lengths is not None:
+        return t._lengths.tolist()
     starts = t._starts.tolist()
     return [b - a for a, b in zip(starts, starts[1:])]
 
 
 def rows_of(t: NestedTensor) -> list[Tensor]:
     """The rows as plain tensors, each with the history of `t`."""
-    return list(value_of(t).split(lengths_of(t), t._ragged - 1))
+    value, at = value_of(t), t._ragged - 1
+    if t._lengths is not None:
+        return [value.narrow(at, start, n) for start, n in zip(t._starts.tolist(), lengths_of(t))]
+    return list(value.split(lengths_of(t), at))
+
+
+def without_gaps(x: Any) -> Any:
+    """A nested tensor whose rows lie one after the other, with the same ragged size; other arguments as they are."""
+    if not isinstance(x, NestedTensor) or x._lengths is None:
+        return x
+    rows = rows_of(x)
+    starts = cat([x._lengths.new_zeros(1), x._lengths.cumsum(0)])
+    mold = functools.partial(new_jagged, starts=starts, ragged=x._ragged, symbol=x._symbol)
+    return held_as(cat(rows, x._ragged - 1), mold)
 
 
 def joined(rows: list[Tensor], like: NestedTensor, op: Op) -> Any:
@@ -47,9 +63,22 @@ def from_rows(rows: list[Tensor]) -> Any:
     return from_values(cat(rows, 0), from_data(starts, dt.int64, rows[0].device))
 
 
-def from_values(values: Tensor, starts: Tensor) -> Any:
-    """A nested tensor over values that lie one row after the other."""
-    like = new_jagged(values.detach(), starts)
+def check_offsets(offsets: Tensor, count: int, lengths: Tensor | None = None) -> None:
+    """Refuse beginnings of rows that are not in order, or not those of all of `count` values; with `lengths`, rows that are not inside."""
+    starts = offsets.tolist()
+    if lengths is not None:
+        if lengths.dim() != 1 or lengths.shape[0] != len(starts) - 1 or lengths.dtype != offsets.dtype:
+            raise RuntimeError(f"expected a length for each of {len(starts) - 1} rows, got {lengths}")
+        if any(not 0 <= a <= a + n <= count for a, n in zip(starts, lengths.tolist())):
+            raise RuntimeError(f"rows at {starts[:16]} of lengths {lengths} are not inside {count} values")
+        return
+    if starts[:1] != [0] or starts[-1] != count or any(a > b for a, b in zip(starts, starts[1:])):
+        raise RuntimeError(f"offsets must rise from 0 to the number of values, {count}, got {starts[:16]}")
+
+
+def from_values(values: Tensor, starts: Tensor, lengths: Tensor | None = None) -> Any:
+    """A nested tensor over values that lie one row after the other, or with gaps if there are `lengths`."""
+    like = new_jagged(values.detach(), starts, lengths=lengths)
     return relabelled(hold(values, like._mold()), "NestedViewFromJaggedBackward0")
 
 
@@ -63,31 +92,7 @@ def _refuse_ragged(op: Op, like: NestedTensor) -> NoReturn:
     raise HeldOperand(like, f"{op.name}(): not supported for NestedTensor on the ragged dimension")
 
 
-def _without_rule(op: Op, problem: HeldOperand) -> NoReturn:
-    """Refuse an operator whose record says nothing of nested tensors: one that is made of it may have a rule."""
-    raise HeldOperand(problem.tensor, problem.reason or f"aten.{op.name}.default: not implemented for nested tensors")
-
-
 # -- how a call is made ----------------------------------------------------------------------------------------------------------------
-
-
-def call(face: Any, args: tuple, kwargs: dict[str, Any], problem: HeldOperand) -> Any:
-    """Run an operator on nested tensors, as its record allows."""
-    op = base_record(face.op)
-    found = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, NestedTensor)]
-    if not found:
-        _without_rule(op, problem)
-    like = found[0]
-    rule = op.forms.get("nested")
-    if rule is not None:
-        return rule(face, op, args, kwargs, like)
-    if op.kind == "pointwise" or op.formula is not None:
-        return _elementwise(face, op, args, kwargs, like)
-    if op.kind == "reduction":
-        return _reduced(face, op, args, kwargs, like)
-    if op.batching == "along" or (isinstance(op.batching, Batched) and op.batching.form == "along"):
-        return _along(face, op, args, kwargs, like)
-    _without_rule(op, problem)
 
 
 def _elementwise(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
@@ -208,6 +213,18 @@ def _same(x: NestedTensor, like: NestedTensor, op: Op) -> NestedTensor:
     return x
 
 
+def call(face: Any, args: tuple, kwargs: dict[str, Any], problem: HeldOperand) -> Any:
+    """Run an operator on nested tensors, as its record allows; all but those that give rows read the rows without their gaps."""
+    if base_record(face.op).forms.get("nested") is not _unbound:
+        written = args[0] if face.op.name.endswith("_") and args else kwargs.get("out")
+        if isinstance(written, NestedTensor) and written._lengths is not None:
+            refuse(face.op, "cannot write into a nested tensor with gaps between its rows: use contiguous()")
+        args, kwargs = tree_map(without_gaps, (args, kwargs))
+    return call_by_record(
+        NestedTensor, face, args, kwargs, problem, elementwise=_elementwise, reduced=_reduced, along=_along
+    )
+
+
 # -- operators with a rule of their own ------------------------------------------------------------------------------------------------
 
 
@@ -266,8 +283,7 @@ def _squeezed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Nest
 
 
 def _permuted(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
-    given = args[1:] if len(args) != 2 or isinstance(args[1], int) else tuple(args[1])
-    order = [wrap_dim(d, len(like.shape)) for d in given or kwargs.get("dims", ())]
+    order = dims_given(args, kwargs, len(like.shape))
     if sorted(order) != list(range(len(like.shape))) or order[0] != 0:
         refuse(op, f"not supported for NestedTensor with the order {order}: the batch dimension must stay first")
     return _moved(value_of(like).permute([d - 1 for d in order[1:]]), like, order.index(like._ragged))
@@ -362,6 +378,7 @@ def getitem(self: NestedTensor, key: Any) -> Any:
     first, *rest = key if isinstance(key, tuple) else (key,)
     taken = [k for k in rest if k is not None]
     plain = all(type(k) is int or isinstance(k, slice) for k in taken)
+    self = without_gaps(self) if first is Ellipsis else self
     if first is Ellipsis and plain and self._ragged == 1 and len(taken) <= len(self.shape) - 2:
         return held_as(value_of(self)[key], self._mold())
     if type(first) is not int:
@@ -370,26 +387,15 @@ def getitem(self: NestedTensor, key: Any) -> Any:
     return row[tuple(rest)] if rest else row
 
 
-def _rebuilt(value: Tensor, starts: Tensor, ragged: int, requires_grad: bool) -> Tensor:
-    return new_jagged(value, starts, ragged).requires_grad_(requires_grad)
+def _rebuilt(value: Tensor, starts: Tensor, ragged: int, requires_grad: bool, lengths: Tensor | None = None) -> Tensor:
+    return new_jagged(value, starts, ragged, lengths=lengths).requires_grad_(requires_grad)
 
 
 def reduce_ex(self: NestedTensor, protocol: int) -> tuple:
     """Pickle the values and the offsets."""
     if self.grad_fn is not None:
         raise RuntimeError("cannot pickle a tensor that is not a graph leaf: use tensor.detach() first")
-    return _rebuilt, (self._value, self._starts, self._ragged, self.requires_grad)
-
-
-def deep_copy(self: NestedTensor, memo: dict) -> NestedTensor:
-    """A copy of a leaf, with the same ragged size."""
-    if id(self) not in memo:
-        if not self.is_leaf:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
-            )
-        memo[id(self)] = self._mold()(self._value.detach().clone()).requires_grad_(self.requires_grad)
-    return memo[id(self)]
+    return _rebuilt, (self._value, self._starts, self._ragged, self.requires_grad, self._lengths)
 
 
 def _no_list(self: NestedTensor, *args: Any, **kwargs: Any) -> NoReturn:

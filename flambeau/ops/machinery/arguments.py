@@ -10,6 +10,7 @@ from ...core import dtype as dt
 from ...core.backend import has_backend, indexed, why_absent
 from ...core.device import default_device, device
 from ...core.dtype import dtype
+from ...core.held import NoNumber
 from ...core.layout import layout, memory_format, strided
 from ...core.quantized import QuantizedRefusal
 from ...core.size import Size, make_size
@@ -86,6 +87,8 @@ def as_ints(values: Any, name: str, argument: str = "size", position: int = 1) -
         )
     for i, n in enumerate(values):
         if type(n) is not int and not is_int(n):
+            if isinstance(n, NoNumber):
+                n.__index__()  # raises: the operator has a form for nested tensors, or is refused
             raise TypeError(
                 f"{name}(): argument '{argument}' (position {position}) must be tuple of ints, but found element of"
                 f" type {type_name(n)} at pos {i}"

@@ -1,0 +1,103 @@
+"""Nested tensors in the strided layout: tensors of one dtype side by side in one buffer, each with a size and strides of its own."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+from .held import HeldTensor, NoNumber
+from .layout import strided
+from .tensor import Tensor, contiguous_strides
+
+_new_object = object.__new__
+
+
+class Places(NamedTuple):
+    """Sizes and strides of the rows of a nested tensor, where in its buffer they begin, and the number of the buffer's elements."""
+
+    sizes: tuple[tuple[int, ...], ...]
+    strides: tuple[tuple[int, ...], ...]
+    starts: tuple[int, ...]
+    count: int
+
+
+def packed_places(sizes: Any) -> Places:
+    """The places of contiguous rows of these sizes that lie one after the other."""
+    shapes, starts = tuple(map(tuple, sizes)), [0]
+    for shape in shapes:
+        starts.append(starts[-1] + math.prod(shape))
+    return Places(shapes, tuple(tuple(contiguous_strides(shape)) for shape in shapes), tuple(starts[:-1]), starts[-1])
+
+
+class IrregularSize(NoNumber):
+    """The size of a dimension in which rows differ: it equals another one of the same sizes."""
+
+    kind, layout = "strided_nested", strided
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.sizes = sizes
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(map(str, self.sizes))}}}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IrregularSize) and self.sizes == other.sizes
+
+    def __hash__(self) -> int:
+        return hash(self.sizes)
+
+
+class StridedNestedTensor(HeldTensor):
+    """Tensors, its rows, of one dtype and number of dimensions. `_value` is their buffer, of one dimension, `_places` are theirs in it."""
+
+    __slots__ = ("_places",)
+
+    kind = "strided_nested"
+    layout = strided
+    is_nested = True
+
+    _places: Places
+
+    def _mold(self) -> Callable[[Tensor], Any]:
+        return functools.partial(new_strided_nested, places=self._places)
+
+    def _adopt(self, other: Any) -> None:
+        super()._adopt(other)
+        self._places = other._places
+
+    def numel(self) -> int:
+        return sum(map(math.prod, self._places.sizes))
+
+    def __len__(self) -> int:
+        return len(self._places.sizes)
+
+    def size(self, dim: Any = None) -> Any:
+        if dim is None or not isinstance(self.shape[dim], IrregularSize):
+            return self.shape if dim is None else self.shape[dim]
+        raise RuntimeError(f"Given dimension {dim} is irregular and does not have a size.")
+
+    def stride(self, dim: Any = None) -> NoReturn:
+        raise RuntimeError("a nested tensor has no strides: each of its rows has its own (unbind() gives the rows)")
+
+    def data_ptr(self) -> int:
+        return self._value.data_ptr()
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        return self._places == packed_places(self._places.sizes)
+
+    def _no_list(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError("a nested tensor is no list or array of numbers: convert the rows that unbind() gives")
+
+    tolist = numpy = __array__ = _no_list
+
+
+def new_strided_nested(value: Tensor, places: Places) -> StridedNestedTensor:
+    """A nested tensor of the rows at `places` in the buffer `value`: checks nothing."""
+    t = _new_object(StridedNestedTensor)
+    t._autograd = t._base = None
+    t._places = places
+    sizes = [of_rows[0] if len(set(of_rows)) == 1 else IrregularSize(of_rows) for of_rows in zip(*places.sizes)]
+    t._hold(value, (len(places.sizes), *sizes))
+    return t
