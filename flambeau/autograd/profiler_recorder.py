@@ -13,6 +13,7 @@ from typing import Any
 from ..backends.cpu.onednn.plan import tell_observers
 from ..core import modes, watching
 from ..core.device import cpu
+from ..core.held import HeldTensor
 from ..core.layout import strided
 from ..core.sharded import SpreadTensor
 from ..core.storage import UntypedStorage
@@ -85,7 +86,7 @@ class Described:
     def __init__(self, tensor: Tensor):
         self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device
         self.layout, self.impl = tensor.layout, id(tensor)
-        dense = tensor.layout is strided and not isinstance(tensor, SpreadTensor)
+        dense = tensor.layout is strided and not isinstance(tensor, (SpreadTensor, HeldTensor))
         self.strides = tensor._strides if dense else None
         held = tensor._storage if dense else None
         self.storage = 0 if held is None or not hasattr(held, "ptr") else held.ptr

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from .held import HeldTensor, NoNumber
+from .held import HeldOperand, HeldTensor, NoNumber
 from .layout import strided
 from .tensor import Tensor, contiguous_strides
 
@@ -20,7 +20,7 @@ class Places(NamedTuple):
     sizes: tuple[tuple[int, ...], ...]
     strides: tuple[tuple[int, ...], ...]
     starts: tuple[int, ...]
-    count: int
+    capacity: int
 
 
 def packed_places(sizes: Any) -> Places:
@@ -79,7 +79,9 @@ class StridedNestedTensor(HeldTensor):
         raise RuntimeError(f"Given dimension {dim} is irregular and does not have a size.")
 
     def stride(self, dim: Any = None) -> NoReturn:
-        raise RuntimeError("a nested tensor has no strides: each of its rows has its own (unbind() gives the rows)")
+        raise HeldOperand(
+            self, "a nested tensor has no strides: each of its rows has its own (unbind() gives the rows)"
+        )
 
     def data_ptr(self) -> int:
         return self._value.data_ptr()

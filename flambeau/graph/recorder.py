@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core import modes, watching
 from ..core.device import cpu
+from ..core.held import HeldTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..core.user_frames import user_frame
@@ -56,7 +57,8 @@ class Writer(modes.Mode):
     # -- tensors ----------------------------------------------------------------------------------------------------
     def plain(self, t: Tensor) -> bool:
         """Return whether a tensor is dense and has storage of its own on a device that is recorded."""
-        return not t.is_sparse and hasattr(t, "_storage") and (t.device is cpu or not self.only_host)
+        in_memory = not t.is_sparse and not isinstance(t, HeldTensor) and hasattr(t, "_storage")
+        return in_memory and (t.device is cpu or not self.only_host)
 
     def find(self, address: int) -> Ref | None:
         """Return the place of an address; None for memory that is not known."""

@@ -88,7 +88,7 @@ class TracedSizes:
 
     def trace_shape(self, tensor: Tensor, size: Callable[[int], Any]) -> None:
         """Record the tensor's sizes from now on: `size(dim)` makes a value for one."""
-        if tensor.layout is not strided:
+        if tensor.layout is not strided or tensor.is_nested:
             return
         self.traced.append(tensor)
         sizes = [TracedInt.of(int(n), self, functools.partial(size, d)) for d, n in enumerate(tensor.shape)]

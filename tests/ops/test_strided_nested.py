@@ -169,3 +169,20 @@ def test_rows_outside_the_buffer_are_refused():
     for starts in ([0, 3], [-1, 2], [0]):
         with pytest.raises(RuntimeError, match="nested tensor needs|not inside"):
             from_parts(buffer, sizes, strides, flambeau.tensor(starts))
+
+
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
+def test_compiled_functions_that_make_or_take_them_give_the_same(layout):
+    chosen = getattr(flambeau, layout)
+
+    def made_inside(rows):
+        return flambeau.nested.as_nested_tensor(rows, layout=chosen).mul(2).to_padded_tensor(0.0)
+
+    def taken(x):
+        return (x * 2).to_padded_tensor(0.0)
+
+    inside, outside = flambeau.compile(made_inside), flambeau.compile(taken)
+    for k in (1, 2, 3, 1, 2, 3):
+        rows = [flambeau.ones(k, 2) * k, flambeau.ones(2, 2)]
+        nested = flambeau.nested.nested_tensor(rows, layout=chosen)
+        assert inside(rows).tolist() == outside(nested).tolist() == made_inside(rows).tolist()

@@ -56,19 +56,20 @@ def viewed(t: StridedNestedTensor, views: list[Tensor], label: str | None = None
     """The nested tensor of views of the rows of `t`, in the same buffer."""
     first = t._value._offset
     sizes, strides = tuple(tuple(v.shape) for v in views), tuple(v._strides for v in views)
-    places = Places(sizes, strides, tuple(v._offset - first for v in views), t._places.count)
+    places = Places(sizes, strides, tuple(v._offset - first for v in views), t._places.capacity)
     return relabelled(hold(value_of(t), functools.partial(new_strided_nested, places=places)), label)
 
 
-def _refuse(op: Op, why: str) -> NoReturn:
-    raise RuntimeError(f"{op.name}(): {why}")
+def _refuse(op: Op, like: StridedNestedTensor, why: str) -> NoReturn:
+    """Refuse a call: an operator that is made of this one may have a rule."""
+    raise HeldOperand(like, f"{op.name}(): {why}")
 
 
 def _dims(op: Op, given: Any, like: StridedNestedTensor, extra: int = 0) -> list[int]:
     """The dimensions of the rows that `given` counts with the batch."""
     found = [wrap_dim(d, len(like.shape) + extra) - 1 for d in ([given] if isinstance(given, int) else given)]
-    if -1 in found:  # an operator that is made of this one may have a rule
-        raise HeldOperand(like, f"{op.name}(): not supported for a nested tensor along dimension 0, that of its rows")
+    if -1 in found:
+        _refuse(op, like, "not supported for a nested tensor along dimension 0, that of its rows")
     return found
 
 
@@ -78,17 +79,19 @@ def _dims(op: Op, given: Any, like: StridedNestedTensor, extra: int = 0) -> list
 def _elementwise(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     target = args[0] if face.op.name.endswith("_") and args else kwargs.get("out")
     if target is not None and (not isinstance(target, StridedNestedTensor) or not target.is_contiguous()):
-        _refuse(op, "a nested result can be written into a contiguous nested tensor only")
+        _refuse(op, like, "a nested result can be written into a contiguous nested tensor only")
 
     def beside(x: Any) -> Any:
         if isinstance(x, StridedNestedTensor):
             if x._places.sizes != like._places.sizes:
-                raise RuntimeError(f"{op.name} does not support broadcasting when given a NestedTensor")
+                raise HeldOperand(like, f"{op.name} does not support broadcasting when given a NestedTensor")
             return contiguous(x)
         if not isinstance(x, Tensor) or not x.shape:
             return x
         kinds = ("non-nested", "nested") if x is args[0] else ("nested", "non-nested")
-        raise RuntimeError(f"Expected both self and other to be nested, but got a {kinds[0]} self and {kinds[1]} other")
+        raise HeldOperand(
+            like, f"Expected both self and other to be nested, but got a {kinds[0]} self and {kinds[1]} other"
+        )
 
     args, kwargs = tree_map(beside, (args, kwargs))
     return on_values(face, args, kwargs, lambda value: held_as(value, _mold_of(like._places.sizes)))
@@ -102,7 +105,7 @@ def _reduced(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Strid
         return face(contiguous(like).values(), **rest)
     dims = _dims(op, dim, like)
     if not keepdim:
-        raise RuntimeError("NestedTensor always requires keepdim=True for now.")
+        raise HeldOperand(like, "NestedTensor always requires keepdim=True for now.")
     return packed([face(row, dims if len(dims) > 1 else dims[0], True, **rest) for row in rows_of(like)])
 
 
@@ -114,7 +117,7 @@ def _along(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Strided
     at = {name: _dims(op, bound[name], like, extra) for name in given}
     bound |= {name: dims[0] if isinstance(bound[name], int) else dims for name, dims in at.items()}
     if sum(isinstance(x, Tensor) for x in tree_flatten(bound)[0]) > 1:
-        _refuse(op, "needs one nested tensor, and no others")
+        _refuse(op, like, "needs one nested tensor, and no others")
     return on_rows(lambda row: face(**{name: row if x is like else x for name, x in bound.items()}), like)
 
 
@@ -150,14 +153,14 @@ def _each_element(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: 
     bound = op.bind(args, kwargs)
     name, *others = bound
     if bound[name] is not like or any(isinstance(bound[other], StridedNestedTensor) for other in others):
-        _refuse(op, "the input alone must be nested")
+        _refuse(op, like, "the input alone must be nested")
     width = {"nn.functional.embedding": 0, "nn.functional.linear": 1}.get(
         op.key, len(bound.get("normalized_shape", ()))
     )
     sizes = like._places.sizes
     inner = sizes[0][len(sizes[0]) - width :] if sizes else ()
     if any(size[len(size) - width :] != inner for size in sizes) or (sizes and width >= len(like.shape)):
-        _refuse(op, f"the rows must have one size in their last {width} dimensions, got {list(sizes)}")
+        _refuse(op, like, f"the rows must have one size in their last {width} dimensions, got {list(sizes)}")
     value = face(**{**bound, name: contiguous(like).values().view(-1, *inner)})
     label = None if value.grad_fn is None else value.grad_fn.name()
     shapes = [(*size[: len(size) - width], *value.shape[1:]) for size in sizes]
@@ -167,7 +170,7 @@ def _each_element(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: 
 def _unbound(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     dim = wrap_dim(op.bind(args, kwargs)["dim"], len(like.shape))
     if dim != 0:
-        raise RuntimeError(f"NestedTensor can only be unbound along dimension 0 got dimension {dim} instead.")
+        raise HeldOperand(like, f"NestedTensor can only be unbound along dimension 0 got dimension {dim} instead.")
     return tuple(relabelled(row, "UnbindBackwardAutogradNestedTensor0") for row in rows_of(like))
 
 
@@ -182,9 +185,9 @@ def _narrowed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Stri
     bound = op.bind(args, kwargs)
     dim, start, length = wrap_dim(bound["dim"], len(like.shape)), bound["start"], bound["length"]
     if dim != 0:
-        raise RuntimeError(f"narrow(): only dim=0 supported for nested tensors, but got: {dim}")
+        raise HeldOperand(like, f"narrow(): only dim=0 supported for nested tensors, but got: {dim}")
     if not 0 <= start <= start + length <= len(like):
-        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({len(like)}).")
+        raise HeldOperand(like, f"start ({start}) + length ({length}) exceeds dimension size ({len(like)}).")
     return viewed(like, _at(like._value.detach(), like._places)[start : start + length])
 
 
@@ -192,7 +195,9 @@ def _reshaped(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Stri
     """Give the rows other sizes: -1 keeps the size of each row in that dimension."""
     sizes = args[1:] if len(args) != 2 or isinstance(args[1], int) else tuple(args[1])
     if kwargs or not sizes or sizes[0] != len(like):
-        raise RuntimeError(f"{op.name}: For now nested {op.name} cannot change or infer the implicit batch dimension")
+        raise HeldOperand(
+            like, f"{op.name}: For now nested {op.name} cannot change or infer the implicit batch dimension"
+        )
     old = like._places.sizes
     new = [[n if n != -1 else size[d] if d < len(size) else -1 for d, n in enumerate(sizes[1:])] for size in old]
     return _with_sizes(like if op.name == "view" else contiguous(like), new)
@@ -201,7 +206,7 @@ def _reshaped(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Stri
 def _reshaped_as(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     first, other = op.bind(args, kwargs).values()
     if not all(isinstance(t, StridedNestedTensor) and len(t) == len(like) for t in (first, other)):
-        _refuse(op, "needs two nested tensors of the same number of rows")
+        _refuse(op, like, "needs two nested tensors of the same number of rows")
     return _with_sizes(contiguous(first), other._places.sizes)
 
 
@@ -213,7 +218,7 @@ def _with_sizes(like: StridedNestedTensor, sizes: Any) -> Any:
 def _squeezed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     given = args[1] if len(args) > 1 else kwargs.get("dim")
     if given is None:
-        _refuse(op, "needs the dimension for a nested tensor")
+        _refuse(op, like, "needs the dimension for a nested tensor")
     dims = _dims(op, given, like)
     return on_rows(lambda row: face(row, dims if len(dims) > 1 else dims[0]), like)
 
@@ -221,7 +226,7 @@ def _squeezed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Stri
 def _permuted(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     order = dims_given(args, kwargs, len(like.shape))
     if order[:1] != [0]:
-        _refuse(op, f"the rows must stay in dimension 0 of a nested tensor, got the order {order}")
+        _refuse(op, like, f"the rows must stay in dimension 0 of a nested tensor, got the order {order}")
     return on_rows(lambda row: row.permute([d - 1 for d in order[1:]]), like)
 
 
@@ -229,11 +234,11 @@ def _concatenated(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: 
     bound = op.bind(args, kwargs)
     tensors, dim = bound["tensors"], wrap_dim(bound["dim"], len(like.shape))
     if not all(isinstance(t, StridedNestedTensor) and len(t.shape) == len(like.shape) for t in tensors):
-        _refuse(op, "all tensors must be nested, with the same number of dimensions")
+        _refuse(op, like, "all tensors must be nested, with the same number of dimensions")
     if dim == 0:
         return packed([row for t in tensors for row in rows_of(t)], "CatBackward0")
     if any(len(t) != len(like) for t in tensors):
-        _refuse(op, f"the tensors have {sorted({len(t) for t in tensors})} rows: these numbers must be equal")
+        _refuse(op, like, f"the tensors have {sorted({len(t) for t in tensors})} rows: these numbers must be equal")
     return packed([cat(list(rows), dim - 1) for rows in zip(*map(rows_of, tensors))])
 
 
@@ -241,11 +246,11 @@ def _product(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Strid
     sides = list(op.bind(args, kwargs).values())[:2]
     if not all(isinstance(t, StridedNestedTensor) for t in sides) and (op.name != "bmm" or sides[0] is not like):
         kinds = ["nested" if isinstance(t, StridedNestedTensor) else "non-nested" for t in sides]
-        raise RuntimeError(f"Expected both to be nested, but got a {kinds[0]} self and {kinds[1]} other")
+        raise HeldOperand(like, f"Expected both to be nested, but got a {kinds[0]} self and {kinds[1]} other")
     counts = [len(t) for t in sides]
     if counts[0] != counts[1]:
-        raise RuntimeError(
-            f"Expected size for the 1st dimension of 2nd input tensor to be: {counts[0]} but got: {counts[1]}."
+        raise HeldOperand(
+            like, f"Expected size for the 1st dimension of 2nd input tensor to be: {counts[0]} but got: {counts[1]}."
         )
     a, b = ([*t.unbind()] for t in sides)
     return packed(
@@ -257,9 +262,9 @@ def _attention(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Str
     bound = op.bind(args, kwargs)
     operands = [bound.pop(name) for name in ("query", "key", "value")]
     if not all(isinstance(t, StridedNestedTensor) for t in operands) or bound["attn_mask"] is not None:
-        _refuse(op, "query, key and value must be nested, without a mask")
+        _refuse(op, like, "query, key and value must be nested, without a mask")
     if bound["is_causal"]:
-        _refuse(op, "nested tensors for query and key are not supported when is_causal=True")
+        _refuse(op, like, "nested tensors for query and key are not supported when is_causal=True")
     return packed([face(*each, **bound) for each in zip(*map(rows_of, operands))])
 
 
@@ -307,9 +312,10 @@ def getitem(self: StridedNestedTensor, key: Any) -> Any:
         row = self.select(0, first)
         return row[tuple(rest)] if rest else row
     if first is Ellipsis and len(rest) < len(self.shape) - 1 and all(type(k) is int for k in rest):
+        parts: Any = self
         for i in reversed(range(len(rest))):
-            self = self.select(i - len(rest), rest[i])
-        return self
+            parts = parts.select(i - len(rest), rest[i])
+        return parts
     raise RuntimeError("slices of a nested tensor are not supported: unbind() gives its rows")
 
 
@@ -318,7 +324,7 @@ def rearranged(self: StridedNestedTensor, mold: Any) -> StridedNestedTensor:
     places = mold.keywords["places"]
     if self._places == places:
         return self
-    buffer = self._value.new_zeros(places.count)
+    buffer = self._value.new_zeros(places.capacity)
     for row, size, strides, start in zip(rows_of(self), *places[:3]):
         buffer = buffer.as_strided_scatter(row, size, strides, start)
     return hold(buffer, mold)
@@ -354,9 +360,9 @@ def _check_places(places: Places) -> None:
         raise RuntimeError("a nested tensor needs as many strides and beginnings as sizes, all of one length")
     for size, strides, start in zip(*places[:3]):
         last = start + sum((n - 1) * s for n, s in zip(size, strides)) if all(size) else start - 1
-        if min((start, *size, *strides)) < 0 or last >= places.count:
+        if min((start, *size, *strides)) < 0 or last >= places.capacity:
             raise RuntimeError(
-                f"a row of size {size} and strides {strides} at {start} is not inside a buffer of {places.count} elements"
+                f"a row of size {size} and strides {strides} at {start} is not inside a buffer of {places.capacity} elements"
             )
 
 

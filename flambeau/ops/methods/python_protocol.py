@@ -211,7 +211,7 @@ _OTHER_KINDS = (
 
 def html(self: Tensor) -> str | None:
     """Return what a notebook shows: a table, statistics and a histogram. None for what only has a text, such as a sparse tensor."""
-    if self.layout is not strided or isinstance(self, _OTHER_KINDS) or is_wrapper(self):
+    if self.layout is not strided or self.is_nested or isinstance(self, _OTHER_KINDS) or is_wrapper(self):
         return None
     facts = [] if self.device is default_device() else [str(self.device)]
     if self.requires_grad:
