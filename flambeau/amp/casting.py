@@ -112,7 +112,7 @@ def _wider(widest: dtype, value: Any) -> dtype:
 
 
 def _cast(value: Any, target: dtype, cast: Callable) -> Any:
-    """Tensors of floats in the target dtype, by `cast`; doubles and everything else as they are."""
+    """Cast tensors of floats to the target dtype by `cast`; doubles and everything else stay unchanged."""
     if isinstance(value, Tensor):
         d = value.dtype
         if d is target or not d.is_floating_point or d is float64 or value.device.type != casts.kind:

@@ -163,7 +163,7 @@ def show(compiled: Any, picture: str | os.PathLike | None = None) -> str:
 
 
 def disable(fn: Callable | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Mark a function as not to be compiled: functions that call it run as they are, too."""
+    """Mark a function as not to be compiled: functions that call it run eagerly, too."""
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     original = getattr(fn, "_torchdynamo_orig_callable", None)
@@ -177,12 +177,12 @@ def disable(fn: Callable | None = None, recursive: bool = True, *, reason: str |
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Mark a function as one node of a compiled graph. What it does is recorded like everything else: it is left as it is."""
+    """Mark a function as one node of a compiled graph. It is returned unchanged: what it does is recorded like everything else."""
     return fn
 
 
 def assume_constant_result(fn: Callable) -> Callable:
-    """Mark a function whose result never changes: it is left as it is."""
+    """Mark a function whose result never changes. It is returned unchanged."""
     return fn
 
 

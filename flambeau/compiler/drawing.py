@@ -48,7 +48,7 @@ def _band(title: str, program: Any, stages: list[Any]) -> tuple[list[str], float
 
 
 def _arena(program: Any) -> tuple[list[str], float, float]:
-    """Buffers of the arena: when they live, from left to right, and where they lie, from top to bottom."""
+    """Draw the buffers of the arena: their lifetimes from left to right, their addresses from top to bottom."""
     lives = lifetimes(program.graph, set(program.offsets))
     steps, size = max(len(program.graph.steps), 1), max(program.arena_size, 1)
     wide, high = min(max(3.0 * steps, 160.0), 700.0), 240.0

@@ -19,7 +19,7 @@ def explain(compiled: Any) -> str:
 
 
 def svg(compiled: Any) -> str:
-    """A picture of all recordings: an SVG document."""
+    """Return a drawing of all recordings as an SVG document."""
     programs = []
     for one in _with_parts(compiled):
         for number, recorded in enumerate(one.recordings()):

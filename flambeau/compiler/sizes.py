@@ -83,7 +83,7 @@ class Idling:
         self.rests = 0
 
     def one_more(self, native: int) -> bool:
-        """Count a call that runs as it is; whether it is time to rest. `native` are the native calls up to now."""
+        """Count a call that runs eagerly; return whether it is time to rest. `native` are the native calls up to now."""
         if native != self.native:
             self.native, self.calls = native, 0
         self.calls += 1

@@ -69,7 +69,7 @@ _forget = _DELETER(_exported.pop)  # called when a consumer is done: in C all th
 
 @_DESTRUCTOR
 def _drop_unused(capsule: int) -> None:
-    """A capsule nobody consumed still owns its structure. (The capsule is dying: no Python reference may be made.)"""
+    """Release the structure of a capsule that was not consumed. (The capsule is dying: no Python reference may be made.)"""
     for name, _ in _NAMES.values():
         if _is_valid_raw(capsule, name):
             _exported.pop(_pointer_raw(capsule, name), None)

@@ -15,7 +15,7 @@ _ROOT = 0
 
 
 def distrust(status: os.stat_result) -> str | None:
-    """The reason why somebody else may have written this file or folder, or None."""
+    """Return the reason why another user may have written this file or folder, or None."""
     if not hasattr(os, "geteuid"):  # no POSIX owners on this platform
         return None
     if status.st_uid != os.geteuid():

@@ -47,7 +47,7 @@ class SharedBlock:
             self.give_up_descriptor()
 
     def give_up_descriptor(self) -> None:
-        """Nobody else is going to be handed this block."""
+        """Close the descriptor: no other process is going to be handed this block."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

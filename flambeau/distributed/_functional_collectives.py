@@ -59,7 +59,7 @@ class AsyncCollectiveTensor(Tensor):
 
     @property
     def completed(self) -> bool:
-        """True if somebody has waited for it."""
+        """True if a wait for it has ended."""
         return self._work is None
 
     def trigger_wait(self) -> Tensor:
@@ -75,7 +75,7 @@ class AsyncCollectiveTensor(Tensor):
 
 
 def wait_tensor(tensor: Any) -> Any:
-    """The tensor, once nobody writes to it any more."""
+    """Wait until a collective has written the tensor, and return it."""
     return tensor.trigger_wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
 
 

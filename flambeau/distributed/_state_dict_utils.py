@@ -69,7 +69,7 @@ def _gather_state_dict(
 def _offload_state_dict_to_cpu(
     state_dict: dict[str, Any], *, ranks_only: tuple[int, ...] = (), type_check: bool = True
 ) -> dict[str, Any]:
-    """Copy a state dict to host memory, spread as it is."""
+    """Copy a state dict to host memory; distributed tensors stay distributed."""
     if ranks_only and groups.get_rank() not in ranks_only:
         return {}
     return _mapped(dict(state_dict), lambda tensor: tensor.detach().cpu())

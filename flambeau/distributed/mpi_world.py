@@ -145,8 +145,8 @@ def _join_launched_world(MPI: Any) -> None:
 
 
 def _take_leave(MPI: Any) -> None:
-    """mpiexec takes a process that ends without MPI_Finalize for one that has failed, and ends all others: so this is called at the
-    end of every process but one that ends by an error."""
+    """Finalize MPI at the end of every process but one that ends by an error: mpiexec takes
+    a process that ends without MPI_Finalize for one that has failed, and ends all others."""
     if not hasattr(sys, "last_value") and not MPI.Is_finalized():
         MPI.Finalize()
 

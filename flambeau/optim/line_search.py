@@ -15,7 +15,7 @@ _FLATTEN = 0.9  # part of the initial slope that may remain
 
 @dataclass
 class _Point:
-    """The loss at one step size."""
+    """Point of a line search: the loss and its gradient at one step size."""
 
     size: Any
     loss: float

@@ -175,7 +175,7 @@ class FakeQuantize(FakeQuantizeBase):
 
 
 class FixedQParamsFakeQuantize(FakeQuantize):
-    """Rounds to levels that are known: sigmoid's results lie between 0 and 1, for example."""
+    """Fake quantization with fixed levels: sigmoid's results are between 0 and 1, for example."""
 
     def __init__(self, observer: Any):
         super().__init__(observer=observer)

@@ -53,7 +53,7 @@ def packed(b: Any, rows: int, times: int) -> Any:
 
 
 def known_product(form: str, a: Any, b: Any, bias: Any) -> Any:
-    """The product of operands like those of an earlier `keep_product`, or None."""
+    """Return the product of operands like those of an earlier `keep_product`, or None."""
     return onednn.known_product(form, a, b, bias) if _use_onednn else None
 
 
@@ -64,7 +64,7 @@ def keep_product(form: str, a: Any, b: Any, bias: Any, result: Any, made: tuple)
 
 
 def _matmul_copies(dst: Any, a: Any, b: Any, bias: Any) -> bool:
-    """oneDNN once more, with dense copies of the operands that it does not take as they lie."""
+    """Multiply with oneDNN again, with dense copies of the operands whose layout it does not take."""
     if dst.dtype not in onednn.DATA_TYPES or 0 in dst.shape or 0 in a.shape:
         return False
     left, right = (x if onednn.takes_matrix(x) else _dense(x) for x in (a, b))

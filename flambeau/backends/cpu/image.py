@@ -167,7 +167,7 @@ def load(image: Image, addresses: dict[str, int]) -> int:
 
 
 def _reserve(size: int) -> int:
-    """Fresh writable pages. They come from large mappings, so that kernels lie close together."""
+    """Return fresh writable pages, from large mappings, so that kernels are close together."""
     global _arena
     start, end = _arena
     if end - start < size:

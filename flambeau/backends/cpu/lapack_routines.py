@@ -231,7 +231,7 @@ def solve_triangular(columns: np.ndarray, right: np.ndarray, upper: bool, unit: 
 
 
 def cholesky(columns: np.ndarray) -> np.ndarray:
-    """The lower factors in place; the upper triangle is left as it is."""
+    """Compute the lower Cholesky factors in place; the upper triangle is not touched."""
     count, n, _ = columns.shape
     return _call("potrf", columns.dtype, count, ("L", n, None, n), columns)
 

@@ -37,7 +37,7 @@ def memories() -> list[DeviceMemory]:
 
 
 def rounded(nbytes: int) -> int:
-    """The size of the block for so many bytes."""
+    """Return the size of the block for `nbytes` bytes."""
     return (nbytes + ROUND - 1) // ROUND * ROUND if nbytes > ROUND else ROUND
 
 
@@ -206,7 +206,7 @@ class DeviceMemory:
     # -- the two calls that matter ----------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> int:
-        """The address of a block of at least so many bytes, for work on the thread's current stream."""
+        """Return the address of a block of at least `nbytes` bytes, for work on the thread's current stream."""
         size = (nbytes + 511) & -512
         stream = _mine.streams[self.index]
         try:

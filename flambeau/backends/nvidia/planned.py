@@ -107,7 +107,7 @@ class _Room:
         self.first, self.last, self.start, self.end = (np.empty(count, np.int64) for _ in range(4))
 
     def place(self, size: int, first: int, last: int) -> int | None:
-        """The lowest place for so many bytes from the one time to the other, if there is one."""
+        """Return the lowest place with `size` bytes free from one time to the other, or None."""
         n = self.count
         together = np.flatnonzero((self.first[:n] < last) & (self.last[:n] > first))
         at = 0

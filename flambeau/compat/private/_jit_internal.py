@@ -82,7 +82,7 @@ def check_empty_containers(obj: Any) -> None:
 
 
 def _copy_to_script_wrapper(fn: Callable) -> Callable:
-    """Mark a method that a compiled module shall have as it is, in Python."""
+    """Mark a method that a compiled module keeps as a Python method."""
     fn._torchscript_modifier = FunctionModifiers.COPY  # type: ignore[attr-defined]
     return fn
 

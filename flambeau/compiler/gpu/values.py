@@ -72,7 +72,7 @@ class Bytes:
         return ctypes.string_at(self.memory.ptr, self.size) if self.size else b""
 
     def tensor(self, with_values: bool = True) -> Tensor:
-        """A tensor like it, on its device, or one whose memory was given back."""
+        """Return a tensor like it, on its device, or one whose memory was freed."""
         memory = self._there(0, self.size) if with_values else UntypedStorage(0, self.device)
         if not with_values:
             memory.version = -1

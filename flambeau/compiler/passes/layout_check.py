@@ -75,7 +75,7 @@ class AsRecorded:
         return found if apart else {}
 
     def _turn(self, back: bool) -> None:
-        """Lay pictures out as they were recorded, or back as the step has them."""
+        """Convert feature maps to the recorded layout, or back to the step's."""
         for last, picture in self.turned.values():
             sides = (picture.pixels, picture.channels)
             each = np.frombuffer(view(self.program.address(Ref(last, 0)), picture.bytes), _kind(picture))
@@ -154,7 +154,7 @@ class AsRecorded:
         return []
 
     def _pixels(self, b: int, picture: FeatureMap) -> np.ndarray:
-        """A picture as it was recorded."""
+        """Return a feature map in the recorded layout."""
         shape = (picture.images, picture.channels, picture.pixels)
         if b in self.turned:
             raw = view(self.program.address(Ref(self.turned[b][0], 0)), picture.bytes)

@@ -45,7 +45,7 @@ def keep_layouts(graph: Graph, program: Program) -> None:
 
 
 class _Groups:
-    """Maps that must lie the same way, because a call goes over them together."""
+    """Groups of feature maps that must have the same layout, because a call goes over them together."""
 
     def __init__(self, units: list[Unit]):
         parent = {b: b for u in units for b in u.maps}

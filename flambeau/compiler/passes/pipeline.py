@@ -110,7 +110,7 @@ class _Work:
 
 
 def drop_dead(graph: Graph, results: set[int]) -> None:
-    """Leave out native calls whose results nobody reads."""
+    """Drop native calls whose results are not read."""
     needed = set(results)
     kept: list[Any] = []
     for step in reversed(graph.steps):
@@ -124,7 +124,7 @@ def drop_dead(graph: Graph, results: set[int]) -> None:
 
 
 def keep_layouts(graph: Graph, program: operators.Program) -> None:
-    """Let feature maps lie otherwise between convolutions, where there are some."""
+    """Keep activations channels-last between convolutions, where there are some."""
     if graph.layouts is not False and not graph.exact and any(call.op.convolution for call in program.calls):
         layouts.keep_layouts(graph, program)
 

@@ -57,7 +57,7 @@ class Print:
 
 
 class TensorPrint:
-    """A `Print` of a tensor's values, and what it looks like."""
+    """Fingerprint of a tensor: its shape, dtype and values."""
 
     def __init__(self, t: Tensor):
         with modes_off():
@@ -98,7 +98,7 @@ def numbers(address: int, size: int, kind: Any) -> np.ndarray:
 
 
 def view(address: int, size: int) -> memoryview:
-    """Bytes in memory, which somebody else keeps alive."""
+    """Return a view of bytes in memory that something else keeps alive."""
     return _look(address, size, _WRITABLE)
 
 

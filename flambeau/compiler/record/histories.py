@@ -51,7 +51,7 @@ def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str]) 
 def attached(
     derivative: Derivative, given: Arguments, table: dict[int, Tensor], result: Any, live: list[Tensor]
 ) -> Any:
-    """The result of a function that ran as it is, with one node in front of its graph."""
+    """Return the result of a function that ran eagerly, with one node in front of its graph."""
     tensors = given.tensors
     node = differentiable.FunctionNode(derivative, tensors, saved_storages(live), live)
     inside = [table.get(id(t), t) for t in tensors]

@@ -118,7 +118,7 @@ class Recorded:
         return [o() for o in self.options]
 
     def _storages(self) -> tuple[list[UntypedStorage], bool]:
-        """Memory for the results. Gradients that nobody but their leaf holds are written where they are."""
+        """Return memory for the results. Gradients that only their leaf holds are written in place."""
         if self.kept and self.exclusive.unchanged():
             made = self.kept.copy()
             for i in self.others:
@@ -216,7 +216,7 @@ class Recorded:
         return problem, result
 
     def _adopt(self) -> None:
-        """Later calls write gradients where the function has put them, if nobody else holds these."""
+        """Let later calls write gradients where the function has put them, if nothing else holds these."""
         made: list[Any] = [None] * len(self.slots)
         for slot in self.grads:
             if slot.header is None or type(slot.holder) is int:

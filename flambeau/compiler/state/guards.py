@@ -69,7 +69,7 @@ class Item:
     what: str
 
     def rows(self) -> Rows | None:
-        """Addresses and the words that lie there while nothing changes; None if that cannot be seen from outside."""
+        """Return addresses and the words stored there while nothing changes; None if that cannot be seen from outside."""
         return None
 
     def difference(self) -> str:
@@ -385,7 +385,7 @@ Observed = list[tuple[Item, Any]]
 
 
 def observe(items: list[Item]) -> Observed:
-    """Items with the words that lie in memory now."""
+    """Return the items with the words in memory now."""
     return [(item, item.rows()) for item in items]
 
 

@@ -73,7 +73,7 @@ class DistAutogradContext:
         self.running: _Pass | None = None
 
     def settle(self) -> None:
-        """Take the gradients that the last pass has kept where hooks see them."""
+        """Move the gradients that the last pass has kept to where hooks see them."""
         if self.running is not None:
             self.running.settle()
 

@@ -199,7 +199,7 @@ class ScheduleInterleavedZeroBubble(ScheduleInterleaved1F1B):
 
 
 class _Vee(_Ordered):
-    """Two stages on each rank: the first and the last, the second and the last but one, ..."""
+    """Schedule with two stages on each rank: the first and the last, the second and the last but one, ..."""
 
     _splits_backward = True
     _style = "v"

@@ -43,7 +43,7 @@ def unpad_tensor(tensor: Tensor, pad_dim: int, pad_size: int) -> Tensor:
 
 
 def shard_dim_alltoall(input: Tensor, gather_dim: int, shard_dim: int, mesh: Any, mesh_dim: int) -> Tensor:
-    """Parts along one dimension to parts along another, all equally long."""
+    """Exchange parts along one dimension for parts along another, all equally long."""
     parts = mesh.size(mesh_dim)
     length, other = input.shape[gather_dim] * parts, input.shape[shard_dim]
     return exchanged(input, mesh, mesh_dim, Shard(gather_dim), Shard(shard_dim), length, other)

@@ -44,7 +44,7 @@ def is_default(order: ShardOrder | None) -> bool:
 
 
 def strided(order: ShardOrder, placements: tuple[Placement, ...], mesh: Any) -> tuple[Placement, ...]:
-    """Placements that say themselves in which order they were made."""
+    """Return placements that record the order in which they were made."""
     found = list(placements)
     for entry in order:
         for at, i in enumerate(entry.mesh_dims):

@@ -161,7 +161,7 @@ def sample_points(index, weights, slopes, grid, batch, count, d, h, w, *, dims, 
 
 @loop_kernel
 def sample_planes(out, x, index, weights, batch, channels, size, count, *, taps):
-    """out (batch, channels, count) from x (batch, channels, size)."""
+    """Sample every plane: out (batch, channels, count) is a weighted sum of elements of x (batch, channels, size)."""
     for task in prange(batch * channels, 4 * taps * count):
         table = task // channels * taps * count
         base = task * size

@@ -196,7 +196,7 @@ def _shortened(kind: str, values: list[Any]) -> Value | None:
 
 
 def _sorted_out(schema: Any, args: tuple, named: dict[str, Any]) -> tuple[list[tuple[Any, Any]], dict[str, Any]]:
-    """Inputs with their declarations, and attributes."""
+    """Sort arguments into inputs, with their declarations, and attributes."""
     declared = list(schema.inputs)
     while declared and len(declared) < len(args):  # the last one stands for many
         declared.append(declared[-1])

@@ -215,7 +215,7 @@ def positive(input: Tensor) -> Tensor:
 
 
 def no_zero_divisor(compute: dtype, operands: tuple) -> Callable | None:
-    """Integers cannot be divided by zero: look at the divisors before every call."""
+    """Return a check for zero divisors to run before every integer division, or None for other dtypes."""
     if compute.category > 1:
         return None
 

@@ -77,7 +77,7 @@ def winner_samples(out: Tensor, generator: Generator, weights: Tensor) -> None:
 
 
 def bernoulli_samples(generator: Generator, out: Tensor, chances: Tensor) -> None:
-    """Fills `out`; both are contiguous, of one shape."""
+    """Fill `out` with Bernoulli samples of the probabilities in `chances`; both are contiguous, of one shape."""
     values = rm.widen(chances._array(), chances.dtype)
     if not ((values >= 0) & (values <= 1)).all():
         raise RuntimeError("bernoulli expects every element of p to be in [0, 1]")

@@ -388,7 +388,7 @@ class EuroSAT(ImageFolder):
 
 
 class Country211(ImageFolder):
-    """Photographs by the country they were taken in."""
+    """Dataset of photographs, labelled by the country they were taken in."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ MISSING_OR_CORRUPTED = "Dataset not found or corrupted. You can use download=Tru
 
 
 def optional_module(name: str, purpose: str) -> Any:
-    """A module that only some data sets need."""
+    """Import a module that only some datasets need; an error says how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as problem:

@@ -84,7 +84,7 @@ def _kept_blocks(norms: Tensor, level: float, shape: tuple[int, int]) -> Tensor:
 
 
 def _kept_in_blocks(norms: Tensor, zeros: int, shape: tuple[int, int]) -> Tensor:
-    """Zero at the smallest elements of each block, so many of them, one elsewhere."""
+    """Return a mask that is zero at the `zeros` smallest elements of each block, one elsewhere."""
     height, width = norms.shape
     padded = full(
         (height + -height % shape[0], width + -width % shape[1]), float("nan"), dtype=norms.dtype, device=norms.device

@@ -353,7 +353,7 @@ def _lower_sizes(model: GraphModule) -> None:
 
 
 def _lower_special(model: GraphModule) -> None:
-    """Operators that take quantized values as they are, or with a scale and zero point for the result."""
+    """Lower operators that take quantized values directly, or with a scale and zero point for the result."""
     modules = _all_modules(model)
     for node in model.graph.nodes:
         is_half = node.op == "call_method" and node.target == "to" and node.args[1:] == (torch.float16,)

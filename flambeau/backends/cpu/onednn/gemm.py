@@ -206,7 +206,7 @@ class _Layout:
             row[-1], row[-2] = row[-2], row[-1]
 
     def settle(self) -> bool:
-        """Gives dimensions of size 1 the strides oneDNN expects; False if it cannot take this operand as it lies."""
+        """Give dimensions of size 1 the strides that oneDNN expects; return False if it cannot take this operand's layout."""
         (rows, columns), (row_step, column_step) = self.shape[-2:], self.strides[-2:]
         if columns == 1:
             row_step, column_step = (row_step if rows > 1 else 1), 1

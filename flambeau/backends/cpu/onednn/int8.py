@@ -64,7 +64,7 @@ class Weights:
 
 
 def _aligned(size: int) -> np.ndarray:
-    """Bytes at an address that vector instructions like."""
+    """Return bytes at an address aligned for vector instructions."""
     whole = np.empty(size + 64, np.uint8)
     start = -whole.ctypes.data % 64
     return whole[start : start + size]

@@ -18,8 +18,8 @@ _MOST_ROWS = 256  # where multiplying takes much longer than laying out
 
 
 class Packed:
-    """The matrix, for products with a left operand of `rows` rows. It is passed to products in the place of a tensor; the strides are
-    a name for its layout."""
+    """Matrix packed for products with a left operand of `rows` rows. It is passed to
+    products in the place of a tensor; the strides are a name for its layout."""
 
     __slots__ = ("shape", "_strides", "dtype", "memory", "way")
 

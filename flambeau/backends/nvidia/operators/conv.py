@@ -147,7 +147,7 @@ def _add_bias(out: Any, bias: Any) -> None:
 
 
 def _with_bias(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor, window: Window) -> bool:
-    """The convolution and its bias at once, where that saves time: on tensor cores, with channels last."""
+    """Compute a convolution with its bias at once where that saves time: on tensor cores, with channels last."""
     stride, pads, dilation, groups = window
     tensors = (out, input, weight)
     if len(out.shape) != 4 or groups != 1 or 0 in input.shape or 0 in weight.shape or not cudnn_conv.rounds(out.dtype):

@@ -97,7 +97,7 @@ def _launch(name: str, tensors: tuple[Tensor | None, ...], written: Tensor, geom
 
 
 def _pooled(out: Tensor, codes: Tensor | None, input: Tensor, window: Window) -> bool:
-    """Pool, where the input's channels lie next to each other."""
+    """Pool an input whose channels are adjacent in memory."""
     x = without_gaps(input)
     if len(x.shape) != 4 or not is_last(x) or not _is_small(x, window):
         return False

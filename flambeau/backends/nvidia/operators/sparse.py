@@ -56,7 +56,7 @@ def _(out: Tensor, starts: Any, order: Any, columns: Any, values: Tensor, table:
 
 
 def _lines(begins: Any) -> Any:
-    """The row of each entry."""
+    """Return the row of each entry of a compressed sparse tensor."""
     counts = begins.diff()
     rows = lookup("arange").function(counts.shape[0], device=begins.device)
     return rows.repeat_interleave(counts)

@@ -46,7 +46,7 @@ def _infer_size(a: tuple[int, ...], b: tuple[int, ...]) -> Size:
 
 
 def _log_api_usage_once(event: str) -> None:
-    """Libraries report what is used; nobody listens."""
+    """Do nothing: libraries report what is used, and nothing is logged."""
 
 
 _TensorMeta = type(Tensor)  # the class of the class of tensors

@@ -189,5 +189,5 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
 
 
 def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
-    """The whole bucket approximated as one square matrix: faster, and less accurate."""
+    """Average a bucket's gradients by PowerSGD on the whole bucket as one square matrix: faster, and less accurate."""
     return unrecorded(_run, state, bucket, True)

@@ -37,7 +37,7 @@ class HierarchicalModelAverager(ModelAverager):
             self.period_process_group_dict[period] = self.process_group if whole else subgroups.new_subgroups(size)[0]
 
     def _find_process_group(self) -> Any:
-        """The largest group whose turn it is."""
+        """Return the largest group whose period divides the present step."""
         for period in reversed(self._periods):
             if self.step % period == 0:
                 return self.period_process_group_dict[period]

@@ -23,7 +23,7 @@ def _empty_table(rows: int, columns: int, dtype: Any) -> Tensor:
 
 
 class EmbeddingPackedParams(nn.Module):
-    """Holds a packed table; files keep it unpacked."""
+    """Module that holds a packed embedding table, which files keep unpacked."""
 
     _version = 1
 
