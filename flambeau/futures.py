@@ -78,7 +78,7 @@ class Future(Generic[T]):
             self._call(callback)
 
     def _call(self, callback: Callable[[Future], Any]) -> None:
-        """A callback's error is nobody's who could handle it: it is shown, and the others run."""
+        """Run a callback; its error is printed, because no caller could handle it, and the others run."""
         try:
             callback(self)
         except Exception:
@@ -108,7 +108,7 @@ class Future(Generic[T]):
         return self._mapped(run)
 
     def _mapped(self, callback: Callable[[Future[T]], S]) -> Future[S]:
-        """A future of what `callback(self)` will return, or raise, as it is."""
+        """Return a future of what `callback(self)` will return or raise."""
         after: Future[S] = Future()
 
         def run(future: Future[T]) -> None:

@@ -63,7 +63,7 @@ recording = _Recording()
 
 @contextlib.contextmanager
 def _undivided() -> Iterator[None]:
-    """Inside, compiled functions that are called run as they are: what they do belongs to the function that calls them."""
+    """Context manager: compiled functions that are called run eagerly, because what they do belongs to their caller."""
     before, recording.on = recording.on, True
     try:
         yield
@@ -274,7 +274,7 @@ class CompiledFunction(KnownFunction):
             recorded.derivative.try_out(tensors_in(result))
 
     def _differentiably(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
-        """Run the function as it is, with a node in front of its graph that learns the derivative."""
+        """Run the function eagerly, with a node in front of its graph that learns the derivative."""
         table = cut(given, [])
         with _undivided():
             result = self.function(*replaced(args, table), **replaced(kwargs, table))

@@ -32,7 +32,7 @@ available = jit.available() and native_call.supported()
 
 
 class Unfit:
-    """Arguments for which the function runs as it is, and why."""
+    """Arguments for which the function runs eagerly, and the reason."""
 
     def __init__(self, why: str):
         self.why = why
@@ -114,8 +114,8 @@ class KnownFunction:
         del self.causes[:-_CAUSES]
 
     def _idle(self, args: tuple, kwargs: dict, first: tuple | None = None) -> Any:
-        """Run as it is, because of sizes that have not come back yet; where they never do, forget what is recorded. The `first` call of
-        a kind, of this key, is observed."""
+        """Run eagerly because of sizes that have not come back yet; where they never do,
+        drop the recordings. The `first` call of a kind, of this key, is observed."""
         if self.idling.one_more(sum(r.calls for r in self.recordings())):
             self.found = {k: e for k, e in self.found.items() if type(e) is Unfit}
             self.patterns.clear()
@@ -136,7 +136,7 @@ class KnownFunction:
                 pass
 
     def _observed(self, key: tuple, args: tuple, kwargs: dict) -> Any:
-        """Run the function as it is, and see what that runs."""
+        """Run the function eagerly, and observe what that runs."""
         with self.observer.watching():
             result = self.function(*args, **kwargs)
         self._expect_parts(key)

@@ -16,11 +16,11 @@ class DistNetworkError(DistError):
 
 
 class DistStoreError(DistError):
-    """A store could not answer, mostly because nobody has set a key in time."""
+    """Raised when a store could not answer, mostly because a key was not set in time."""
 
 
 class QueueEmptyError(DistStoreError):
-    """A queue of a store was asked for a value without waiting, and has none."""
+    """Raised when a queue of a store has no value and the caller does not wait."""
 
 
 for _error in (DistError, DistBackendError, DistNetworkError, DistStoreError, QueueEmptyError):

@@ -38,7 +38,7 @@ def _check_user(connection: socket.socket) -> None:
 
 
 class _Receive:
-    """Somebody waits for a message."""
+    """Receive under way, waiting for a message."""
 
     def __init__(self, memory: Any, sender: int | None, tag: int) -> None:
         self.memory, self.sender, self.tag = memory, sender, tag

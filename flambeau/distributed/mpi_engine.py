@@ -203,7 +203,7 @@ class MpiEngine:
         self._exchange("all_to_all", inputs, outputs, timeout)
 
     def _exchange(self, what: str, inputs: Sequence[Memory], outputs: Sequence[Memory], timeout: float) -> None:
-        """inputs[r] to rank r, outputs[r] from rank r: addresses are given as they are, no byte is copied on the way."""
+        """Send inputs[r] to rank r and receive outputs[r] from rank r, by address: no byte is copied on the way."""
         MPI = self.MPI
         low_in = min((m.address for m in inputs if m.nbytes), default=0)
         low_out = min((m.address for m in outputs if m.nbytes), default=0)

@@ -139,7 +139,7 @@ class WatchedWork(Work):
 
 
 class TransferWork(Work):
-    """A message between two ranks. Its future is done once somebody has waited for it, or it has come."""
+    """Message between two ranks. Its future is done once it was waited for, or has come."""
 
     def __init__(self, transfer: Any, tensors: list[Tensor], receives: bool) -> None:
         super().__init__(what="recv" if receives else "send")

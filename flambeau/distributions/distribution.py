@@ -176,7 +176,7 @@ class Distribution:
     # -- checks and printing ------------------------------------------------------------------------------------------
 
     def _validate_sample(self, value: Any) -> None:
-        """ValueError unless `value` fits the shapes and lies in the support."""
+        """Raise ValueError unless `value` fits the shapes and is in the support."""
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         shape, event_dim = value.shape, len(self._event_shape)

@@ -104,7 +104,7 @@ def tensor_from_bytes(data: bytes, meta: dict[str, Any]) -> Tensor:
 
 
 def meta_tensor(meta: dict[str, Any]) -> Tensor:
-    """A tensor without memory that looks like this."""
+    """Return a tensor without memory of the described shape, strides and dtype."""
     sizes, strides = [number_in(s) for s in meta["sizes"]], [number_in(s) for s in meta["strides"]]
     found = flambeau.empty_strided(sizes, strides, dtype=dtype_of(meta["dtype"]), device="meta")
     return found.requires_grad_(bool(meta["requires_grad"])) if found.is_floating_point() else found

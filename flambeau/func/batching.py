@@ -201,7 +201,7 @@ class Level(modes.Mode):
             return self.one_by_one(op, function, args, kwargs)
 
     def one_by_one(self, op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """The call for each element in turn, results stacked."""
+        """Make the call for each element in turn, and stack the results."""
         if not op.name.startswith("_"):
             warnings.warn(
                 "There is a performance drop because we have not yet implemented the batching rule for"

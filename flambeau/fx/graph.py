@@ -308,7 +308,7 @@ class Graph:
     # -- changing it --
 
     def erase_node(self, to_erase: Node) -> None:
-        """Take a node out that nobody reads."""
+        """Remove a node whose value is not read."""
         if to_erase.users:
             raise RuntimeError(
                 f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in the graph:"

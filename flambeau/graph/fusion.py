@@ -283,7 +283,7 @@ def _record(parts: tuple[Call, ...], function: Callable, impl: Any) -> Op:
 
 
 def drop_dead(program: Program) -> None:
-    """Leave out calls whose results nobody reads, and views, which do nothing."""
+    """Drop calls whose results are not read, and views, which do nothing."""
     needed = program.lasting()
     kept: list[Call] = []
     for call in reversed(program.calls):

@@ -298,7 +298,7 @@ def as_value(p: Place, sizes: tuple[int, ...], d: dtype, where: device) -> Value
 
 
 def rounded(root: Expr, d: dtype) -> Expr:
-    """A result as somebody who reads it from memory sees it: rounded to its dtype, and not merged into a sum that follows."""
+    """Return a result as a reader of memory sees it: rounded to its dtype, and not merged into a sum that follows."""
     alone = node("mul_alone", *root.args) if root.op == "mul" else root
     value = cast(alone, d)
     return value if opmath(d) is d else cast(value, opmath(d))

@@ -62,7 +62,7 @@ class Memory:
         return start + max(self.at[start].size, 1)
 
     def find(self, address: int) -> Ref | None:
-        """The place that an address is now; None for memory that nobody has told of."""
+        """Return the place of an address now; None for unknown memory."""
         place = bisect.bisect_right(self.starts, address)
         if not place:
             return None

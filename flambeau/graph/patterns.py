@@ -39,13 +39,13 @@ class Matches:
         return writers[0] if len(writers) == 1 and self.calls[writers[0]] is not None else None
 
     def only_pair(self, buffer: int) -> tuple[int, int] | None:
-        """The positions of the two calls that touch a buffer which nobody else does, then or later, if both are still there."""
+        """Return the positions of the only two calls that ever touch a buffer, if both are still there."""
         users = self._touched.get(buffer, [])
         alone = len(users) == 2 and buffer not in self._lasting and all(self.calls[i] is not None for i in users)
         return (users[0], users[1]) if alone else None
 
     def users(self, buffer: int) -> list[int] | None:
-        """The positions of all calls that touch a buffer that nobody reads later; None where one of them is no longer there."""
+        """Return the positions of all calls that touch a buffer not read later; None where one of them is no longer there."""
         users = self._touched.get(buffer, [])
         return None if buffer in self._lasting or any(self.calls[i] is None for i in users) else list(users)
 

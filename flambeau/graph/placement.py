@@ -16,7 +16,7 @@ from .program import Call, Program, Value
 
 
 def place(program: Program) -> None:
-    """Leave out copies of results that nobody else reads: they are stored where they are copied to."""
+    """Drop copies of results that are read nowhere else: these are stored where they are copied to."""
     matches = Matches(program)
     for i, call in matches:
         found = None if call.fixed or not call.op.strided else new_results(call)

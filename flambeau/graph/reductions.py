@@ -33,7 +33,7 @@ _POINTERS = 8
 
 
 def fuse_into_reductions(program: Program) -> None:
-    """Let reductions compute what they reduce, where a formula made it for nobody else."""
+    """Fuse formulas into the reductions that are their only readers."""
     matches = Matches(program)
     for i, call in matches:
         found = reduced(call)

@@ -129,7 +129,7 @@ def _only_changed(value: Value) -> bool:
 
 
 def remove_dead(block: Block) -> bool:
-    """Remove nodes that nobody needs; whether there were any."""
+    """Remove nodes that are not needed; return whether there were any."""
     changed = False
     for node in reversed(list(block.nodes_)):
         for inner in node.blocks_:

@@ -16,7 +16,7 @@ from .elementwise import Map
 def make(
     kernel: ir.Kernel,
 ) -> MapProgram | ReduceProgram | LoopProgram | cuda_irregular.TextProgram | cuda_long_rows.LongRows:
-    """Formulas and reductions get the loops a GPU wants; loop kernels are cut into launches as they are written."""
+    """Write a kernel's CUDA program: formulas and reductions get a GPU's loops; loop kernels are cut into launches as written."""
     if isinstance(kernel.recipe, Map):
         return MapProgram(kernel.recipe)
     if isinstance(kernel.recipe, tuple):

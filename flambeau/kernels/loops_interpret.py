@@ -48,7 +48,7 @@ class Memory:
 
 
 def to_cell(value: Any, kind: dtype) -> Any:
-    """A number as it lies in memory."""
+    """Return a number as it is stored in memory."""
     if kind in dt.FLOAT8:
         return float8.encode(np.float32(value), kind)
     if kind is dt.complex32:

@@ -12,7 +12,7 @@ from .optimize import optimized
 
 
 class ValueView:
-    """A value; its text says what it looks like."""
+    """View of a value; its text shows dtype and shape."""
 
     def __init__(self, value: Value, number: int):
         self.value, self.number = value, number

@@ -131,7 +131,7 @@ def _split_by_size_and_type(bins: int, items: list[WriteItem]) -> list[list[Writ
 
 
 def _on_host(tensor: Tensor) -> Tensor:
-    """The values alone, in host memory, without what else lies in the same storage."""
+    """Return the tensor's values alone in host memory, without the rest of its storage."""
     tensor = tensor.detach().cpu()
     if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
         tensor = tensor.clone()

@@ -138,7 +138,7 @@ class FlatParam(FSDPParam):
             self.pieces[at] = piece._replace(param=now)
 
     def check_unchanged(self) -> None:
-        """Between the passes of modules that keep whole parameters these are nobody's to change."""
+        """Check that whole parameters kept between passes were not changed."""
         for piece, leaf in zip(self.pieces, self.leaves):
             now = piece.info.module._parameters.get(piece.info.param_name)
             if now is not leaf or leaf._storage is not self.all_gather_outputs[0]._storage:

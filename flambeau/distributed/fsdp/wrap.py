@@ -125,7 +125,7 @@ def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any) -> Iterator[None]:
 
 
 def wrap(module: Module, **wrap_overrides: Any) -> Module:
-    """The module, wrapped as `enable_wrap` says, or as it is."""
+    """Return the module wrapped as `enable_wrap` says, or unchanged outside of it."""
     if not _ConfigAutoWrap.in_autowrap_context:
         return module
     if _ConfigAutoWrap.wrapper_cls is None:

@@ -250,7 +250,7 @@ class PipelineScheduleSingle(_PipelineSchedule):
         self.pipeline_order = self._get_pipeline_order()
 
     def _check(self, stage: _PipelineStageBase, n_microbatches: int) -> None:
-        """Raise where the order is not made for so many microbatches."""
+        """Raise an error where the order is not made for this number of microbatches."""
 
     def _get_pipeline_order(self) -> Order | None:
         """Return the actions of all ranks."""

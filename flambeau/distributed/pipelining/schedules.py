@@ -88,7 +88,7 @@ class ScheduleGPipe(PipelineScheduleSingle):
 
 
 class Schedule1F1B(PipelineScheduleSingle):
-    """After a start, one microbatch forwards and one backwards in turn."""
+    """Schedule that, after a start, runs one microbatch forward and one backward in turn."""
 
     _order_of = staticmethod(_orders.one_forward_one_backward)
 
@@ -136,7 +136,7 @@ class _Ordered(_PipelineScheduleRuntime):
         self._prepare_schedule_with_comms(self.pipeline_order)
 
     def _check(self) -> None:
-        """Raise where the order is not made for so many stages and microbatches."""
+        """Raise an error where the order is not made for this number of stages and microbatches."""
 
     def _space(self) -> None:
         """Insert waits into the order of actions."""

@@ -27,7 +27,7 @@ _torch = namespace("torch")
 
 
 def _from_source(whole: Tensor, mesh: DeviceMesh, i: int, p: Placement, source: int) -> Tensor:
-    """Send what one rank along a dimension of the mesh has to the others, as it is to lie there."""
+    """Send the tensor of one rank along a mesh dimension to the others, in the given placement."""
     if not _is_shard_like(p):
         whole = whole.contiguous().clone()
         _from_first(whole, mesh, i, source)

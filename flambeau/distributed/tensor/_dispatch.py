@@ -164,7 +164,7 @@ def _spread_in(value: Any) -> list[Any]:
 
 
 class Decision:
-    """Decision about a call: how the arguments are to lie, how the results lie then, what those are as wholes, and what the parts are called with."""
+    """Decision about a call: placements of arguments and results, the whole results' shapes, and the arguments for the parts."""
 
     __slots__ = ("inputs", "outputs", "metas", "possible")
 
@@ -172,7 +172,7 @@ class Decision:
         self.inputs, self.outputs, self.metas, self.possible = inputs, outputs, metas, possible
 
     def run(self, call: Call, parts: list[Tensor], spec: DTensorSpec | None) -> Any:
-        """Call the operator with this rank's parts; `spec` says how the result lies."""
+        """Call the operator with this rank's parts; `spec` is the placement of the result."""
         args, kwargs = call.filled(parts)
         if self.possible.adapt is not None:
             args, kwargs = self.possible.adapt(call, self, args, kwargs)
@@ -473,7 +473,7 @@ def _new_header(call: Call) -> Any:
 
 
 def _take_values(target: Any, result: Any) -> Any:
-    """Give a tensor the values of another, which is moved to where it lies; returns what was moved there."""
+    """Copy the values of another tensor, redistributed to the target's placement, into the target; return them."""
     if result.shape != target.shape:
         raise RuntimeError(
             f"a result of shape {list(result.shape)} does not fit into a DTensor of shape {list(target.shape)}"

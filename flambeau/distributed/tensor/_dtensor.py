@@ -210,7 +210,7 @@ class DTensor(SpreadTensor):
         self._local_tensor.copy_(_part_of(whole, self.device_mesh, self.placements))
 
     def _new_filled(self, name: str, size: Any, args: tuple, kwargs: dict[str, Any]) -> DTensor:
-        """A new tensor: one of the same shape lies as this one does."""
+        """Make a new tensor, placed as this one if it has the same shape."""
         placements: tuple[Placement, ...] = (Replicate(),) * self.device_mesh.ndim
         local_size = size
         if size == self.shape:

@@ -40,7 +40,7 @@ def _spec(mesh: Any, placements: list[Any], value: Tensor) -> DTensorSpec:
 
 
 def _combined(locals_: list[Tensor], kind: float, mesh: Any, cut: tuple[bool, ...]) -> Tensor:
-    """The norm of tensors that lie on one mesh in the same way."""
+    """Return the norm of tensors with the same placement on one mesh."""
     held = [vector_norm(t, kind) for t in locals_ if t.numel()]
     if held:
         own = vector_norm(_torch["stack"](held), kind)

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass
 class RuntimeSchemaInfo:
-    """Arguments that are no tensors but decide how results lie: those from `static_argnum` on, and those named."""
+    """Arguments other than tensors that decide the placement of results: those from `static_argnum` on, and those named."""
 
     static_argnum: int = 100
     static_kwargkey: list[str] | None = None

@@ -31,7 +31,7 @@ def part_number(spec: DTensorSpec) -> int | None:
 
 @contextlib.contextmanager
 def drawing(spec: DTensorSpec | None) -> Iterator[None]:
-    """Context manager: draw random numbers for a tensor that lies as `spec` says; None: for one that all ranks have."""
+    """Context manager: draw random numbers for a tensor placed by `spec`; None: for one that all ranks have."""
     number = None if spec is None or spec.mesh.get_coordinate() is None else part_number(spec)
     if number is None:
         yield

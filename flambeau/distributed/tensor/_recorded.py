@@ -21,7 +21,7 @@ _REPLICATE = Replicate()
 
 
 def moved(t: Any, placements: tuple[Placement, ...]) -> Tensor:
-    """This rank's part of a tensor that is to lie so."""
+    """Return this rank's part of a tensor redistributed to these placements."""
     if t._spec.cuts == placements:
         return t._local_tensor
     return redistribute_local_tensor(t._local_tensor, t._spec, t._spec.with_placements(placements))

@@ -23,7 +23,7 @@ _torch = namespace("torch")
 def redistribute_local_tensor(
     local_tensor: Tensor, current_spec: DTensorSpec, target_spec: DTensorSpec, *, async_op: bool = False, **_: Any
 ) -> Tensor:
-    """The part of this rank of a tensor that lies as `current_spec` says, as `target_spec` wants it."""
+    """Redistribute this rank's part of a tensor from `current_spec` to `target_spec`."""
     mesh = current_spec.mesh
     if mesh != target_spec.mesh:
         raise NotImplementedError("Cross device mesh comm not supported yet!")
@@ -252,7 +252,7 @@ def _length(shape: tuple[int, ...], mesh: Any, placements: list[Placement], i: i
 
 
 def _carried_out(tensor: Tensor, info: _TransformInfo, mesh: Any, later: bool = False) -> Tensor:
-    """Carry out one step. `later`: nobody need wait for the result yet."""
+    """Carry out one step of a redistribution. With `later` the result need not be waited for yet."""
     placement: Any
     target: Any
     (placement, target), i, scale = info.src_dst_placements, info.mesh_dim, None

@@ -204,7 +204,7 @@ def random(call: Any) -> Ways:
 
 @rule("like")
 def like(call: Any) -> Ways:
-    """A new tensor that only looks like the first argument: it lies as that does, sums excepted."""
+    """Rule of operators whose new tensor only has the first argument's shape: it has its placement, sums excepted."""
     rest = (None,) * (len(call.tensors) - 1)
     unread = {p for p in call.tensors[0].placements if isinstance(p, Partial)}  # values that nobody looks at
     ways: list[tuple] = [((d, *rest), d) for d in range(len(call.metas()[0].shape))]
@@ -244,4 +244,4 @@ def waiting(call: Any) -> list[tuple]:
 
 @rule("whole")
 def whole(call: Any) -> None:
-    """Parts cannot be worked on: what the operator does depends on where all elements lie."""
+    """Rule of operators whose result depends on all elements together: they run on whole tensors."""

@@ -113,7 +113,7 @@ def unfolded(level: Level, result: Any) -> Any:
 
 @form("same")
 def same(declared: Batched) -> Rule:
-    """Operators that leave dimensions as they are: the batch stays where it is."""
+    """Declare operators that keep dimensions: the batch dimension stays where it is."""
 
     def run(level: Level, function: Any, input: BatchedTensor, *args: Any, **kwargs: Any) -> Any:
         return level.wrap(function(input._value, *args, **kwargs), input._hidden)

@@ -43,7 +43,7 @@ class FakeTensorProp(Interpreter):
         return found.to("meta") if isinstance(found, Tensor) else found
 
     def propagate(self, *args: Any) -> Any:
-        """Run the graph on what these arguments look like."""
+        """Run the graph on tensors without values, made like these arguments."""
         return self.propagate_dont_convert_inputs(*(a.to("meta") if isinstance(a, Tensor) else a for a in args))
 
     def propagate_dont_convert_inputs(self, *args: Any) -> Any:

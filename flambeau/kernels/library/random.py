@@ -273,7 +273,7 @@ def exponential(out, state, words, n, scale):
 
 @loop_kernel
 def bernoulli(out, state, words, n, limit, one):
-    """`one` where a 53-bit number lies below `limit`, else 0."""
+    """Write `one` where a 53-bit number is below `limit`, else 0."""
     for start in range(0, n, CHUNK // 2):
         count = minimum(CHUNK // 2, n - start)
         draw(words, state, 2 * count)

@@ -297,7 +297,7 @@ def race(out, weights, noise, rows, k):
 
 @loop_kernel
 def bernoulli_each(out, chances, state, words, n):
-    """1 where a uniform number lies below this element's chance, else 0."""
+    """Write 1 where a uniform number is below this element's probability, else 0."""
     per_sample = 2 if chances.dtype is float64 else 1
     step = CHUNK // per_sample
     for start in range(0, n, step):

@@ -83,7 +83,7 @@ class AtenRecorder(modes.Mode):
         return self.make(overload, args, kwargs)
 
     def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Make a call that is noted as it is."""
+        """Make a call that is noted unchanged."""
         if self.differentiates and asks_for_gradients(args, kwargs):
             found = recorded(self, overload, args, kwargs)
             if found is not NotImplemented:

@@ -276,7 +276,7 @@ class BlockMask:
         return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n{self.to_string().strip()}\n)"
 
     def to_string(self, grid_size: int | tuple[int, int] = (20, 20), limit: int = 4) -> str:
-        """A picture of the blocks for each batch and head."""
+        """Return a drawing of the blocks for each batch and head, as text."""
         dense = self.to_dense()
         *batch, rows, columns = dense.shape
         limits = (grid_size, grid_size) if isinstance(grid_size, int) else grid_size

@@ -27,7 +27,7 @@ def _permute(t: Tensor, permutation: Tensor | None, dim: int = 1) -> Tensor:
 
 
 def _wrong_rank(batched: bool, h: int, c: int | None = None) -> str:
-    """The message about states with so many dimensions."""
+    """Return the message about states with a wrong number of dimensions."""
     kind, rank = ("batched 3-D", 3) if batched else ("unbatched 2-D", 2)
     if c is None:
         return f"For {kind} input, hx should also be {rank}-D but got {h}-D tensor"

@@ -51,7 +51,7 @@ def columns(shape: tuple[int, ...], d: dt.dtype, where: Any) -> Tensor:
 
 
 def copied(A: Tensor, d: dt.dtype | None = None) -> Tensor:
-    """A copy that lies by columns."""
+    """Return a copy of matrices, stored by columns."""
     copy = columns(A.shape, d or A.dtype, A.device)
     raw_copy(copy, A)
     return copy

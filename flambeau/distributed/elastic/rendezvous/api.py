@@ -24,7 +24,7 @@ class RendezvousError(Exception):
 
 
 class RendezvousClosedError(RendezvousError):
-    """The job is over; nobody can join any more."""
+    """Raised when the job is over and no agent can join any more."""
 
 
 class RendezvousTimeoutError(RendezvousError):

@@ -15,7 +15,7 @@ def get_socket_with_port() -> socket.socket:
 
 
 def get_free_port() -> int:
-    """A port that nobody listens on now. (Another process may take it in the next moment.)"""
+    """Return a port that no process listens on now. (Another process may take it in the next moment.)"""
     with contextlib.closing(get_socket_with_port()) as bound:
         return bound.getsockname()[1]
 

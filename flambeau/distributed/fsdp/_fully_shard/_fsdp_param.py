@@ -147,7 +147,7 @@ class FSDPParam:
         self.sharded_state = ShardedState.SHARDED
 
     def _describe(self, param: Any) -> Tensor:
-        """Describe how shards lie on the mesh; return what this rank has of the parameter."""
+        """Set the placement of shards on the mesh; return this rank's shard of the parameter."""
         info, placement = self.mesh_info, self.fsdp_placement
         own: tuple[Placement, ...] = (placement,) if isinstance(info, FSDPMeshInfo) else ()
         self._unsharded_dtensor_spec = None

@@ -40,7 +40,7 @@ class FSDPCommContext:
             self.gathers, self.reduces = lane_for(device), lane_for(device)
 
     def settle(self, most: int = 0) -> None:
-        """Finish reductions, the oldest first, until at most so many are under way."""
+        """Finish reductions, the oldest first, until at most `most` are under way."""
         while len(self.reductions) > most:
             self.reductions.pop(0).finish()
 

@@ -106,7 +106,7 @@ class _ViewShardingPropagator:
     # which cuts can stay
 
     def analyze(self) -> tuple[Sequence[Placement], dict[int, list[int]]]:
-        """Find how the argument must lie, and in which dimensions of the view each of its dimensions is found."""
+        """Find the placement that the argument must have, and the dimensions of the view that hold each of its dimensions."""
         named = {d for spec in self.rule for d in _leaves(spec)}
         self.keeps = {d: [d in named] * len(self.mesh_sizes) for d in range(len(self.shape))}
         places: dict[int, list[int]] = {}

@@ -36,7 +36,7 @@ class ParallelStyle(ABC):
 
 
 def _lying(value: Any, mesh: DeviceMesh, given: Any, wanted: Any) -> Any:
-    """A tensor that lies as `given`, moved to where it is `wanted`."""
+    """Redistribute a tensor from the `given` to the `wanted` placements."""
     spread = value if isinstance(value, DTensor) else DTensor.from_local(value, mesh, given, run_check=False)
     return spread if tuple(given) == tuple(wanted) else spread.redistribute(placements=wanted)
 
@@ -141,7 +141,7 @@ def _several(layouts: Any) -> Any:
 
 
 class PrepareModuleInput(ParallelStyle):
-    """Make the arguments of a module spread tensors that lie as `input_layouts` say, and move them to `desired_input_layouts`."""
+    """Make the arguments of a module DTensors with `input_layouts`, and redistribute them to `desired_input_layouts`."""
 
     def __init__(
         self,

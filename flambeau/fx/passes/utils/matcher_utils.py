@@ -18,7 +18,7 @@ __all__ = ["InternalMatch", "SubgraphMatcher"]
 
 @dataclass
 class InternalMatch:
-    """A place that looks like the pattern."""
+    """Match of a pattern in a graph."""
 
     anchors: list[Node]  # the pattern's last nodes
     nodes_map: dict[Node, Any] = field(default_factory=dict)  # from the pattern's nodes to the graph's

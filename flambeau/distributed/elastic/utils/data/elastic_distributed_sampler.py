@@ -12,7 +12,7 @@ from .....utils.data.distributed import DistributedSampler
 
 
 class ElasticDistributedSampler(DistributedSampler):
-    """Shares of what lies behind `start_index` in the shuffled data set."""
+    """Sampler of shares of what follows `start_index` in the shuffled dataset."""
 
     def __init__(
         self, dataset: Any, num_replicas: int | None = None, rank: int | None = None, start_index: int = 0
