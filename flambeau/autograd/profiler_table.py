@@ -168,7 +168,7 @@ class Table:
         return [*values, *ends[0], *ends[1]]  # in this order, as PyTorch has them, whatever the headings' is
 
     def _source(self, line: str) -> str:
-        """The end of a line that is too long."""
+        """Return the end of a line, cut to the width of its column."""
         if len(line) <= self.source_width:
             return line
         line = line[len(line) - self.source_width :]

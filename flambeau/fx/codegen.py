@@ -429,7 +429,7 @@ _PLAIN_TENSORS = (Tensor,)
 
 
 class _BoxedCodeGen(CodeGen):
-    """A function that takes all arguments in one list, which it empties: they can be freed while it runs."""
+    """Writer of functions that take all arguments in one list and empty it, so that they can be freed while it runs."""
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False) -> str:
         text = f"def {self._func_name}(self, args_list){maybe_return_annotation}:"

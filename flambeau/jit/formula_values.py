@@ -53,7 +53,7 @@ _COMPARISONS = frozenset(f"aten::{name}" for name in ("eq", "ne", "lt", "le", "g
 
 
 class _Calls:
-    """`torch.ops.aten`, whose calls become nodes."""
+    """Stand-in for `torch.ops.aten` whose calls become nodes."""
 
     def __init__(self, m: Any, place: Range | None, symbol: str = ""):
         self.m, self.place, self.symbol = m, place, symbol

@@ -20,7 +20,7 @@ _SYMBOLIC = {"SymInt": INT, "SymBool": NAMED["bool"]}
 
 
 class _ScriptTypes(TextTypes):
-    """Types are TorchScript's; dtypes, layouts and memory formats are numbers, as its values are."""
+    """Types as TorchScript's texts have them; dtypes, layouts and memory formats are numbers."""
 
     def named(self, word: str) -> Type:
         known = NAMED.get(word) or _SYMBOLIC.get(word)

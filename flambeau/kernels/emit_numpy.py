@@ -245,7 +245,7 @@ class _Nest:
         return self._operand_value(x, types, {})
 
     def _operand_value(self, x: Expr, types: Types, done: dict[int, np.ndarray]) -> np.ndarray:
-        """Recursive so that `where` reads only the side it needs: the other may be out of bounds."""
+        """Return the value of an operand. Recursive, so that `where` reads only the side it needs: the other may be out of bounds."""
         if id(x) not in done:
             done[id(x)] = self._compute(x, types, done)
         return done[id(x)]

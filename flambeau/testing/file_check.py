@@ -40,14 +40,14 @@ class FileCheck:
         return self._add("count", str, (count, exactly))
 
     def check_dag(self, text: str) -> FileCheck:
-        """Behind the last match, in any order among neighbours of this kind."""
+        """Require the text behind the last match, in any order among adjacent checks of this kind."""
         return self._add("dag", text)
 
     def check_regex(self, text: str) -> FileCheck:
         return self._add("regex", text)
 
     def check_source_highlighted(self, text: str) -> FileCheck:
-        """Underlined in an error message."""
+        """Require the text to be underlined in an error message."""
         return self._add("highlighted", text)
 
     def run(self, text: Any, *more: Any) -> None:

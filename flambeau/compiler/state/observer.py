@@ -74,7 +74,7 @@ class Observer:
         return former is None or callable(former)
 
     def forget_marked(self, before: set[int]) -> None:
-        """Of what ran since it knew only these, drop what `source` makes of functions: it runs once."""
+        """Drop functions made by `source` that ran since `before` was noted: each runs once."""
         self.ran = {k: ran for k, ran in self.ran.items() if k in before or ran.code.co_name != MADE}
 
     def besides(self, function: types.FunctionType) -> Observer:

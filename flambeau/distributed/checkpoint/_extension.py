@@ -11,7 +11,7 @@ __all__ = ["Extension", "ExtensionRegistry", "Rot13Example", "StreamTransformExt
 
 
 class Extension(abc.ABC):
-    """Something with a name that can be noted in the checkpoint and found again."""
+    """Base of extensions: they have a name that is noted in the checkpoint, by which they are found again."""
 
     @staticmethod
     @abc.abstractmethod

@@ -176,7 +176,7 @@ class _PipelineStageBase:
         )
 
     def set_local_bwd_input(self, next_stage_bwd_outputs: tuple, mb_index: int) -> None:
-        """Gradients of the next stage, which is on this rank, too."""
+        """Set the gradients from the next stage if that is on this rank, too."""
         if not isinstance(next_stage_bwd_outputs, tuple):
             raise AssertionError(f"Expected tuple, got {type(next_stage_bwd_outputs)}")
         self._arrived["B", mb_index] = next_stage_bwd_outputs

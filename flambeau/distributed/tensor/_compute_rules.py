@@ -298,7 +298,7 @@ def attention(call: Any) -> Ways:
 
 @rule("loss")
 def loss(call: Any) -> Ways:
-    """Scores (N, C, ...) and classes (N, ...): samples are on their own; sums of losses wait for the sum."""
+    """Rule of losses of scores (N, C, ...) and classes (N, ...): samples are independent; summed losses are partial sums."""
     bound = call.op.bind(call.args, call.kwargs)
     scores, classes = call.tensors[:2]
     rest = (None,) * (len(call.tensors) - 2)

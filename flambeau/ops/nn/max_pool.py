@@ -160,7 +160,7 @@ def _is_small(input: Tensor, window: Window) -> bool:
 
 
 def _geometry(shape: tuple[int, ...], sizes: tuple[int, ...], window: Window) -> tuple[int, ...]:
-    """planes, h, w, oh, ow, ph, pw"""
+    """Return planes, height, width, output height and width, and the padding of both."""
     return numel_of(shape[:-2]), *shape[-2:], *sizes, *window.padding
 
 

@@ -205,7 +205,7 @@ class BackendPatternConfig:
         return self._set("reference_quantized_module", reference_quantized_module)
 
     def set_fused_module(self, fused_module: Any) -> BackendPatternConfig:
-        """Set what the layers of the pattern become together."""
+        """Set the module type that replaces the layers of the pattern when they are fused."""
         return self._set("fused_module", fused_module)
 
     def set_fuser_method(self, fuser_method: Callable | None) -> BackendPatternConfig:
