@@ -26,7 +26,7 @@ def device_count() -> int:
 
 
 def current_accelerator(check_available: bool = False) -> device | None:
-    """The type of accelerator that is there; None without one."""
+    """Return the type of accelerator there is, or None."""
     return _CUDA if is_available() else None
 
 
@@ -37,7 +37,7 @@ def _there() -> Any:
 
 
 def current_device_index() -> int:
-    """The number of the device that is chosen in this thread."""
+    """Return the number of this thread's current device."""
     return _there().current_device()
 
 
@@ -104,7 +104,7 @@ def memory_reserved(device_index: Any = None, /) -> int:
 
 
 def max_memory_reserved(device_index: Any = None, /) -> int:
-    """The most that was taken from the device at once."""
+    """Return the most bytes that were taken from the device at once."""
     return _there().max_memory_reserved(device_index)
 
 

@@ -74,7 +74,7 @@ def laid_out_like(tangent: Tensor, x: Tensor) -> Tensor:
 
 
 def give(x: Tensor, tangent: Tensor) -> None:
-    """The tensor x was changed in place: its tangent gets these values, seen through all views of x."""
+    """Set the tangent of x, which was changed in place, seen through all views of x."""
     held = tangent_of(x)
     if held is not None:
         held.copy_(tangent)

@@ -93,7 +93,7 @@ def _push(function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) ->
 
 
 def _push_view(function: Callable, args: tuple, kwargs: dict, viewed: Tensor) -> Any:
-    """The tangents of views are the same views of the tangent."""
+    """Set the tangents of views: the same views of the tangent."""
     tangent = tangent_of(viewed)
     assert tangent is not None
     result = function(*args, **kwargs)

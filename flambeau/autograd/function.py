@@ -120,7 +120,7 @@ class FunctionNode(Node):
         return tuple(None if edge is None else row.share(k) for k, edge in enumerate(self.edges))
 
     def fitted(self, index: int, share: Tensor | None) -> Tensor | None:
-        """A gradient of broadcast shape is summed down to the input's."""
+        """Sum a gradient of broadcast shape down to the input's."""
         shape = self.extra[index]
         if share is None or share.shape == shape:
             return share

@@ -111,7 +111,7 @@ def _hand_over(ctx: Any, args: tuple, given: list, out: Any, tangent: Any, index
 
 
 def _check_view(args: tuple, given: list, out: Tensor, tangent: Tensor) -> None:
-    """A view of an input must have a view of that input's tangent."""
+    """Check that a view of an input has a view of that input's tangent."""
     for a, t in zip(args, given):
         if not isinstance(a, Tensor) or t is None or a._storage is not out._storage:
             continue

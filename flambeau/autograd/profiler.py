@@ -354,7 +354,7 @@ class record_function(contextlib.ContextDecorator):  # noqa: N801
             self._observer.end(self.record)
 
     def _call_end_callbacks_on_future(self, fut: Any) -> Any:
-        """The range goes on until the future has its value; returns a future that has it then."""
+        """Extend the range until the future has its value; return a future that has it then."""
         if not self.run_callbacks_on_exit:
             raise RuntimeError("_call_end_callbacks_on_future can only be called once.")
         self.run_callbacks_on_exit = False

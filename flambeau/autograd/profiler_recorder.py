@@ -252,7 +252,7 @@ class Recorder(modes.Observer, watching.Watcher):
             self.current = event.parent
 
     def collective(self, name: str, shapes: list, began: float, ended: float) -> None:
-        """An operation of a process group is over; the times are of `time.perf_counter`."""
+        """Note that an operation of a process group is over; the times are of `time.perf_counter`."""
         self.elsewhere.append((name, shapes, began, ended, threading.get_native_id()))
 
     # -- memory -------------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class _ExtraFields_PyCall:  # noqa: N801
 
 @dataclass
 class _ExtraFields_PyCCall:  # noqa: N801
-    """A call of a function that is built in."""
+    """Call of a built-in function."""
 
     caller: PythonFrame | None
 

@@ -21,7 +21,7 @@ _RELU = {nn.Conv1d: nni.ConvReLU1d, nn.Conv2d: nni.ConvReLU2d, nn.Conv3d: nni.Co
 
 
 def _check_norm(bn: Any, channels: int, what: str, number: int) -> None:
-    """A batch norm that is trained together with the layer in front of it has weights and running averages."""
+    """Check that a batch norm trained together with the layer in front of it has weights and running averages."""
     if bn.num_features != channels:
         raise AssertionError(f"Output {what} must match num_features of BatchNorm{number}d")
     if not bn.affine:

@@ -264,7 +264,7 @@ class _Equalizing:
                     self.forget_weight(node)
 
     def apply_to_input(self, node: Node) -> None:
-        """An observer of inputs becomes a product before their quantization, or nothing behind a layer that has the factors."""
+        """Replace an observer of inputs by a product before their quantization; drop it behind a layer that has the factors."""
         observer_node: Any = node.args[0]
         source = observer_node.args[0]
         if not (node_supports_equalization(source, self.modules) or "relu" in source.name):
@@ -302,7 +302,7 @@ class _Equalizing:
                 setattr(*home, value)
 
     def forget_weight(self, node: Node) -> None:
-        """The weight's observer is to look at the new one, and needs none for equalizing any more."""
+        """Reset the weight's observer for the new weight, and drop the one for equalizing."""
         observer: Any = self.weight_observer_node(node)
         if observer is not None:
             self.modules[str(observer.args[0].target)].reset_min_max_vals()

@@ -143,7 +143,7 @@ class _Converting:
         return path + prefix
 
     def replace_observer(self, node: Node) -> None:
-        """An observer becomes quantize and dequantize, or nothing."""
+        """Replace an observer by quantize and dequantize, or remove it."""
         observer = self.modules[str(node.target)]
         dtype, dynamic = observer.dtype, getattr(observer, "is_dynamic", False)
         supported = dtype in SUPPORTED_QDTYPES or dynamic or dtype == torch.float16
@@ -221,7 +221,7 @@ class _Converting:
 
     # -- layers ----------------------------------------------------------------------------------------------------------
     def convert_weighted_module(self, node: Node) -> None:
-        """A layer with a weight becomes its reference form, with the weight's scale."""
+        """Replace a layer with a weight by its reference form, with the weight's scale."""
         module: Any = self.modules[str(node.target)]
         qconfig, observer = module.qconfig, None
         if isinstance(module, self.trained):
@@ -294,7 +294,7 @@ class _Converting:
                 self.graph.erase_node(arg)
 
     def convert_custom_module(self, node: Node, mapping: dict) -> None:
-        """An observed module of a user's class becomes its quantized form."""
+        """Replace an observed module of a user's class by its quantized form."""
         module: Any = self.modules[str(node.target)]
         if activation_is_statically_quantized(module.qconfig):
             self.static_custom.add(node)

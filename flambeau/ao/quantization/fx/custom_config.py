@@ -81,7 +81,7 @@ class PrepareCustomConfig(_Told):
         prepare_custom_config: PrepareCustomConfig | None,
         backend_config: BackendConfig | None,
     ) -> PrepareCustomConfig:
-        """A module that is traced and prepared for itself, by its name."""
+        """Set a module, by its name, that is traced and prepared separately."""
         self.standalone_module_names[module_name] = StandaloneModuleConfigEntry(
             qconfig_mapping, example_inputs, prepare_custom_config, backend_config
         )

@@ -50,7 +50,7 @@ class _ConvNd(WeightedQuantizedModule):
     _NNI_CONV_ADD_RELU_MODULE: ClassVar[Any] = None
 
     def __init_subclass__(cls, dims: int | None = None) -> None:
-        """A class that says its number of dimensions gets all that follows from it."""
+        """Set what follows from the number of dimensions that a subclass declares."""
         super().__init_subclass__()
         if dims is None:
             return

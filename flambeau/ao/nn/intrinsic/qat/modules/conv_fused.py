@@ -222,6 +222,6 @@ def update_bn_stats(mod: nn.Module) -> None:
 
 
 def freeze_bn_stats(mod: nn.Module) -> None:
-    """The norm of a fused convolution keeps its running averages from now on; for `model.apply`."""
+    """Let the norm of a fused convolution keep its running averages from now on; for `model.apply`."""
     if type(mod) in _WITH_NORM:
         mod.freeze_bn_stats()

@@ -14,7 +14,7 @@ _STATE = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"
 
 
 class NormFolding(nn.Module):
-    """The weight is scaled by the batch norm's running deviation, rounded, applied, and the result scaled back for the norm."""
+    """Mixin that folds a batch norm: the weight is scaled by the running deviation, rounded, applied, and the result scaled back."""
 
     bn: Any
     weight: Any
@@ -34,13 +34,13 @@ class NormFolding(nn.Module):
         init.zeros_(self.bn.bias)
 
     def update_bn_stats(self) -> Any:
-        """The norm follows the batches from now on."""
+        """Let the norm follow the statistics of batches from now on."""
         self.freeze_bn = False
         self.bn.training = True
         return self
 
     def freeze_bn_stats(self) -> Any:
-        """The norm keeps its running averages from now on."""
+        """Let the norm keep its running averages from now on."""
         self.freeze_bn = True
         self.bn.training = False
         return self
