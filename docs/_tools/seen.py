@@ -54,7 +54,13 @@ def _calls(example: snippets.Example, value: Any) -> list[str]:
         return result
 
     flambeau.manual_seed(0)
-    names: dict[str, Any] = {"torch": flambeau, "nn": flambeau.nn, "F": flambeau.nn.functional, "_call": call}
+    names: dict[str, Any] = {
+        "torch": flambeau,
+        "torchvision": flambeau.vision,
+        "nn": flambeau.nn,
+        "F": flambeau.nn.functional,
+    }
+    names["_call"] = call
     with contextlib.redirect_stdout(io.StringIO()):
         for typed, _ in example:
             exec(_watched(typed), names)

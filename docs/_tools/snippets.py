@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import io
 import re
 import sys
@@ -46,7 +47,10 @@ def snippets() -> dict[str, Example]:
 def printed(example: Example, library: ModuleType, **others: Any) -> list[str]:
     """What each line prints when `torch` is the given library."""
     library.manual_seed(0)
+    importlib.import_module(f"{library.__name__}.nn.utils.prune")  # which PyTorch does not load by itself
     names: dict[str, Any] = {"torch": library, "nn": library.nn, "F": library.nn.functional, **others}
+    if library is flambeau:
+        names["torchvision"] = flambeau.vision
     told = []
     for typed, _ in example:
         with contextlib.redirect_stdout(io.StringIO()) as text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import warnings
@@ -9,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from vision.oracle import torchvision
 
 import flambeau
 
@@ -50,8 +52,13 @@ def test_example_prints_what_it_says(name: str) -> None:
 @pytest.mark.parametrize("name", snippets.snippets())
 def test_example_prints_the_same_in_pytorch(name: str) -> None:
     torch = pytest.importorskip("torch", reason="asks PyTorch")
+    others = {}
+    if name.startswith("torchvision."):
+        torchvision()  # or the test is skipped
+        importlib.import_module("torchvision.transforms.v2")
+        others["torchvision"] = sys.modules["torchvision"]
     example = snippets.snippets()[name]
-    assert snippets.printed(example, torch) == [answer for _, answer in example]
+    assert snippets.printed(example, torch, **others) == [answer for _, answer in example]
 
 
 def test_shapes_of_examples_are_those_of_their_calls() -> None:
