@@ -227,7 +227,7 @@ def _random(count: int, is_complex: bool, seed: int) -> np.ndarray:
 
 
 def _check_linear(outputs: list[Tensor], point: Point) -> None:
-    """Gradients of zero gradients are zero, and laid out as the input is."""
+    """Check that the gradients of zero gradients are zero, and laid out as the input is."""
     zeros = [jac.tensor_like(np.zeros(out.numel()), out) for out in outputs]
     (g,) = grad(outputs, point.tensor, zeros, retain_graph=True, allow_unused=True)
     x = point.tensor

@@ -45,7 +45,7 @@ def told(name: str) -> None:
 
 
 class _UnderWay(threading.local):
-    """Collectives that this thread has started while it was watched, or by a program, and not waited for: by where the first tensor is."""
+    """Collectives that this thread has started and not waited for, while watched or in a program, by the first tensor's address."""
 
     def __init__(self) -> None:
         self.works: dict[int, Work] = {}

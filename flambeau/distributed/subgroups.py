@@ -99,7 +99,7 @@ def new_subgroups(
 
 
 def _local_subgroups(lists: list[list[int]], timeout: Any, backend: Any, options: Any, desc: Any) -> tuple[Any, list]:
-    """Subgroups of a part of the world: the other ranks know nothing of them."""
+    """Make subgroups of a part of the world; the other ranks do not take part."""
     rank, current, groups = get_rank(), None, []
     for ranks in lists:
         made = new_group(ranks, timeout, backend, options, True, desc)

@@ -18,7 +18,7 @@ from .reduction_rows import build_rows
 
 
 def build(reduction: Reduction, inner: str) -> Kernel:
-    """The loops; `inner` says whether the innermost runs over a "reduced" or a "kept" dimension."""
+    """Return the loops of a reduction; `inner` says whether the innermost runs over a "reduced" or a "kept" dimension."""
     kernel = build_rows(reduction) if inner == "reduced" else build_columns(reduction)
     kernel.recipe = (reduction, inner)
     return kernel

@@ -90,5 +90,5 @@ def drawn(events: Iterable[Any]) -> svg.Drawing:
 
 
 def save(path: str, events: Iterable[Any]) -> None:
-    """Write the picture."""
+    """Write the flame graph to a file."""
     drawn(events).save(path)

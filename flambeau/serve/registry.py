@@ -100,7 +100,7 @@ class Registry:
     async def register(
         self, asked: Registration, *, in_workflow: bool = False, at_startup: bool = False
     ) -> tuple[int, str]:
-        """Registers a model and starts its workers; a status and a sentence."""
+        """Register a model and start its workers; return a status and a sentence for the client."""
         if asked.url is None:
             raise BadRequestException("Parameter url is required.")
         if asked.runtime is not None and asked.runtime not in RUNTIMES:

@@ -88,7 +88,7 @@ def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 
 
 def nuttall(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Three cosines, with very small side lobes."""
+    """Nuttall window: three cosines, with very small side lobes."""
     return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, **options)
 
 

@@ -386,7 +386,7 @@ def CUDAExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) 
 
 
 def _build_ext() -> type:
-    """setuptools' command, which is imported when somebody builds."""
+    """Return setuptools' command `build_ext`, imported when an extension is built."""
     _setuptools()
     base: Any = importlib.import_module("setuptools.command.build_ext").build_ext
 

@@ -58,7 +58,7 @@ class Stream:
 
     @property
     def priority(self) -> int:
-        """The smaller, the sooner its work is taken up."""
+        """The stream's priority: the smaller, the sooner its work is started."""
         threads.activate(self.device_index)
         result = ctypes.c_int()
         driver.call("cuStreamGetPriority", self.cuda_stream, ctypes.byref(result))

@@ -187,7 +187,7 @@ def _make_saver(needs: Needs, parameters: dict[str, inspect.Parameter]) -> Calla
 
 
 def _lambda(text: str, space: dict[str, Any]) -> Any:
-    """A function of a text. Its code says that it belongs to this file: what watches programs knows it as the library's."""
+    """Return a function made of a text. Its code names this file, so that what watches programs knows it as the library's."""
     return eval(compile(text, f"{__file__}<lambda>", "eval"), space)  # noqa: S307 - made of names only
 
 

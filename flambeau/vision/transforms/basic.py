@@ -107,7 +107,7 @@ class Normalize(nn.Module):
 
 
 class Lambda:
-    """Any function as a transform."""
+    """Transform that applies any function."""
 
     def __init__(self, lambd: Callable) -> None:
         if not callable(lambd):
@@ -137,7 +137,7 @@ class RandomTransforms:
 
 
 class RandomApply(nn.Module):
-    """All of the transforms, or with probability 1 - p none."""
+    """Transform that applies all of the given ones, or with probability 1 - p none."""
 
     def __init__(self, transforms: Any, p: float = 0.5) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ def _powersgd(hook: Any, model: Any, state: Any, matrix_approximation_rank: int)
 
 
 class DDPCommHookType(Enum):
-    """The hooks by name."""
+    """Communication hooks of DistributedDataParallel by name."""
 
     ALLREDUCE = partial(_plain, default.allreduce_hook)
     FP16_COMPRESS = partial(_plain, default.fp16_compress_hook)
