@@ -12,7 +12,7 @@ import flambeau
 
 from ...autograd.engine import running
 from ...core.tensor import Tensor
-from ...graph.program import Value
+from ...graph import program
 from ...library.aten.overloads import OpOverload
 from ...library.aten.recorder import AtenRecorder
 from ...nn import Module, Parameter
@@ -36,12 +36,12 @@ def as_meta(tensor: Tensor) -> Tensor:
     return shown.requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else shown
 
 
-def _value_of(tensor: Tensor) -> Value:
+def _value_of(tensor: Tensor) -> program.Value:
     """Return a tensor as a value over the memory at an address; without memory, its storage object stands for that."""
     storage = tensor.untyped_storage()
     buffer = id(storage) if tensor.is_meta else storage.data_ptr()
     start = tensor.storage_offset() * tensor.dtype.itemsize
-    return Value(buffer, start, tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+    return program.Value(buffer, start, tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
 
 
 class PythonKeyTracer(Tracer):
@@ -56,7 +56,7 @@ class GraphRecorder(AtenRecorder):
         self.graph, self.root = graph, root
         self.known: dict[int, tuple[Tensor, Node]] = {}
         self.memory: dict[int, Tensor] = {}  # the latest known tensor in each piece of memory
-        self.places: dict[Value, Tensor] = {}  # and as each value over it
+        self.places: dict[program.Value, Tensor] = {}  # and as each value over it
         self.constants: list[tuple[Tensor, str]] = []
         self.describe: Callable[[Node], None] = lambda node: None
         self.pieces: dict[str, GraphModule] = {}  # branches of choices, by the names of their attributes
