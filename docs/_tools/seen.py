@@ -8,6 +8,7 @@ import ast
 import contextlib
 import inspect
 import io
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType
@@ -96,7 +97,9 @@ def _bound(function: Any, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]
 def _told(value: Any) -> str:
     """The shape of a tensor, or those of a sequence of tensors; empty for anything else."""
     if isinstance(value, flambeau.Tensor):
-        return str(tuple(value.shape))
+        return re.sub(
+            r"\bj\d+\b", "*", str(tuple(value.shape))
+        )  # the size of a ragged dimension is a symbol with a number
     if isinstance(value, (tuple, list)) and value and all(isinstance(v, flambeau.Tensor) for v in value):
         return ", ".join(_told(v) for v in value)
     return ""
