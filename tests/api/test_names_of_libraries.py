@@ -166,19 +166,6 @@ def test_placements():
     assert run(flambeau) == run(torch)
 
 
-MISSING = [
-    "nested nested_tensor",
-]
-
-
-@pytest.mark.parametrize("name", MISSING)
-def test_what_is_missing_says_so_when_it_is_used(name):
-    place, function = name.split()
-    assert hasattr(module(torch, place), function)
-    with pytest.raises(NotImplementedError, match=f"{function}"):
-        getattr(module(flambeau, place), function)(flambeau.ones(1))
-
-
 def test_compiled_functions_may_write_into_results():
     def f(x, y):
         flambeau.sum(x, -1, keepdim=True, out=y)
