@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -332,19 +331,15 @@ def jagged_tensor(arguments: Any) -> Any:
     return made.requires_grad_(bool(given.get("requires_grad")))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class DimRange:
     """Bounds of a size that PyTorch's compiler takes for variable: it writes them on the values of nested tensors, and nothing reads them here."""
 
-    dim: Any = None
-    min: Any = None
-    max: Any = None
+    __slots__ = ("dim", "max", "min")
 
     def __setstate__(self, state: Any) -> None:
         if type(state) is not list or len(state) != 3 or not all(n is None or type(n) is int for n in state):
             raise RuntimeError(f"corrupt checkpoint: {shown(state)} are no bounds of a size")
-        for name, value in zip(("dim", "min", "max"), state):
-            object.__setattr__(self, name, value)
+        self.dim, self.min, self.max = state
 
 
 def _check_parts(what: str, values: Any, *indices: Any) -> None:
