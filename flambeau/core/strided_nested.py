@@ -50,7 +50,7 @@ class IrregularSize(NoNumber):
 
 
 class StridedNestedTensor(HeldTensor):
-    """Tensors, its rows, of one dtype and number of dimensions. `_value` is their buffer, of one dimension, `_places` are theirs in it."""
+    """Rows of one dtype and number of dimensions but different sizes. `_value` is the buffer that holds them, `_places` says where."""
 
     __slots__ = ("_places",)
 

@@ -155,10 +155,10 @@ def _device(keys: Keys, *args: Any) -> device:
     return device(*args)
 
 
-def _empty_of(make: Callable[[], Tensor], name: str) -> Callable[..., Tensor]:
-    """Return a function that begins a tensor as PyTorch 0.x does, whose header comes later (BUILD)."""
+def _empty_of(make: Callable[[], Any], name: str) -> Callable[..., Any]:
+    """Return a function that begins an object whose contents come later (BUILD), as PyTorch 0.x does tensors."""
 
-    def construct(keys: Keys, *args: Any) -> Tensor:
+    def construct(keys: Keys, *args: Any) -> Any:
         return make() if not args else _refuse(f"{name} of a file takes no arguments, got {shown(args)}")
 
     return construct
@@ -265,7 +265,7 @@ _BY_OBJECT: list[tuple[Any, Callable]] = [
         rebuild.tensor, rebuild.tensor_v2, rebuild.tensor_v3, rebuild.sparse_tensor, rebuild.quantized_tensor, rebuild.parameter, rebuild.meta_tensor,
         rebuild.layout, rebuild.encode, rebuild.nested_tensor, rebuild.jagged_tensor,
     )),
-    (rebuild.DimRange, lambda keys, *args: _refuse("bounds of a size come as a state") if args else rebuild.DimRange()),
+    (rebuild.DimRange, _empty_of(rebuild.DimRange, "DimRange")),
     (rebuild.parameter_with_state, _parameter_with_state), (rebuild.from_type, _from_type),
     (set, _set), (frozenset, _frozenset), (bytearray, _bytearray), (complex, _complex),
     (collections.OrderedDict, _ordered_dict), (collections.Counter, _counter), (collections.defaultdict, _default_dict),

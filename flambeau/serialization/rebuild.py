@@ -319,9 +319,7 @@ def nested_tensor(buffer: Any, sizes: Any, strides: Any, starts: Any) -> Any:
 
 def jagged_tensor(arguments: Any) -> Any:
     """A nested tensor of the jagged layout, of the arguments that PyTorch makes it with."""
-    given: dict[str, Any] = arguments if type(arguments) is dict else {}
-    values: Any
-    offsets: Any
+    given: Any = arguments if type(arguments) is dict else {}
     values, offsets, ragged, lengths = (given.get(name) for name in ("values", "offsets", "_ragged_idx", "lengths"))
     _check_parts("nested", values, offsets, *([] if lengths is None else [lengths]))
     if type(ragged) is not int or not 1 <= ragged <= values.dim() or offsets.dim() != 1 or not offsets.numel():

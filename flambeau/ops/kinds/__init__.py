@@ -130,10 +130,15 @@ def holders(args: tuple, kwargs: dict[str, Any]) -> list[HeldTensor]:
     return [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, HeldTensor)]
 
 
+def written_by(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """The argument that a call writes into, that of an in-place form or `out=`; None where there is none."""
+    return args[0] if face.op.name.endswith("_") and args else kwargs.get("out")
+
+
 def on_values(face: Any, args: tuple, kwargs: dict[str, Any], result: Callable[[Tensor], Any]) -> Any:
     """Run an operator on the values; `result` makes what is returned of each tensor that comes out. An operator that writes into one of
     the tensors writes into its value."""
-    written = args[0] if face.op.name.endswith("_") and args else kwargs.get("out")
+    written = written_by(face, args, kwargs)
     if isinstance(written, HeldTensor):
         return _written(written, face, args, kwargs)
     inner = tree_map(lambda x: value_of(x) if isinstance(x, HeldTensor) else x, (args, kwargs))

@@ -1,7 +1,7 @@
 """Nested tensors in the jagged layout: what a call does follows from the operator's record.
 
 Pointwise operators run on the values, reductions and operators along a dimension on the values or, along the ragged one, on each row
-by itself. Operators that compute each row from itself (a linear layer, a norm) are declared in their records with `nested_rows`."""
+by itself. Operators that compute each row from itself (a linear layer, a norm) are declared in their records' `forms`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...core.tensor import Tensor
 from ..creation.construct import from_data
 from ..machinery.record import Batched, Op, lookup
 from ..shape.joining import cat, stack
-from . import base_record, call_by_record, deep_copy, dims_given, held_as, hold, on_values, relabelled, value_of
+from . import call_by_record, deep_copy, dims_given, held_as, hold, on_values, relabelled, value_of, written_by
 
 
 def lengths_of(t: NestedTensor) -> list[int]:
@@ -96,8 +96,8 @@ def _refuse_ragged(op: Op, like: NestedTensor) -> NoReturn:
 
 
 def _elementwise(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
-    target = args[0] if face.op.name.endswith("_") and args else kwargs.get("out", like)
-    if not isinstance(target, NestedTensor):
+    target = written_by(face, args, kwargs)
+    if target is not None and not isinstance(target, NestedTensor):
         refuse(op, "a nested result cannot be written into a tensor that is not nested")
 
     def packed(x: Any) -> Any:
@@ -215,8 +215,8 @@ def _same(x: NestedTensor, like: NestedTensor, op: Op) -> NestedTensor:
 
 def call(face: Any, args: tuple, kwargs: dict[str, Any], problem: HeldOperand) -> Any:
     """Run an operator on nested tensors, as its record allows; all but those that give rows read the rows without their gaps."""
-    if base_record(face.op).forms.get("nested") is not _unbound:
-        written = args[0] if face.op.name.endswith("_") and args else kwargs.get("out")
+    if face.op.forms.get("nested") is not _unbound:
+        written = written_by(face, args, kwargs)
         if isinstance(written, NestedTensor) and written._lengths is not None:
             refuse(face.op, "cannot write into a nested tensor with gaps between its rows: use contiguous()")
         args, kwargs = tree_map(without_gaps, (args, kwargs))

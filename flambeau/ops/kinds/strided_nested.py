@@ -19,7 +19,7 @@ from ...core.tensor import Tensor
 from ..creation.construct import from_data
 from ..machinery.record import Batched, Op, lookup
 from ..shape.joining import cat, stack
-from . import call_by_record, deep_copy, dims_given, held_as, hold, on_values, relabelled, value_of
+from . import call_by_record, deep_copy, dims_given, held_as, hold, on_values, relabelled, value_of, written_by
 
 
 def _at(value: Tensor, places: Places) -> list[Tensor]:
@@ -77,7 +77,7 @@ def _dims(op: Op, given: Any, like: StridedNestedTensor, extra: int = 0) -> list
 
 
 def _elementwise(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
-    target = args[0] if face.op.name.endswith("_") and args else kwargs.get("out")
+    target = written_by(face, args, kwargs)
     if target is not None and (not isinstance(target, StridedNestedTensor) or not target.is_contiguous()):
         _refuse(op, like, "a nested result can be written into a contiguous nested tensor only")
 
@@ -148,15 +148,16 @@ call = functools.partial(
 # -- operators with a rule of their own ------------------------------------------------------------------------------------------------
 
 
-def _each_element(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
-    """Run an operator that computes the elements of rows each from itself: all rows of the buffer are one batch."""
+def _each_element(
+    face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor, width: int | None = None
+) -> Any:
+    """Run an operator that computes each element of a row from itself, where an element has the last `width` dimensions (of a norm, those
+    that it is given): all rows of the buffer are one batch."""
     bound = op.bind(args, kwargs)
     name, *others = bound
     if bound[name] is not like or any(isinstance(bound[other], StridedNestedTensor) for other in others):
         _refuse(op, like, "the input alone must be nested")
-    width = {"nn.functional.embedding": 0, "nn.functional.linear": 1}.get(
-        op.key, len(bound.get("normalized_shape", ()))
-    )
+    width = len(bound["normalized_shape"]) if width is None else width
     sizes = like._places.sizes
     inner = sizes[0][len(sizes[0]) - width :] if sizes else ()
     if any(size[len(size) - width :] != inner for size in sizes) or (sizes and width >= len(like.shape)):
@@ -253,9 +254,7 @@ def _product(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Strid
             like, f"Expected size for the 1st dimension of 2nd input tensor to be: {counts[0]} but got: {counts[1]}."
         )
     a, b = ([*t.unbind()] for t in sides)
-    return packed(
-        [x.matmul(y) for x, y in zip(a, b)], f"{op.name.capitalize()}Backward0" if like.requires_grad else None
-    )
+    return packed([x.matmul(y) for x, y in zip(a, b)], f"{op.name.capitalize()}Backward0")
 
 
 def _attention(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
@@ -269,7 +268,9 @@ def _attention(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Str
 
 
 for _rule, _keys in (
-    (_each_element, ("nn.functional.linear", "nn.functional.layer_norm", "nn.functional.rms_norm", "nn.functional.embedding")),
+    (_each_element, ("nn.functional.layer_norm", "nn.functional.rms_norm")),
+    (functools.partial(_each_element, width=1), ("nn.functional.linear",)),
+    (functools.partial(_each_element, width=0), ("nn.functional.embedding",)),
     (_elementwise, ("nn.functional.dropout", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")),
     (_elementwise, ("masked_fill", "where", "copy_", "fill_", "zero_", "normal_", "uniform_")),
     (lambda face, op, args, kwargs, like: contiguous(like), ("contiguous",)),
