@@ -7,6 +7,8 @@ from typing import Any
 import flambeau as torch
 
 from ..core.tensor import Tensor
+from ..library.aten.formulas import Steps
+from ..library.aten.resolver import record_of
 from .ir import Block, Node, Value
 from .ir_values import constant_of
 from .types import TENSOR
@@ -17,7 +19,7 @@ _ARITHMETIC = {"aten::add", "aten::sub", "aten::mul", "aten::div"}
 
 
 def fold(block: Block) -> None:
-    """Fold batch norms (behind convolutions and linear layers), then sums and products with constants (behind convolutions)."""
+    """Fold norms by constants (behind convolutions and linear layers), then sums and products with constants (behind convolutions)."""
     for node in list(block.nodes_):
         for inner in node.blocks_:
             fold(inner)
@@ -26,10 +28,10 @@ def fold(block: Block) -> None:
         before = node.inputs_[0].node
         if not _read_by_nothing_else(node.inputs_[0], node) or before.owner is not block:
             continue
-        if node.kind_ == "aten::batch_norm" and (before.kind_ in _CONVOLUTIONS or before.kind_ == "aten::linear"):
-            _fold_norm(before, node)
-        elif node.kind_ in _ARITHMETIC and before.kind_ in _CONVOLUTIONS:
+        if node.kind_ in _ARITHMETIC and before.kind_ in _CONVOLUTIONS:
             _fold_arithmetic(before, node)
+        elif before.kind_ in _CONVOLUTIONS or before.kind_ == "aten::linear":
+            _fold_norm(before, node)
 
 
 def _read_by_nothing_else(value: Value, reader: Node) -> bool:
@@ -45,18 +47,20 @@ def _tensors(*values: Value) -> list[Any] | None:
 
 
 def _fold_norm(layer: Node, norm: Node) -> None:
-    constants = _tensors(*layer.inputs_[1:3], *norm.inputs_[1:5])
-    trains, eps = constant_of(norm.inputs_[5]), constant_of(norm.inputs_[7])
-    if constants is None or trains != (True, False) or not eps[0]:
+    """Fold a call that its record says is a factor and an addend for each channel (`Op.affine`)."""
+    record = record_of(norm.kind_.removeprefix("aten::"))
+    parameters, given = _tensors(*layer.inputs_[1:3]), [constant_of(v) for v in norm.inputs_[1:]]
+    if record is None or record.affine is None or parameters is None or not all(known for known, _ in given):
         return
-    weight, bias, gain, shift, mean, variance = constants
-    if mean is None or variance is None or weight is None or not weight.is_floating_point():
+    weight, bias = parameters
+    if weight is None or not weight.is_floating_point():
         return
-    scale = (variance + eps[1]).rsqrt()
-    if gain is not None:
-        scale = scale * gain
-    offset = -mean if bias is None else bias - mean
-    offset = offset * scale if shift is None else offset * scale + shift
+    found = record.affine(**record.bind((weight, *(value for _, value in given)), {}))  # of the input, only its dtype is asked for
+    if found is None:
+        return
+    operands, *formulas, _ = found
+    scale, addend = map(Steps(operands).value, formulas)
+    offset = addend if bias is None else bias * scale + addend
     _replace(layer, weight * scale.reshape(-1, *[1] * (weight.dim() - 1)), offset, "_fused_bn")
     norm.outputs_[0].replace_by(layer.outputs_[0])
     norm.destroy()

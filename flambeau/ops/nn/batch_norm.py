@@ -322,7 +322,17 @@ def _check_affine(bound: dict[str, Any]) -> None:
 mkldnn_takes("nn.functional.batch_norm", check=_check_affine)
 
 
-@composite(method=False, name="batch_norm")
+def _by_statistics(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float, **others: Any
+) -> tuple | None:
+    """Return what `_by_channel` does, of a call that is given running statistics; nothing else is written then."""
+    if training or running_mean is None or running_var is None:
+        return None
+    found = _by_channel(input, weight, bias, running_mean, None, running_mean, running_var, False, 0.0, eps)
+    return found and (*found[:3], ())
+
+
+@composite(method=False, name="batch_norm", affine=_by_statistics)
 def torch_batch_norm(
     input: Tensor,
     weight: Any,
