@@ -37,6 +37,8 @@ _mesh_resources = _Meshes()
 class DeviceMesh:
     """An array of ranks. All ranks make the same one; the groups along its dimensions are made with it."""
 
+    KNOWN_BY_IDENTITY = True  # its ranks and groups stay
+
     def __init__(
         self,
         device_type: str,

@@ -21,7 +21,7 @@ from ..ops import namespace
 from ..ops.machinery.declare import internal
 from ..ops.machinery.inplace import raw_copy
 from ..ops.machinery.record import NewTensor, Op, register
-from .pieces import memory_of
+from .pieces import Share, memory_of
 from .reduce_op import RedOpType, ReduceOp, kind_of
 from .work import WatchedWork, Work
 
@@ -218,6 +218,18 @@ def reduce_scatter_(output: Tensor, inputs: list[Tensor], op: Any, group: Any) -
 def reduce_scatter_tensor_(output: Tensor, input: Tensor, op: Any, group: Any) -> tuple:
     """Combine everybody's tensor, of which each rank gets one part."""
     return output, input, op
+
+
+@collective("all_gather_parts", writes="outputs")
+def all_gather_parts_(outputs: list[Tensor], tensors: list[Tensor], group: Any) -> tuple:
+    """Copy everybody's tensors, each one after the other, into one for each. The outputs do not count as changed."""
+    return outputs, tensors
+
+
+@collective("reduce_scatter_parts", writes="output")
+def reduce_scatter_parts_(output: Tensor, shares: list[list[tuple]], op: Any, group: Any) -> tuple:
+    """Combine what everybody's shares (the fields of `Share`) say for each rank, which gets them one behind the other."""
+    return output, [[Share(*share) for share in own] for own in shares], op
 
 
 @collective("alltoall", writes="outputs")

@@ -14,7 +14,8 @@ import flambeau
 import flambeau.distributed as dist
 from flambeau import nn
 from flambeau.distributed.algorithms.ddp_comm_hooks import default_hooks
-from flambeau.distributed.fsdp import fully_shard
+from flambeau.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from flambeau.distributed.fsdp.wrap import ModuleWrapPolicy
 from flambeau.nn.parallel import DistributedDataParallel
 from tests.distributed import worlds
 
@@ -62,11 +63,11 @@ def _compared(train: Callable[[bool], tuple[list, list]], exact: bool = True) ->
 
 
 def _trained(rank: int, make: Any = _perceptron, rows: Callable[[int], int] = lambda i: 5, data: Any = _data, exact: bool = True,
-             hook: Any = None, **settings: Any) -> Any:  # fmt: skip
+             hook: Any = None, kind: Any = Training, **settings: Any) -> Any:  # fmt: skip
     kept = []
 
     def train(compiled: bool) -> tuple[list, list]:
-        training = Training(make, **settings)
+        training = kind(make, **settings)
         if hook is not None:
             training.model.register_comm_hook(None, hook)
         step = flambeau.compile(training.step) if compiled else training.step
@@ -421,6 +422,65 @@ def a_compiled_model_inside_and_outside(rank: int, size: int) -> None:
         flambeau.testing.assert_close(other, outcomes[0], rtol=1e-5, atol=1e-6)
 
 
+class Sharded(Training):
+    """The same for a model in FullyShardedDataParallel."""
+
+    def __init__(self, make: Callable[[], nn.Module] = _perceptron, **settings: Any):
+        flambeau.manual_seed(0)
+        self.model = FullyShardedDataParallel(make(), **settings)
+        self.optimizer = flambeau.optim.Adam(self.model.parameters(), lr=0.01)
+
+    def state(self) -> list[flambeau.Tensor]:
+        return [p.detach().clone() for p in self.model.parameters()]
+
+
+def _sent(recorded: Any) -> list[str]:
+    return [s.call.name.removeprefix("collective.") for s in recorded.program.segments if s.call and s.call.sends]
+
+
+def a_step_of_flat_parameters_is_one_program(rank: int, size: int) -> None:
+    for original in (True, False):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            step = _trained(rank, kind=Sharded, use_orig_params=original)
+        (recorded,) = _recordings(step)
+        assert recorded.calls >= STEPS - 5
+        assert _sent(recorded) == ["all_gather_parts_", "reduce_scatter_parts_.start", "wait_"], _sent(recorded)
+
+
+def a_step_of_nested_units_is_one_program(rank: int, size: int) -> None:
+    """Inner units are gathered for each pass, ahead of time in the backward one, and their memory is given back in between."""
+    wide = lambda: nn.Sequential(nn.Linear(4, 7), nn.Sequential(nn.Linear(7, 7), nn.ReLU()), nn.Linear(7, 1))  # noqa: E731
+    policy = ModuleWrapPolicy({nn.Linear})
+    step = _trained(rank, wide, kind=Sharded, use_orig_params=True, auto_wrap_policy=policy)
+    (recorded,) = _recordings(step)
+    sent = _sent(recorded)
+    gathers = sum(name.startswith("all_gather_parts_") for name in sent)
+    assert gathers > sent.count("reduce_scatter_parts_.start") == 3, sent
+
+
+def gradients_of_shards_are_clipped(rank: int, size: int) -> None:
+    def train(compiled: bool) -> tuple[list, list]:
+        training = Sharded(use_orig_params=True)
+
+        def clipped(x: flambeau.Tensor) -> flambeau.Tensor:
+            training.optimizer.zero_grad()
+            loss = training.model(x).pow(2).mean()
+            loss.backward()
+            training.model.clip_grad_norm_(0.1)
+            training.optimizer.step()
+            return loss
+
+        step = flambeau.compile(clipped) if compiled else clipped
+        losses = [step(_data(rank, i)).detach() for i in range(STEPS)]
+        if compiled:
+            (recorded,) = _recordings(step)
+            assert "all_reduce_" in _sent(recorded)
+        return losses, training.state()
+
+    _compared(train)
+
+
 def sharded_parameters_run_as_they_are(rank: int, size: int) -> None:
     def train(compiled: bool) -> tuple[list, list]:
         flambeau.manual_seed(0)
@@ -468,6 +528,9 @@ CHECKS = [
     messages_between_two_ranks_are_not_recorded,
     a_compiled_model_with_collectives,
     a_compiled_model_inside_and_outside,
+    a_step_of_flat_parameters_is_one_program,
+    a_step_of_nested_units_is_one_program,
+    gradients_of_shards_are_clipped,
     sharded_parameters_run_as_they_are,
     a_mistake_on_one_rank_ends_both,
 ]

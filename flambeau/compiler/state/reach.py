@@ -312,9 +312,10 @@ class Reach(Findings):
     def _tensor(self, what: str, t: Tensor) -> None:
         if type(t) not in (Tensor, Parameter):
             raise Unreachable(f"{what} is a {type(t).__name__}, a tensor of a class of its own")
-        if t.is_sparse or t.device.type not in ("cpu", "cuda") or not hasattr(t, "_storage"):
+        if t.is_sparse or t.device.type not in ("cpu", "cuda", "meta") or not hasattr(t, "_storage"):
             raise Unreachable(f"{what} is on {t.device} with layout {t.layout}")
-        self.tensors[id(t)] = (what, t)
+        if t.device.type != "meta":  # there is no memory then, only a shape
+            self.tensors[id(t)] = (what, t)
         self.items.append(TensorItem(what, t))
         if t._autograd is not None:
             if t._autograd.hooks or t._autograd.post_hooks:

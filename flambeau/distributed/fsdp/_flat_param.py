@@ -14,6 +14,7 @@ from ...core.tensor import Tensor
 from ...nn import Module, Parameter
 from ...ops import namespace
 from ..pieces import Share, contiguous, stretches
+from ..records import all_gather_parts_
 from ._common_utils import FLAT_PARAM
 from ._fully_shard._fsdp_common import FSDPMeshInfo
 from ._fully_shard._fsdp_param import FSDPParam, ParamModuleInfo, ShardedState
@@ -245,7 +246,7 @@ class FlatParam(FSDPParam):
                 self.leaves[at].grad = None
 
     def forget_gradients(self) -> None:
-        self._accumulated = []
+        self._accumulated = [] if self._accumulated else self._accumulated  # a step leaves everything as it was
         for leaf in self.leaves:
             leaf.grad = None
 
@@ -304,7 +305,7 @@ class FlatParam(FSDPParam):
         if group is None or group.size() == 1:
             return part
         gathered = part.new_empty(part.numel() * group.size())
-        group.all_gather_parts([gathered], [part], _wait=True)
+        all_gather_parts_([gathered], [part], group)
         return gathered
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from ...amp.grad_scaler import GradScaler
 from ...core.tensor import Tensor
 from .. import groups
+from ..records import all_reduce_
 from ..reduce_op import ReduceOp
 
 __all__ = ["ShardedGradScaler"]
@@ -42,5 +43,5 @@ class ShardedGradScaler(GradScaler):
         if not found:  # this rank may have no gradients
             found = {factor.device: factor.new_zeros(())}
         for value in found.values():
-            group.allreduce([value], ReduceOp.MAX, _wait=True)
+            all_reduce_(value, ReduceOp.MAX, group)
         return found

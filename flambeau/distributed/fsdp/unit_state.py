@@ -8,6 +8,7 @@ from typing import Any
 from ...core.tensor import Tensor
 from ...ops import namespace
 from ...ops.reduce.norms import vector_norm
+from ..records import all_reduce_
 from ..reduce_op import ReduceOp
 from ._fully_shard._fsdp_api import ReduceScatter
 from ._fully_shard._fsdp_common import FSDPMeshInfo
@@ -68,6 +69,6 @@ def total_norm(cut: list[Tensor], whole: list[Tensor], kind: float, info: Any, d
     if isinstance(info, FSDPMeshInfo):
         endless = kind == float("inf")
         total = total if endless else total**kind
-        info.shard_process_group.allreduce([total], ReduceOp.MAX if endless else ReduceOp.SUM, _wait=True)
+        all_reduce_(total, ReduceOp.MAX if endless else ReduceOp.SUM, info.shard_process_group)
         total = total if endless else total ** (1.0 / kind)
     return _norm([total, _norm(whole, kind, device)], kind, device) if whole else total

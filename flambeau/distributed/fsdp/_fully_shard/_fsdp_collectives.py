@@ -12,8 +12,8 @@ from ....autograd.grad_mode import no_grad
 from ....core.dtype import BY_NAME
 from ....core.tensor import Tensor
 from ....ops import namespace
-from ..._functional_collectives import _told
 from ...pieces import lay_out
+from ...records import all_gather_parts_, all_reduce_, reduce_scatter_parts_, started, told
 from ...reduce_op import ReduceOp
 from ._fsdp_api import AllGather, ReduceScatter
 from ._fsdp_lanes import Lane
@@ -67,10 +67,15 @@ def _gather(params: Sequence[FSDPParam], group: Any, async_op: bool, device: Any
             target.copy_(source)
             target._storage.version = version
         return Gathering(None)
-    _told("c10d._allgather_base_")
+    told("c10d._allgather_base_")
     if comm is None:
-        return Gathering(group.all_gather_parts(outputs, inputs, _wait=not async_op))
+        return Gathering(_begun(async_op, all_gather_parts_, outputs, inputs, group))
     return _gather_by(comm, group, inputs, outputs, ranks, device, async_op)
+
+
+def _begun(async_op: bool, collective: Any, *args: Any) -> Any:
+    """The work of a collective that was started; None for one that is done."""
+    return started(collective, *args) if async_op else collective(*args)
 
 
 def _gather_by(
@@ -122,10 +127,11 @@ class Reduction:
         if ranks == 1:
             lay_out(self.output, shares)
             return None
-        _told("c10d._reduce_scatter_base_")
+        told("c10d._reduce_scatter_base_")
         comm: ReduceScatter | None = self.group._reduce_scatter_comm
         if comm is None:
-            return scatter.reduce_scatter_parts(self.output, shares, self.op, _wait=not self.group.overlaps)
+            plain = [list(map(tuple, own)) for own in shares]
+            return _begun(self.group.overlaps, reduce_scatter_parts_, self.output, plain, self.op, scatter)
         flat = comm.allocate((sum(self.counts) * ranks,), dtype=self.dtype, device=self.group.device)
         lay_out(flat, shares)
         self.output = comm.allocate((sum(self.counts),), dtype=self.dtype, device=self.group.device)
@@ -159,8 +165,8 @@ class Reduction:
             if own is not None and group.reduce_scatter_group() is None:
                 own(output)
             else:
-                _told("c10d.allreduce_")
-                replicate.allreduce([output], self.replicate_op, _wait=True)
+                told("c10d.allreduce_")
+                all_reduce_(output, self.replicate_op, replicate)
         if group._all_reduce_hook is not None:
             group._all_reduce_hook(output)
         if self.after is not None and self.after != 1:
