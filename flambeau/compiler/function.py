@@ -281,7 +281,10 @@ class CompiledFunction(KnownFunction):
         take_histories(given, table, [])
         inside = {id(table.get(id(t), t)) for t in given.tensors}
         found = {id(t): t for t in tensors_in(result)}.values()
-        live = [t for t in found if id(t) not in inside and is_live(t, inside)]
+        before = {
+            id(t._storage) for t in given.tensors
+        } | derivative.storages.keys()  # views of these have a history of their own
+        live = [t for t in found if id(t) not in inside and id(t._storage) not in before and is_live(t, inside)]
         return attached(derivative, given, table, result, live)
 
     # -- recording --------------------------------------------------------------------------------------------------

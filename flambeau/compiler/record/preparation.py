@@ -22,6 +22,7 @@ from .operator_call import can_restart
 from .recorder import NotRecordable, Recorder
 from .recording import GradSlot, Recorded, extent
 from .results import Results, leaves_of, saved_storages
+from .views import Views
 
 if TYPE_CHECKING:
     from .differentiable import Derivative
@@ -55,6 +56,7 @@ class Prepared:
         self.arguments: dict[int, tuple[int, int]] = {}
         for i, t in enumerate(given.tensors):
             self._argument(i, t, own)
+        recorder.views = Views([*self.state, *given.tensors])
         self.versions = [(s, s.version) for s in self.storages.values()]
         self.argument_versions = [t._storage.version for t in given.tensors]
         self.headers: list[Any] = [TensorItem(f"argument {i}", t) for i, t in enumerate(given.tensors)]
@@ -121,7 +123,8 @@ class Prepared:
             raise NotRecordable("it starts messages that it does not wait for")
         self._settle_grads()
         known = {**{id(t): t for t in self.state}, **self.reach.seen}
-        results = Results(recorder.memory, self.given.tensors, known, frozenset(map(id, self.given.containers)))
+        containers = frozenset(map(id, self.given.containers))
+        results = Results(recorder.memory, self.given.tensors, known, containers, recorder.views)
         for number in recorder.numbers:
             results.add_number(*number)
         grads = new_grads(

@@ -32,6 +32,7 @@ from .onednn_plans import Plans
 from .operator_call import changes_outside, parts_of, plain_parts
 from .returned_numbers import only_returned
 from .steps import MEMCPY, MEMSET, Buffer, Call, Graph, Launch, Number, Ref, Test, Update, VaryingNumber, mapped
+from .views import Views
 
 
 class Loose:
@@ -91,6 +92,7 @@ class Recorder(Writer):
         self.codes: frozenset = frozenset()  # of the function itself
         self.numbers: list[tuple[float, int, int]] = []  # that are only returned: value, buffer, size
         self.loose = Loose()
+        self.views = Views()
 
     # -- what existed before ----------------------------------------------------------------------------------------
     def know(self, held: storage.UntypedStorage, source: Any) -> Buffer | None:
@@ -125,7 +127,9 @@ class Recorder(Writer):
                 stack = modes.own.stack
                 if stack[0].stays and stack[0] is not self:
                     return stack[0].handle(op, function, args, kwargs)
-                return modes.unwatched(function)(*args, **kwargs)
+                result = modes.unwatched(function)(*args, **kwargs)
+            self.views.note(function, args, kwargs, result)
+            return result
         if isinstance(op.impl, FusedUpdate) and op.name.startswith("_fused_"):
             self._update(op.impl, args, kwargs)
             return None
@@ -150,6 +154,8 @@ class Recorder(Writer):
             raise
         self.running = None
         self._finish(leaf, op, given, result)
+        if op.kind == "view":
+            self.views.note(function, args, kwargs, result)
         return result
 
     def _number(self, function: Callable, args: tuple) -> Any:

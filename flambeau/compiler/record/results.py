@@ -13,6 +13,7 @@ from ...core.tensor import Tensor, new_tensor
 from ...nn.parameter import Parameter
 from ..state.arguments import ATOMS
 from .recorder import Memory, NotRecordable
+from .views import Views
 
 
 class Header(NamedTuple):
@@ -80,9 +81,14 @@ class Results:
     """Collects what the function made, while the tensors still exist."""
 
     def __init__(
-        self, memory: Memory, arguments: list[Tensor], known: dict[int, Any], containers: frozenset[int] = frozenset()
+        self,
+        memory: Memory,
+        arguments: list[Tensor],
+        known: dict[int, Any],
+        containers: frozenset[int] = frozenset(),
+        views: Views | None = None,
     ):
-        self.memory, self.known, self.containers = memory, known, containers
+        self.memory, self.known, self.containers, self.views = memory, known, containers, views or Views()
         self.positions = {id(t): i for i, t in enumerate(arguments)}
         self.slots: list[Slot] = []
         self._slot_of: dict[int, int] = {}
@@ -182,22 +188,32 @@ class Results:
         return self._made[id(t)].make
 
     def _view_maker(self, t: Tensor) -> Callable[[list, list, Node | None], Any]:
-        """A view of an argument, or of a tensor that the function found."""
+        """A view of an argument, or of a tensor that the function found: by its place where that says all, else by the calls that made it."""
         base = t._base
-        if base is None or t.requires_grad or t.dtype is not base.dtype:
+        if base is not None and not t.requires_grad and t.dtype is base.dtype and self._is_known(base):
+            shape, strides, shift, of = t.shape, t._strides, t._offset - base._offset, self._finder(id(base))
+
+            def make(arguments: list, made: list, node: Node | None) -> Tensor:
+                base = of(arguments, made)
+                return base._view(shape, strides, base._offset + shift)
+
+            return make
+        found = self.views.call_of(t)
+        if found is None or found[0].root not in self.positions and found[0].root not in self.known:
             raise NotRecordable("it returns another view of memory that existed before")
-        position, shift = self.positions.get(id(base)), t._offset - base._offset
-        if position is None and id(base) not in self.known:
-            raise NotRecordable("it returns a view of a tensor of unknown origin")
+        call, index = found
+        call.resolve(self._finder)
+        return lambda arguments, made, node: call.take(index, arguments, made)
 
-        def make(arguments: list, made: list, node: Node | None) -> Tensor:
-            of: Any = base if position is None else arguments[position]
-            return of._view(shape, strides, of._offset + shift)
+    def _is_known(self, t: Tensor) -> bool:
+        return id(t) in self.positions or id(t) in self.known
 
-        shape, strides = t.shape, t._strides
+    def _finder(self, number: int) -> Callable[[Any, Any], Any]:
+        """A function (arguments, new storages) that finds a tensor that existed before, by its id: an argument comes with each call."""
+        position, held = self.positions.get(number), self.known.get(number)
         if position is not None:
-            base = None  # it comes with each call
-        return make
+            return lambda arguments, made: arguments[position]
+        return lambda arguments, made: held
 
     def keep(self, storages: list[UntypedStorage]) -> list[int | None]:
         """Slots for memory that a derivative will read; None for what existed before."""

@@ -1,0 +1,105 @@
+"""Views of memory that existed before a recorded call: a replay makes them again by the operators that made them, from the arguments
+it gets. So they alias the argument, share its version counter and have the history that an eager call gives them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.graph import grad_mode
+from ...core.tensor import Tensor
+from .operator_call import parts_of
+
+
+class ViewCall:
+    """A call that makes views of one tensor. `of` is the id of a tensor that existed before, or another such call and which of its results."""
+
+    def __init__(self, of: Any, function: Callable, settings: tuple, keywords: dict[str, Any]):
+        self.of, self.function, self.settings, self.keywords = of, function, settings, keywords
+        self.records = grad_mode.enabled
+        self.takers = 0  # how often a replay asks for one of the results
+        self.base: Callable[[Any, Any], Any] | None = None  # the tensor that it makes views of, in a replay
+        self._made: tuple[Any, list[Any], int] = (
+            None,
+            [],
+            0,
+        )  # the replay's storages, the results, and how many are to be taken yet
+
+    @property
+    def root(self) -> int:
+        return self.of if type(self.of) is int else self.of[0].root
+
+    def resolve(self, tensor_of: Callable[[int], Callable[[Any, Any], Any]]) -> None:
+        """Note that one more of its results is wanted; `tensor_of` gives the function that finds a tensor that existed before, by id."""
+        self.takers += 1
+        if self.base is not None:
+            return
+        if type(self.of) is int:
+            self.base = tensor_of(self.of)
+            return
+        call, index = self.of
+        call.resolve(tensor_of)
+        self.base = lambda arguments, made: call.take(index, arguments, made)
+
+    def take(self, index: int, arguments: Any, made: list[Any]) -> Any:
+        """Return one of the results in the replay that has these arguments and storages."""
+        replay, results, left = self._made
+        if replay is not made or not left:
+            assert self.base is not None
+            before, grad_mode.enabled = grad_mode.enabled, self.records
+            try:
+                results, left = (
+                    parts_of(self.function(self.base(arguments, made), *self.settings, **self.keywords)),
+                    self.takers,
+                )
+            finally:
+                grad_mode.enabled = before
+        self._made = (made, results, left - 1) if left > 1 else (None, [], 0)
+        return results[index]
+
+
+class Views:
+    """Calls that made views of tensors which existed before, while a function is recorded."""
+
+    def __init__(self, tensors: Sequence[Tensor] = ()) -> None:
+        self.roots = {
+            id(t): (t, t._storage.version) for t in tensors
+        }  # what existed before, and its version then, by id
+        self._known: dict[int, tuple[weakref.ref, ViewCall, int, tuple]] = {}
+
+    def note(self, function: Callable, args: tuple, keywords: dict[str, Any], result: Any) -> None:
+        """Note a call, if its results share memory with its first argument, which is known, and nothing else in it is a tensor. A call
+        that others are parts of is noted last, and counts."""
+        t = args[0] if args else None
+        if not isinstance(t, Tensor):
+            return
+        of = id(t) if id(t) in self.roots else self._place(t)
+        parts = parts_of(result)
+        if of is None or any(isinstance(p, Tensor) for p in parts_of([args[1:], *keywords.values()])):
+            return
+        call = ViewCall(of, function, args[1:], keywords)
+        for i, v in enumerate(parts):
+            if isinstance(v, Tensor) and v is not t and v._storage is t._storage:
+                self._known[id(v)] = weakref.ref(v), call, i, _geometry(v)
+
+    def _place(self, t: Tensor) -> tuple[ViewCall, int] | None:
+        """Return the call that made a tensor and which of its results it is, if the tensor is still laid out as it was then."""
+        known = self._known.get(id(t))
+        return known[1:3] if known is not None and known[0]() is t and known[3] == _geometry(t) else None
+
+    def call_of(self, t: Tensor) -> tuple[ViewCall, int] | None:
+        """Return the call that makes this result again, and which of its results it is; None where that would not be the same: with a
+        history of another kind, or of a tensor that was changed in place meanwhile."""
+        found = self._place(t)
+        if found is None or not t.requires_grad:
+            return found
+        root, version = self.roots[found[0].root]
+        return found if root.is_leaf and root._storage.version == version else None
+
+
+def _geometry(t: Tensor) -> tuple:
+    return t.shape, t._strides, t._offset, t.dtype, t.requires_grad
+
+
+__all__ = ["ViewCall", "Views"]
