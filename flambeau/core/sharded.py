@@ -42,6 +42,10 @@ class SpreadTensor(Tensor):
         """Return the result of an operator that meets this tensor."""
         raise NotImplementedError
 
+    def _mold(self) -> Callable[[Tensor], Any]:
+        """Return the function that makes a tensor like this one of another part for this rank."""
+        raise NotImplementedError
+
     def _beside(self, other: Tensor) -> Tensor:
         """This rank's part of another tensor of the same shape, lying as this one does."""
         raise NotImplementedError

@@ -16,6 +16,7 @@ from flambeau import nn
 from flambeau.distributed.algorithms.ddp_comm_hooks import default_hooks
 from flambeau.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from flambeau.distributed.fsdp.wrap import ModuleWrapPolicy
+from flambeau.distributed.tensor import DTensor, Shard
 from flambeau.nn.parallel import DistributedDataParallel
 from tests.distributed import worlds
 
@@ -481,28 +482,65 @@ def gradients_of_shards_are_clipped(rank: int, size: int) -> None:
     _compared(train)
 
 
-def sharded_parameters_run_as_they_are(rank: int, size: int) -> None:
-    def train(compiled: bool) -> tuple[list, list]:
-        flambeau.manual_seed(0)
-        model = _perceptron()
-        fully_shard(model)
-        optimizer = flambeau.optim.Adam(model.parameters(), lr=0.01)
+class SpreadParameters(Training):
+    """The same for parameters that are cut over the ranks, each by itself (`fully_shard`)."""
 
-        def step(x: flambeau.Tensor) -> flambeau.Tensor:
-            optimizer.zero_grad()
-            loss = model(x).pow(2).mean()
+    def __init__(self, make: Callable[[], nn.Module] = _perceptron, inner: bool = False, **settings: Any):
+        flambeau.manual_seed(0)
+        self.model: Any = make()
+        for layer in self.model if inner else ():
+            if list(layer.parameters()):
+                fully_shard(layer, **settings)
+        fully_shard(self.model, **settings)
+        self.optimizer = flambeau.optim.Adam(self.model.parameters(), lr=0.01)
+
+    def state(self) -> list[flambeau.Tensor]:
+        return [t for p in self.model.parameters() for t in (p.full_tensor().detach(), p.grad.to_local())]
+
+
+def a_step_of_spread_parameters_is_one_program(rank: int, size: int) -> None:
+    for inner in (False, True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            step = _trained(rank, kind=SpreadParameters, inner=inner)
+        (recorded,) = _recordings(step)
+        assert recorded.calls >= STEPS - 5
+        assert _sent(recorded).count("reduce_scatter_parts_.start") == (2 if inner else 1), _sent(recorded)
+
+
+def gradients_of_spread_parameters_are_spread(rank: int, size: int) -> None:
+    """Each call makes new ones: whoever holds the part of an earlier one keeps it. A learning rate that changes is followed."""
+    parts: list[list[list[float]]] = []
+    for compiled in (False, True):
+        training = SpreadParameters()
+        step = flambeau.compile(training.step) if compiled else training.step
+        kept = []
+        for i in range(STEPS):
+            training.optimizer.param_groups[0]["lr"] = 0.01 if i < 7 else 0.5
+            step(_data(rank, i))
+            grads = [p.grad for p in training.model.parameters()]
+            assert all(type(g) is DTensor and g.placements == (Shard(0),) and not g.requires_grad for g in grads)
+            kept.append([g.to_local() for g in grads])
+        parts.append([[t.tolist() for t in one] for one in kept])
+    assert parts[0] == parts[1] and len({str(one) for one in parts[0]}) == STEPS
+
+
+def gradients_that_are_spread_add_up_as_they_do_eagerly(rank: int, size: int) -> None:
+    def train(compiled: bool) -> tuple[list, list]:
+        training = SpreadParameters()
+
+        def accumulate(x: flambeau.Tensor) -> flambeau.Tensor:
+            loss = training.model(x).pow(2).mean()
             loss.backward()
-            optimizer.step()
             return loss
 
-        run = flambeau.compile(step) if compiled else step
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
+        run = flambeau.compile(accumulate) if compiled else accumulate
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             losses = [run(_data(rank, i)).detach() for i in range(STEPS)]
-        assert len([w for w in told if "compiled" in str(w.message)]) == int(compiled), told
-        return losses, [p.full_tensor().detach() for p in model.parameters()]
+        return losses, training.state()
 
-    _compared(train, exact=False)
+    _compared(train)
 
 
 CHECKS = [
@@ -531,7 +569,9 @@ CHECKS = [
     a_step_of_flat_parameters_is_one_program,
     a_step_of_nested_units_is_one_program,
     gradients_of_shards_are_clipped,
-    sharded_parameters_run_as_they_are,
+    a_step_of_spread_parameters_is_one_program,
+    gradients_of_spread_parameters_are_spread,
+    gradients_that_are_spread_add_up_as_they_do_eagerly,
     a_mistake_on_one_rank_ends_both,
 ]
 

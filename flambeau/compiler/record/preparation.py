@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.device import cpu
 from ...core.graph import GONE
+from ...core.sharded import SpreadTensor
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 from ...optim.elementwise import ElementwiseOptimizer
@@ -221,6 +222,8 @@ class Prepared:
                 continue
             buffers = [b for b in graph.buffers if b.storage is before._storage]
             if any(b.index in used for b in buffers):
+                if isinstance(before, SpreadTensor):
+                    raise NotRecordable("it adds to a gradient that is spread over ranks")
                 if any(t is a for a in self.given.tensors):
                     raise NotRecordable("it adds to the gradient of an argument")
                 if self.loose and len(buffers) == 1 and before._storage.owner is None:
@@ -289,14 +292,17 @@ def new_grads(holders: list, arguments: list[Tensor], before: dict[int, Any], re
         t = arguments[holder] if type(holder) is int else holder
         if not t.is_leaf or before[id(t)] is t.grad:
             continue
-        header = None
+        header = mold = None
         if t.grad is not None:
-            if t.grad.is_sparse or t.grad.requires_grad or type(t.grad) is not Tensor:
+            grad: Any = t.grad
+            if isinstance(grad, SpreadTensor):
+                mold, grad = grad._mold(), grad._beside(grad)
+            if grad.is_sparse or grad.requires_grad or type(grad) is not Tensor:
                 raise NotRecordable("it makes a gradient that is sparse or has a history")
-            header = results.header(t.grad)
+            header = results.header(grad)
             if header is None:
                 raise NotRecordable("a gradient shares memory with something that existed before")
-        found.append(GradSlot(holder, header))
+        found.append(GradSlot(holder, header, mold))
     return found
 
 

@@ -138,12 +138,14 @@ class Recorder(Writer):
         if op.key == "item" and only_returned(self.codes):
             return self._number(function, args)
         self.under_way += {"start": 1, "end": -1}.get(op.sends, 0)
+        given = self.structure(
+            (args, kwargs)
+        )  # tensors that are spread over ranks are met here, and other calls made instead
         leaf = self.running = _Leaf(op.key or op.name, function)
         if op.reads_values:
             self.refuse(f"{leaf.name} depends on values")
         if op.draws:
             self._know_generators(leaf, args, kwargs)
-        given = self.structure((args, kwargs))
         try:
             result = function(*args, **kwargs)
         except BaseException:  # perhaps of a hook for saved tensors: what was done until then counts

@@ -38,8 +38,12 @@ _HELD_BY_CALLERS = _references(object()) - 2
 class GradSlot:
     """A leaf whose gradient the function sets: a tensor of the state, or an argument."""
 
-    def __init__(self, holder: Any, header: Header | None):
-        self.holder, self.header = holder, header
+    def __init__(self, holder: Any, header: Header | None, mold: Callable | None = None):
+        self.holder, self.header, self.mold = (
+            holder,
+            header,
+            mold,
+        )  # `mold` makes what is spread over ranks of this rank's part
         self.tensor: Tensor | None = None
         self.counts = (0, 0)
 
@@ -172,8 +176,11 @@ class Recorded:
                 elif slot.header is None:
                     slot.holder.grad = None
                 elif slot.tensor is None:
-                    slot.tensor = slot.holder.grad = slot.header.make(made)
-                    held = slot.tensor
+                    held = slot.header.make(made)
+                    if slot.mold is not None:
+                        slot.holder.grad = slot.mold(held)
+                        continue
+                    slot.tensor = slot.holder.grad = held
                     slot.counts = sys.getrefcount(held), sys.getrefcount(held._storage) - 1
                     del held
             self._remember(made)
@@ -183,6 +190,8 @@ class Recorded:
         slots = [s for s in self.grads if s.header is not None]
         self.kept = []
         if not GRADIENTS_ARE_KNOWN or len(slots) != len(self.grads) or any(type(s.holder) is int for s in slots):
+            return
+        if any(s.mold is not None for s in slots):
             return
         if len({s.header.slot for s in slots if s.header}) != len(slots):
             return  # two gradients in one storage
@@ -311,6 +320,7 @@ class Recorded:
                 return f"a result of shape {list(b.shape)} came out differently"
         for slot, mine in zip(self.grads, gradients):
             held = tensors[slot.holder].grad if type(slot.holder) is int else slot.holder.grad
+            held = held if slot.mold is None else held._beside(held)
             if mine is not None and not mine.matches(held):
                 return f"a gradient of shape {list(mine.shape)} came out differently"
         return ""

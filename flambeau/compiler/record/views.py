@@ -63,9 +63,8 @@ class Views:
     """Calls that made views of tensors which existed before, while a function is recorded."""
 
     def __init__(self, tensors: Sequence[Tensor] = ()) -> None:
-        self.roots = {
-            id(t): (t, t._storage.version) for t in tensors
-        }  # what existed before, and its version then, by id
+        # What existed before, and its version then, by id. Nothing is kept alive.
+        self.roots = {id(t): (weakref.ref(t), t._storage.version) for t in tensors}
         self._known: dict[int, tuple[weakref.ref, ViewCall, int, tuple]] = {}
 
     def note(self, function: Callable, args: tuple, keywords: dict[str, Any], result: Any) -> None:
@@ -94,8 +93,9 @@ class Views:
         found = self._place(t)
         if found is None or not t.requires_grad:
             return found
-        root, version = self.roots[found[0].root]
-        return found if root.is_leaf and root._storage.version == version else None
+        ref, version = self.roots[found[0].root]
+        root = ref()
+        return found if root is not None and root.is_leaf and root._storage.version == version else None
 
 
 def _geometry(t: Tensor) -> tuple:

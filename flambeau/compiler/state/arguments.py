@@ -17,6 +17,7 @@ from ...core.compile_options import generation
 from ...core.device import default_device
 from ...core.graph import INFERENCE, grad_mode
 from ...core.promotion import get_default_dtype
+from ...core.sharded import SpreadTensor
 from ...core.tensor import Tensor
 from ...nn.parameter import Parameter
 
@@ -151,6 +152,8 @@ def layout_of(t: Any) -> Any:
         return None
     if t.is_sparse or not t.is_leaf:
         return "unusual"
+    if isinstance(t, SpreadTensor):
+        return t.shape, layout_of(t._beside(t))
     return t.shape, t._strides, t.dtype, t.requires_grad
 
 

@@ -26,6 +26,7 @@ from ...core.dtype import dtype
 from ...core.generator import Generator
 from ...core.graph import Node
 from ...core.locks import new_lock
+from ...core.sharded import SpreadTensor
 from ...core.tensor import Tensor
 from ...nn import functional
 from ...nn.modules.module import Module
@@ -310,13 +311,14 @@ class Reach(Findings):
 
     # -- objects ----------------------------------------------------------------------------------------------------
     def _tensor(self, what: str, t: Tensor) -> None:
-        if type(t) not in (Tensor, Parameter):
+        spread = isinstance(t, SpreadTensor)  # among its attributes is a plain tensor, this rank's part
+        if type(t) not in (Tensor, Parameter) and not (spread and is_library_class(type(t))):
             raise Unreachable(f"{what} is a {type(t).__name__}, a tensor of a class of its own")
         if t.is_sparse or t.device.type not in ("cpu", "cuda", "meta") or not hasattr(t, "_storage"):
             raise Unreachable(f"{what} is on {t.device} with layout {t.layout}")
         if t.device.type != "meta":  # there is no memory then, only a shape
             self.tensors[id(t)] = (what, t)
-        self.items.append(TensorItem(what, t))
+        self.items.append(SlotsItem(what, t, ["shape", "dtype", "_base"]) if spread else TensorItem(what, t))
         if t._autograd is not None:
             if t._autograd.hooks or t._autograd.post_hooks:
                 raise Unreachable(f"{what} has hooks")

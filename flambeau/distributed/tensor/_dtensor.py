@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...autograd.function import Function
@@ -75,6 +75,10 @@ class DTensor(SpreadTensor):
         from . import _dispatch  # noqa: PLC0415 - it imports this module
 
         return _dispatch.dispatch(face, args, kwargs)
+
+    def _mold(self) -> Callable[[Tensor], DTensor]:
+        spec = self._spec
+        return lambda local: DTensor(local, spec)
 
     def _beside(self, other: Tensor) -> Tensor:
         if not isinstance(other, DTensor):
