@@ -37,7 +37,7 @@ def main() -> None:
     steps = epochs * -(-1500 // options.batch_size)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=options.lr, total_steps=steps)
 
-    history = []
+    history: list[float] = []
     for epoch in range(epochs):
         model.train()
         total = 0.0

@@ -54,7 +54,7 @@ def main() -> None:
     model = nn.Sequential(nn.Flatten(), *blocks, nn.Linear(64, 10))
     loss_of = FocalLoss(options.gamma)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
-    history = []
+    history: list[float] = []
     for epoch in range(epochs):
         total = 0.0
         for chosen in torch.randperm(1500).split(64):

@@ -26,7 +26,7 @@ def train(
 ) -> list[float]:
     """The mean loss of each epoch; with a teacher, it is the distillation loss."""
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    history = []
+    history: list[float] = []
     for _ in range(epochs):
         total = 0.0
         for chosen in torch.randperm(len(images)).split(32):

@@ -16,7 +16,7 @@ def train(
     batch_size: int,
 ) -> list[float]:
     """The mean loss of each epoch."""
-    history = []
+    history: list[float] = []
     for _ in range(epochs):
         total = 0.0
         for chosen in torch.randperm(len(images)).split(batch_size):

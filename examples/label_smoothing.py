@@ -13,7 +13,7 @@ def train(smoothing: float, images: torch.Tensor, labels: torch.Tensor, epochs: 
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     loss_of = nn.CrossEntropyLoss(label_smoothing=smoothing)
-    history = []
+    history: list[float] = []
     for _ in range(epochs):
         total = 0.0
         for chosen in torch.randperm(len(images)).split(32):

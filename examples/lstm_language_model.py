@@ -37,7 +37,7 @@ def write(model: LanguageModel, start: str, length: int, temperature: float = 0.
         for _ in range(length):
             logits, state = model(letters, state)
             letters = torch.multinomial((logits[:, -1] / temperature).softmax(-1), 1)
-            text += LETTERS[letters.item()]
+            text += LETTERS[int(letters)]
     return text
 
 
@@ -54,7 +54,7 @@ def main() -> None:
     data = torch.tensor([LETTERS.index(c) for c in TEXT])
     model = LanguageModel()
     optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
-    history = []
+    history: list[float] = []
     for step in range(steps):
         starts = torch.randint(0, len(data) - options.length - 1, (16,)).tolist()
         batch = torch.stack([data[s : s + options.length + 1] for s in starts])  # (16, T + 1)

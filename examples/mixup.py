@@ -31,7 +31,7 @@ def main() -> None:
     images, labels = load_digits()
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
-    history = []
+    history: list[float] = []
     for epoch in range(epochs):
         total = 0.0
         for chosen in torch.randperm(1500).split(32):

@@ -30,7 +30,7 @@ def main() -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
     loss_of = nn.CrossEntropyLoss()
 
-    history = []
+    history: list[float] = []
     for epoch in range(epochs):
         model.train()
         total = 0.0

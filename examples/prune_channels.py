@@ -19,7 +19,7 @@ def build() -> nn.Sequential:
 def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, epochs: int, lr: float) -> list[float]:
     """The mean loss of each epoch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=5e-4)
-    history = []
+    history: list[float] = []
     model.train()
     for _ in range(epochs):
         total = 0.0

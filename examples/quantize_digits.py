@@ -11,6 +11,7 @@ import flambeau as torch
 from flambeau.ao.quantization import get_default_qat_qconfig_mapping, get_default_qconfig_mapping
 from flambeau.ao.quantization.quantize_fx import convert_fx, prepare_fx, prepare_qat_fx
 from flambeau.demo import Digits, Training
+from flambeau.fx import GraphModule
 from flambeau.nn import functional as F
 from flambeau.utils.picture import Canvas
 
@@ -29,7 +30,7 @@ def size(model: torch.nn.Module) -> int:
     return file.tell()
 
 
-def train_rounded(model: torch.nn.Module, train: Digits, epochs: int) -> torch.nn.Module:
+def train_rounded(model: GraphModule, train: Digits, epochs: int) -> GraphModule:
     """Training goes on with weights and activations rounded as they will be."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for _ in range(epochs):

@@ -34,7 +34,7 @@ def main() -> None:
     model = Sorter()
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
-    history = []
+    history: list[float] = []
     for step in range(steps):
         numbers = torch.randint(0, 16, (options.batch_size, 8))
         target = numbers.sort(dim=1).values

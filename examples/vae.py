@@ -45,7 +45,7 @@ def main() -> None:
     images = load_digits()[0].flatten(1)  # (1797, 64)
     model = Autoencoder()
     optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
-    history = []
+    history: list[float] = []
     for epoch in range(epochs):
         total = 0.0
         for chosen in torch.randperm(len(images)).split(options.batch_size):

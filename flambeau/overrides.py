@@ -70,14 +70,14 @@ class TorchFunctionMode(modes.Mode):
         with self:  # what the arguments' overrides call is the mode's business again
             return call_override(function, args, kwargs, overriding, self)
 
-    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __torch_function__")
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
     """A mode that changes nothing."""
 
-    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))
 
 
@@ -143,7 +143,7 @@ def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *a
     return call_override(public_api, args, kwargs, overriding, mode)
 
 
-def redispatch_function(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+def redispatch_function(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """Call the function without asking its arguments or modes about it; the operators it calls are asked about."""
     skip.next = True
     try:

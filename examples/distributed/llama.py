@@ -8,11 +8,14 @@
 Every process has a part of the batch; the average of the losses is that of the whole batch.
 """
 
+# pyright: reportUnknownMemberType=false
+# (the classes below have a base that is an argument)
 from __future__ import annotations
 
 import argparse
 import math
 import multiprocessing
+import os
 import tempfile
 from typing import Any
 
@@ -94,7 +97,7 @@ def llama(torch: Any, words: int = 512, width: int = 64, layers: int = 4, heads:
 def batches(torch: Any, steps: int, batch: int, length: int, words: int) -> list[Any]:
     """Sequences in which each word follows from the one before, mostly."""
     generator = torch.Generator().manual_seed(7)
-    found = []
+    found: list[Any] = []
     for _ in range(steps):
         x = torch.randint(0, words, (batch, 1), generator=generator)
         rows = [x]
@@ -134,7 +137,7 @@ def train(
 ) -> list[float]:
     """The losses of this part of every batch."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    losses = []
+    losses: list[float] = []
     for tokens in data:
         own = tokens.chunk(parts)[part]
         logits = model(own[:, :-1])
@@ -171,7 +174,7 @@ def rank_main(rank: int, path: str, options: argparse.Namespace, results: Any) -
 def run(options: argparse.Namespace) -> list[float]:
     """The losses of whole batches: the average over the processes that have different parts."""
     context = multiprocessing.get_context("spawn")
-    results, path = context.Queue(), tempfile.mktemp()
+    results, path = context.Queue(), os.path.join(tempfile.mkdtemp(), "meeting")
     processes = [context.Process(target=rank_main, args=(r, path, options, results)) for r in range(options.ranks)]
     for process in processes:
         process.start()

@@ -223,7 +223,7 @@ def tensor_backward(
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
-def register_hook(self: Tensor, hook: Callable) -> HookHandle:
+def register_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> HookHandle:
     """Call `hook(grad)` when the gradient of this tensor is known; a returned tensor replaces it."""
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")

@@ -6,11 +6,12 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast, overload
 
 from ..core.graph import grad_mode, inference_threads
 from ..core.uninterrupted import uninterrupted
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 _state = grad_mode  # for methods whose parameter is called `mode`, as PyTorch's is
 
 
@@ -27,7 +28,7 @@ class _DecoratorContextManager:
         """Return a context manager for one call of the decorated function."""
         return self.__class__()
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: Function) -> Function:
         if inspect.isgeneratorfunction(function):
             return self._wrap_generator(function)
         if inspect.isclass(function):
@@ -44,9 +45,9 @@ class _DecoratorContextManager:
             with self.clone():
                 return function(*args, **kwargs)
 
-        return wrapped
+        return cast(Function, wrapped)
 
-    def _wrap_generator(self, function: Callable) -> Callable:
+    def _wrap_generator(self, function: Any) -> Any:
         """The mode holds while the generator's own code runs, not while its consumer does."""
 
         @functools.wraps(function)
@@ -92,11 +93,15 @@ class _Switch(_DecoratorContextManager):
 class _NoArguments(_Switch):
     """Usable as @no_grad and @no_grad()."""
 
-    def __new__(cls, orig_func: Callable | None = None) -> Any:
+    @overload
+    def __new__(cls) -> _NoArguments: ...
+    @overload
+    def __new__(cls, orig_func: Callable[..., Any]) -> Any: ...
+    def __new__(cls, orig_func: Callable[..., Any] | None = None) -> Any:
         self = object.__new__(cls)
         return self if orig_func is None else self(orig_func)
 
-    def __init__(self, orig_func: Callable | None = None) -> None:
+    def __init__(self, orig_func: Callable[..., Any] | None = None) -> None:
         pass
 
 
@@ -133,7 +138,7 @@ class set_grad_enabled(_Switch):
         self.before = self.outer
         grad_mode.enabled = self.value
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: Function) -> Function:
         grad_mode.enabled = self.outer[0]  # used as a decorator: the switch belongs to the function's calls
         return super().__call__(function)
 
@@ -193,7 +198,7 @@ class set_multithreading_enabled(_Switch):
     def __exit__(self, *exc: Any) -> None:
         grad_mode.multithreading = self.outer
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: Function) -> Function:
         grad_mode.multithreading = self.outer
         return super().__call__(function)
 

@@ -39,7 +39,7 @@ class Settings:
 
 
 def gradcheck(
-    func: Callable,
+    func: Callable[..., Any],
     inputs: Any,
     *,
     eps: float = 1e-6,
@@ -332,7 +332,7 @@ def _compare_forward_direction(
 
 
 def gradgradcheck(
-    func: Callable,
+    func: Callable[..., Any],
     inputs: Any,
     grad_outputs: Any = None,
     *,

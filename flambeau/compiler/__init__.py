@@ -61,7 +61,7 @@ class OptimizedModule(Module):
         compiled = self.__dict__["_compiled"]
         return _room("drawing").draw("not called yet", []) if compiled is None else compiled.picture()
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[Any, Any]:
         return {**super().__getstate__(), "_compiled": None}
 
     def __getattr__(self, name: str) -> Any:
@@ -87,7 +87,7 @@ class OptimizedModule(Module):
             delattr(self._orig_mod, name)
 
 
-def _compiled_function(function: Callable, options: dict[str, Any]) -> Any:
+def _compiled_function(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """The function, recorded when it is called; `compiled.explain()` tells how that went."""
     behind: list[Any] = [None]
 
@@ -122,7 +122,7 @@ def _room(name: str) -> Any:
 _AS_IT_IS = ("eager", "aot_eager")  # backends that are for finding out whose mistake a mistake is
 
 
-def compile(model: Callable | None = None, **options: Any) -> Any:
+def compile(model: Callable[..., Any] | None = None, **options: Any) -> Any:
     """The model or function, compiled: its third call with arguments of a kind, and all later ones, are one native call.
 
     A function may be a whole training step: forward, backward, clipping and the optimizer's step become one. Keywords are those of
@@ -147,7 +147,7 @@ def compile(model: Callable | None = None, **options: Any) -> Any:
     return _compiled_function(model, options)
 
 
-def show(compiled: Any, picture: str | os.PathLike | None = None) -> str:
+def show(compiled: Any, picture: str | os.PathLike[str] | None = None) -> str:
     """Describe a compiled function or model as text: its graphs before and after each pass, kernels
     and their times, memory, guards, and the reasons for recording again, splitting, or running
     eagerly. `picture` is the path of an SVG file to write with the graphs and the plan of the memory.
@@ -162,7 +162,7 @@ def show(compiled: Any, picture: str | os.PathLike | None = None) -> str:
     return compiled.explain()
 
 
-def disable(fn: Callable | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Mark a function as not to be compiled: functions that call it run eagerly, too."""
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
@@ -181,7 +181,7 @@ def allow_in_graph(fn: Any) -> Any:
     return fn
 
 
-def assume_constant_result(fn: Callable) -> Callable:
+def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a function whose result never changes. It is returned unchanged."""
     return fn
 

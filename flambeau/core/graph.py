@@ -282,11 +282,11 @@ class Node:
         return self.label
 
     @property
-    def next_functions(self) -> tuple:
+    def next_functions(self) -> tuple[Any, ...]:
         return tuple((None, 0) if e is None or type(e[0]) is Discard else e for e in self.edges)
 
     @property
-    def metadata(self) -> dict:
+    def metadata(self) -> dict[Any, Any]:
         if self._metadata is None:
             self._metadata = {}
         return self._metadata
@@ -294,12 +294,12 @@ class Node:
     def _sequence_nr(self) -> int:
         return self.sequence
 
-    def register_prehook(self, hook: Callable) -> Any:
+    def register_prehook(self, hook: Callable[..., Any]) -> Any:
         if self.prehooks is None:
             self.prehooks = {}
         return HookHandle(self.prehooks, hook)
 
-    def register_hook(self, hook: Callable) -> Any:
+    def register_hook(self, hook: Callable[..., Any]) -> Any:
         if self.hooks is None:
             self.hooks = {}
         return HookHandle(self.hooks, hook)
@@ -438,11 +438,11 @@ class AccumulateGrad(Node):
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"
 
-    def register_prehook(self, hook: Callable) -> Any:
+    def register_prehook(self, hook: Callable[..., Any]) -> Any:
         self.variable._autograd.accumulator_hooks += 1
         return super().register_prehook(hook)
 
-    def register_hook(self, hook: Callable) -> Any:
+    def register_hook(self, hook: Callable[..., Any]) -> Any:
         self.variable._autograd.accumulator_hooks += 1
         return super().register_hook(hook)
 

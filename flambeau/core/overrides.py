@@ -13,12 +13,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from . import modes, naming
 from .uninterrupted import uninterrupted
 from .user_frames import is_own
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 _REGISTERED: set[type] = set()  # the classes that override operators
 _LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their instances
 _LATER: set[type] = (
@@ -190,7 +192,7 @@ def _made_by_operator() -> bool:
 _INTERCEPT = modes.intercept.__code__
 
 
-def overridable(function: Callable) -> Callable:
+def overridable(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """A plain function that asks modes and arguments like an operator."""
 
     @with_attributes

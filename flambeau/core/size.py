@@ -14,7 +14,7 @@ _tuple_item = tuple.__getitem__
 _INT64 = range(-(2**63), 2**63)
 
 
-class Size(tuple):
+class Size(tuple[int, ...]):
     """The size of each dimension of a tensor.
 
     >>> Size([2, 3]) + (4,)

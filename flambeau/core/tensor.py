@@ -105,7 +105,7 @@ class Tensor(TensorMethods):
             shadow(cls, Tensor)
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator on a subclass and return results of that subclass: the default, which a subclass may override."""
         if not all(issubclass(cls, t) for t in types) or _is_foreign(func):
             return NotImplemented

@@ -26,11 +26,11 @@ from .capture import Captured, NotExportable, capture
 
 
 def export_library(
-    model: Callable,
+    model: Callable[..., Any],
     example_inputs: Any,
-    directory: str | os.PathLike | None = None,
+    directory: str | os.PathLike[str] | None = None,
     *,
-    archive: str | os.PathLike | None = None,
+    archive: str | os.PathLike[str] | None = None,
     name: str | None = None,
     static: bool = False,
     embed_weights: bool = False,

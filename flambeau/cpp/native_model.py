@@ -93,6 +93,6 @@ def _filled(t: Tensor, shape: list[int]) -> Tensor:
     return whole
 
 
-def load_library(path: str | os.PathLike, threads: int = 0) -> NativeModel:
+def load_library(path: str | os.PathLike[str], threads: int = 0) -> NativeModel:
     """The model in a library that `export_library` wrote; `threads`: 0 for the number it was written with."""
     return NativeModel(path, threads)

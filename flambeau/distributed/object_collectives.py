@@ -43,7 +43,7 @@ def _sizes(size: Tensor, count: int, group: Any) -> list[int]:
     return [int(s) for s in sizes]
 
 
-def all_gather_object(object_list: list, obj: Any, group: Any = None) -> None:
+def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
     """Everybody's object into everybody's list."""
     if (pg := collectives._joined(group, "all_gather_object")) is None:
         return
@@ -57,7 +57,7 @@ def all_gather_object(object_list: list, obj: Any, group: Any = None) -> None:
 
 def gather_object(
     obj: Any,
-    object_gather_list: list | None = None,
+    object_gather_list: list[Any] | None = None,
     dst: int | None = None,
     group: Any = None,
     group_dst: int | None = None,
@@ -83,7 +83,7 @@ def gather_object(
 
 
 def broadcast_object_list(
-    object_list: list, src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
+    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
 ) -> None:
     """Rank `src`'s objects into everybody's list, which has as many places."""
     if (pg := collectives._joined(group, "broadcast_object_list")) is None:
@@ -104,7 +104,7 @@ def broadcast_object_list(
         _unpack(object_list, sizes, data)
 
 
-def _unpack(object_list: list, sizes: Tensor, data: Tensor) -> None:
+def _unpack(object_list: list[Any], sizes: Tensor, data: Tensor) -> None:
     start = 0
     for position, size in enumerate(sizes.tolist()):
         object_list[position] = _tensor_to_object(data[start : start + size], size)
@@ -112,8 +112,8 @@ def _unpack(object_list: list, sizes: Tensor, data: Tensor) -> None:
 
 
 def scatter_object_list(
-    scatter_object_output_list: list,
-    scatter_object_input_list: list | None = None,
+    scatter_object_output_list: list[Any],
+    scatter_object_input_list: list[Any] | None = None,
     src: int | None = None,
     group: Any = None,
     group_src: int | None = None,
@@ -143,7 +143,7 @@ def scatter_object_list(
 
 
 def send_object_list(
-    object_list: list,
+    object_list: list[Any],
     dst: int | None = None,
     group: Any = None,
     device: Any = None,
@@ -166,7 +166,7 @@ def send_object_list(
 
 
 def recv_object_list(
-    object_list: list,
+    object_list: list[Any],
     src: int | None = None,
     group: Any = None,
     device: Any = None,

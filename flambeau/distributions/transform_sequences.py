@@ -113,7 +113,7 @@ class StackTransform(_Sliced):
 
     def _split(self, z: Tensor, name: str) -> Sequence[Tensor]:
         self._check(z, name, "len(transforms)", len(self.transforms))
-        return z.unbind(self.dim)  # type: ignore[return-value]
+        return z.unbind(self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return stack(self._determinants(x, y), self.dim)

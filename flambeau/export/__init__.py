@@ -42,7 +42,7 @@ __all__ = [
 
 def export(
     mod: Module,
-    args: tuple,
+    args: tuple[Any, ...],
     kwargs: dict[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -86,13 +86,13 @@ def export(
 export_for_training = export
 
 
-def register_dataclass(cls: type, *, serialized_type_name: str | None = None) -> None:
+def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = None) -> None:
     """Let instances of a dataclass be arguments and results of exported programs."""
     if not dataclasses.is_dataclass(cls):
         raise AssertionError(f"Only dataclasses can be registered with this function: {cls}")
     names = [f.name for f in dataclasses.fields(cls) if f.init]
 
-    def take_apart(value: Any) -> tuple[list, Any]:
+    def take_apart(value: Any) -> tuple[list[Any], Any]:
         present = [name for name in names if getattr(value, name) is not None]
         absent = [name for name in names if getattr(value, name) is None]
         return [getattr(value, name) for name in present], [present, absent]
@@ -101,7 +101,7 @@ def register_dataclass(cls: type, *, serialized_type_name: str | None = None) ->
         present, absent = context
         return cls(**dict(zip(present, values)), **dict.fromkeys(absent))
 
-    def with_keys(value: Any) -> tuple[list, Any]:
+    def with_keys(value: Any) -> tuple[list[Any], Any]:
         values, context = take_apart(value)
         return [(pytree.GetAttrKey(name), v) for name, v in zip(context[0], values)], context
 

@@ -13,6 +13,7 @@ from ..ops.creation.ranges import eye
 from .mapping import vmap
 from .tape import Tape, products, zeros_like
 
+Function = Callable[..., Any]
 Argnums = Any  # an int or a tuple of ints
 
 # -- choosing arguments -------------------------------------------------------------------------------------------------
@@ -60,7 +61,7 @@ def _with_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
     return result
 
 
-def grad(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
+def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
     """The function that computes the gradient of `func`, whose result is one number.
 
     >>> grad(flambeau.sin)(flambeau.tensor(0.0))
@@ -75,7 +76,7 @@ def grad(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callabl
     return gradient
 
 
-def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
+def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
     """The function that computes (gradient, value), or with has_aux (gradient, (value, aux))."""
 
     @functools.wraps(func)
@@ -157,7 +158,7 @@ class _Traced:
         return self.tape.leads_outside(reached)
 
 
-def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
+def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """(func(*primals), the function that multiplies a vector with the Jacobian there[, aux])."""
     traced = _Traced(func, primals, has_aux, "vjp(f, *primals)")
 
@@ -241,7 +242,7 @@ def _check_differentiable(primal: Any) -> None:
         raise ValueError(f"Expected primal to be floating point or complex, but got: {primal.dtype}")
 
 
-def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> tuple:
+def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> tuple[Any, ...]:
     """(func(*primals), the Jacobian there times the tangents[, aux])."""
     name = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple):
@@ -254,7 +255,7 @@ def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, ha
     return (traced.outputs, result, traced.aux) if has_aux else (traced.outputs, result)
 
 
-def linearize(func: Callable, *primals: Any) -> tuple:
+def linearize(func: Function, *primals: Any) -> tuple[Any, ...]:
     """(func(*primals), the function that multiplies the Jacobian there with tangents)."""
     for leaf in tree_flatten(primals)[0]:
         _check_differentiable(leaf)
@@ -283,13 +284,13 @@ def _basis(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def jacrev(
-    func: Callable,
+    func: Function,
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
-) -> Callable:
+) -> Function:
     """The function that computes the Jacobian of `func`, row by row: all rows at once, or `chunk_size` at a time.
 
     >>> jacrev(flambeau.square)(flambeau.tensor([1.0, 2.0]))
@@ -328,7 +329,7 @@ def _for_arguments(blocks: list[Tensor], spec: TreeSpec, argnums: Argnums) -> An
     return result if isinstance(argnums, tuple) else result[0]
 
 
-def jacfwd(func: Callable, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable:
+def jacfwd(func: Function, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error") -> Function:
     """The function that computes the Jacobian of `func` column by column, all at once."""
 
     @functools.wraps(func)
@@ -354,12 +355,12 @@ def jacfwd(func: Callable, argnums: Argnums = 0, has_aux: bool = False, *, rando
     return jacobian
 
 
-def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
+def hessian(func: Function, argnums: Argnums = 0) -> Function:
     """The function that computes the second derivatives of `func`: forward over reverse."""
     return jacfwd(jacrev(func, argnums), argnums)
 
 
-def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
+def functionalize(func: Function, *, remove: str = "mutations") -> Function:
     """`func` itself, unchanged: mutations and views matter to a compiler's trace only, never to the results."""
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(

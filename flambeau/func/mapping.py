@@ -14,12 +14,13 @@ from ..ops.shape.joining import cat
 from . import rules  # noqa: F401  fills the table of batching rules
 from .batching import Level
 
+Function = Callable[..., Any]
 Dims = Any  # an int, None, or a tree of these with the structure of the arguments (or of its upper part)
 
 
 def vmap(
-    func: Callable, in_dims: Dims = 0, out_dims: Dims = 0, randomness: str = "error", *, chunk_size: int | None = None
-) -> Callable:
+    func: Function, in_dims: Dims = 0, out_dims: Dims = 0, randomness: str = "error", *, chunk_size: int | None = None
+) -> Function:
     """`func` mapped over dimension `in_dims` of its arguments; results are stacked along `out_dims`.
 
     `randomness` says what random operators inside do: refuse ("error"), draw for each element ("different") or once for

@@ -266,7 +266,7 @@ TENSORS: dict[str, Callable] = {
     "aten::manual_seed": _manual_seed, "aten::seed": lambda g: g.seed(), "aten::Generator": lambda *a: torch.Generator(),
     "aten::is_autocast_enabled": torch.is_autocast_enabled, "aten::is_autocast_cpu_enabled": lambda: torch.is_autocast_enabled("cpu"),
     "aten::get_autocast_dtype": lambda kind: number_of(torch.get_autocast_dtype(kind)),
-    "aten::grad": lambda outputs, inputs, *more: list(torch.autograd.grad(outputs, inputs, *more[:3], allow_unused=more[3])),
+    "aten::grad": lambda outputs, inputs, *more: list(torch.autograd.grad(outputs, inputs, more[0], more[1], more[2], allow_unused=more[3])),
     "aten::backward": lambda x, *more: torch.autograd.backward(x, *more), "aten::_infer_size": lambda a, b: list(torch.broadcast_shapes(tuple(a), tuple(b))), "aten::broadcast_shapes": lambda shapes: list(torch.broadcast_shapes(*shapes)),
     "aten::cpu": lambda x: x.cpu(), "aten::size": _size, "aten::stride": lambda x, dim=None: list(x.stride()) if dim is None else x.stride(dim), "aten::stride.int": lambda x, dim: x.stride(dim),
     "aten::item": lambda x: x.item(), "aten::dim": lambda x: x.dim(), "prim::dtype": lambda x: number_of(x.dtype), "prim::device": lambda x: x.device,

@@ -10,18 +10,18 @@ from ..ops.machinery.inferred_schema import infer_schema
 from ..ops.machinery.record import OPS
 from ..ops.machinery.schema import Schema, parse_schema
 from .operator import define_operator, forget_operator
-from .registration import register_autocast, register_torch_dispatch, register_vmap
+from .registration import Function, register_autocast, register_torch_dispatch, register_vmap
 
 
 # fmt: off
 @overload
-def custom_op(name: str, fn: None = None, /, *, mutates_args: str | Iterable[str], device_types: str | Sequence[str] | None = None, schema: str | None = None, tags: Iterable[Any] | None = None) -> Callable[[Callable], CustomOpDef]: ...
+def custom_op(name: str, fn: None = None, /, *, mutates_args: str | Iterable[str], device_types: str | Sequence[str] | None = None, schema: str | None = None, tags: Iterable[Any] | None = None) -> Callable[[Function], CustomOpDef]: ...
 @overload
-def custom_op(name: str, fn: Callable, /, *, mutates_args: str | Iterable[str], device_types: str | Sequence[str] | None = None, schema: str | None = None, tags: Iterable[Any] | None = None) -> CustomOpDef: ...
+def custom_op(name: str, fn: Function, /, *, mutates_args: str | Iterable[str], device_types: str | Sequence[str] | None = None, schema: str | None = None, tags: Iterable[Any] | None = None) -> CustomOpDef: ...
 # fmt: on
 def custom_op(
     name: str,
-    fn: Callable | None = None,
+    fn: Function | None = None,
     /,
     *,
     mutates_args: str | Iterable[str],
@@ -35,7 +35,7 @@ def custom_op(
     `register_autograd`, and what it does to shapes with `register_fake`.
     """
 
-    def wrap(function: Callable) -> CustomOpDef:
+    def wrap(function: Function) -> CustomOpDef:
         described = parse_schema(infer_schema(function, mutates_args=mutates_args) if schema is None else schema)
         return CustomOpDef(described.renamed(name), function, device_types, () if tags is None else _listed(tags))
 
@@ -46,7 +46,7 @@ class CustomOpDef:
     """Operator made by `custom_op`: can be called, and given kernels, gradients and other rules."""
 
     def __init__(
-        self, schema: Schema, function: Callable, device_types: str | Sequence[str] | None, tags: Iterable[Any] = ()
+        self, schema: Schema, function: Function, device_types: str | Sequence[str] | None, tags: Iterable[Any] = ()
     ) -> None:
         if schema.name in OPS:  # defined again, as in a notebook's cell that is run twice
             forget_operator(schema.name)
@@ -68,10 +68,10 @@ class CustomOpDef:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._opoverload(*args, **kwargs)
 
-    def register_kernel(self, device_types: str | Sequence[str] | None, fn: Callable | None = None, /) -> Callable:
+    def register_kernel(self, device_types: str | Sequence[str] | None, fn: Function | None = None, /) -> Function:
         """Use a function for tensors on these devices; None stands for every device."""
 
-        def register(function: Callable) -> Callable:
+        def register(function: Function) -> Function:
             for device_type in ["default"] if device_types is None else _listed(device_types):
                 self.op.kernels[device_type] = function
             self.op.kernels.setdefault("meta", self._no_fake)
@@ -85,12 +85,12 @@ class CustomOpDef:
             f" Please use `{self._init_fn.__name__}.register_fake` to add an fake impl."
         )
 
-    def register_fake(self, fn: Callable, /) -> Callable:
+    def register_fake(self, fn: Function, /) -> Function:
         """Register a function that gives the result's shape and dtype for tensors without values (device "meta")."""
         self.op.kernels["meta"] = fn
         return fn
 
-    def register_autograd(self, backward: Callable, /, *, setup_context: Callable | None = None) -> None:
+    def register_autograd(self, backward: Function, /, *, setup_context: Function | None = None) -> None:
         """Register the derivative: `setup_context(ctx, inputs, output)` keeps what `backward(ctx, *grads)` reads."""
         if self.op.schema.is_mutable:
             raise RuntimeError(
@@ -99,7 +99,7 @@ class CustomOpDef:
             )
         self.op.impl.backward, self.op.impl.setup_context = backward, setup_context
 
-    def register_vmap(self, func: Callable | None = None) -> Any:
+    def register_vmap(self, func: Function | None = None) -> Any:
         """Register the rule for batches: see `library.register_vmap`."""
         return register_vmap(self, func)
 
@@ -107,7 +107,7 @@ class CustomOpDef:
         """Register the precision for use under autocast: see `library.register_autocast`."""
         register_autocast(self, device_type, cast_inputs)
 
-    def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Callable | None = None, /) -> Any:
+    def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Function | None = None, /) -> Any:
         """Register the rule under a mode or for a class: see `library.register_torch_dispatch`."""
         return register_torch_dispatch(self, torch_dispatch_class, fn)
 

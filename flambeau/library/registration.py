@@ -15,6 +15,7 @@ from ..core.tensor import Tensor
 from ..ops.machinery.schema import parse_schema
 from .operator import ANY_DEVICE, define_operator, find_operator, forget_operator
 
+Function = Callable[..., Any]
 _DEVICES = {"cpu": "cpu", "cuda": "cuda", "meta": "meta", "autograd": "autograd", "autogradcpu": "autograd"}
 # PyTorch's other dispatch keys: a kernel for one of them is kept, and never chosen, because no tensor here has it.
 _BACKENDS = ("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta", "FPGA", "Vulkan", "Metal",
@@ -53,7 +54,7 @@ class Library:
         self._undo.append(lambda: forget_operator(name))
         return read.name
 
-    def impl(self, op_name: Any, fn: Callable, dispatch_key: str = "", *, with_keyset: bool = False) -> None:
+    def impl(self, op_name: Any, fn: Function, dispatch_key: str = "", *, with_keyset: bool = False) -> None:
         """Give an operator of this namespace a kernel; the dispatch key says for which device ("CPU", "Autograd", ...)."""
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
@@ -87,7 +88,7 @@ def _scoped_library(ns: str, kind: str, dispatch_key: str = "") -> Iterator[Libr
         yield made
 
 
-def _set_kernel(op: Any, key: str, function: Callable, lib: Library | None) -> None:
+def _set_kernel(op: Any, key: str, function: Function, lib: Library | None) -> None:
     kernels = find_operator(op).kernels
     kernels[key] = function
     if lib is not None:
@@ -105,7 +106,7 @@ def _device_key(key: str) -> str:
     return _DEVICES.get(lower, lower)
 
 
-def _registered(lib: Library, name: Any, function: Callable, key: str) -> Callable:
+def _registered(lib: Library, name: Any, function: Function, key: str) -> Function:
     lib.impl(name, function, key)
     return function
 
@@ -132,7 +133,7 @@ def impl(qualname: Any, types: str | Sequence[str], func: Any = None, *, lib: Li
     if isinstance(qualname, Library):
         return lambda function: _registered(qualname, types, function, func or "")
 
-    def register(function: Callable) -> Callable:
+    def register(function: Function) -> Function:
         for key in [types] if isinstance(types, str) else types:
             _set_kernel(qualname, _device_key(key), function, lib)
         return function
@@ -141,7 +142,7 @@ def impl(qualname: Any, types: str | Sequence[str], func: Any = None, *, lib: Li
 
 
 def register_kernel(
-    op: Any, device_types: str | Sequence[str] | None, func: Callable | None = None, /, *, lib: Library | None = None
+    op: Any, device_types: str | Sequence[str] | None, func: Function | None = None, /, *, lib: Library | None = None
 ) -> Any:
     """`impl` for an operator given as an object or by name; None stands for every device."""
     target = find_operator(op).schema.name
@@ -150,7 +151,7 @@ def register_kernel(
 
 def register_fake(
     op: Any,
-    func: Callable | None = None,
+    func: Function | None = None,
     /,
     *,
     lib: Library | None = None,
@@ -159,7 +160,7 @@ def register_fake(
 ) -> Any:
     """Register a function that gives an operator's result for tensors without values (device "meta"), replacing an earlier one."""
 
-    def register(function: Callable) -> Callable:
+    def register(function: Function) -> Function:
         _set_kernel(op, "meta", function, lib)
         return function
 
@@ -167,7 +168,7 @@ def register_fake(
 
 
 def register_autograd(
-    op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Library | None = None
+    op: Any, backward: Function, /, *, setup_context: Function | None = None, lib: Library | None = None
 ) -> None:
     """Register an operator's derivative: `setup_context(ctx, inputs, output)` keeps what `backward(ctx, *grads)` reads."""
     target = find_operator(op)
@@ -179,11 +180,11 @@ def register_autograd(
     _set_rules(op, lib, backward=backward, setup_context=setup_context)
 
 
-def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Library | None = None) -> Any:
+def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
     """Register an operator's rule for batches: `func(info, in_dims, *args)` gets values with a dimension more, at `in_dims`
     (None where an argument has none), and returns the result and the position of its batch dimension. Also as a decorator."""
 
-    def register(function: Callable) -> Callable:
+    def register(function: Function) -> Function:
         _set_field(
             op, lib, "batching", lambda level, face, *args, **kwargs: by_vmap_rule(function, level, args, kwargs)
         )
@@ -197,7 +198,7 @@ def register_autocast(op: Any, device_type: str, cast_inputs: dtype, /, *, lib: 
     if device(device_type).type not in DEFAULT_DTYPES:
         raise ValueError(f"Device type '{device_type}' does not support autocast.")
 
-    def policy(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+    def policy(run: Function, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[str, Function]:
         return "", lambda *args, **kwargs: run(
             *tree_map(cast, list(args)), **{name: tree_map(cast, value) for name, value in kwargs.items()}
         )
@@ -210,12 +211,12 @@ def register_autocast(op: Any, device_type: str, cast_inputs: dtype, /, *, lib: 
 
 
 def register_torch_dispatch(
-    op: Any, torch_dispatch_class: Any, func: Callable | None = None, /, *, lib: Library | None = None
+    op: Any, torch_dispatch_class: Any, func: Function | None = None, /, *, lib: Library | None = None
 ) -> Any:
     """Register an operator's rule under a mode (or for a class of tensors) with `__torch_dispatch__`,
     called in its place as `func(mode, operator, types, args, kwargs)`. Also as a decorator."""
 
-    def register(function: Callable) -> Callable:
+    def register(function: Function) -> Function:
         rules = find_operator(op).impl.dispatch
         if torch_dispatch_class in rules:
             raise RuntimeError(f"{torch_dispatch_class} already has a `__torch_dispatch__` rule for {op}")
@@ -227,7 +228,7 @@ def register_torch_dispatch(
     return register if func is None else register(func)
 
 
-def _set_field(op: Any, lib: Library | None, name: str, rule: Callable) -> None:
+def _set_field(op: Any, lib: Library | None, name: str, rule: Function) -> None:
     target = find_operator(op)
     before = getattr(target, name)
     setattr(target, name, rule)

@@ -57,7 +57,7 @@ def export(
     dynamo: bool = True,
     external_data: bool = True,
     dynamic_shapes: Any = None,
-    custom_translation_table: dict[Callable, Callable] | None = None,
+    custom_translation_table: dict[Callable[..., Any], Callable[..., Any]] | None = None,
     report: bool = False,
     optimize: bool = True,
     verify: bool = False,

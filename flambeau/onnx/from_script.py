@@ -69,12 +69,13 @@ class ScriptReader:
     def _input(self, name: str, example: Any) -> Any:
         if isinstance(example, (list, tuple)):
             return [self._input(f"{name}.{i}", e) for i, e in enumerate(example)]
+        shape: tuple[int, ...] = ()
         if isinstance(example, bool):
-            dtype, shape = flambeau.bool, ()
+            dtype = flambeau.bool
         elif isinstance(example, int):
-            dtype, shape = flambeau.int64, ()
+            dtype = flambeau.int64
         elif isinstance(example, float):
-            dtype, shape = flambeau.float32, ()
+            dtype = flambeau.float32
         elif isinstance(example, Tensor):
             dtype, shape = example.dtype, tuple(example.shape)
         else:

@@ -68,7 +68,7 @@ class LBFGS(Optimizer):
 
     # -- a step -----------------------------------------------------------------------------------------------------
     @no_grad()
-    def step(self, closure: Callable[[], Any]) -> Any:
+    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
         """Up to `max_iter` iterations. Returns the loss at the start."""
         evaluate = enable_grad()(closure)
         group = self.param_groups[0]

@@ -8,9 +8,9 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
-from ..autograd.grad_mode import enable_grad
+from ..autograd.grad_mode import Function, enable_grad
 from ..compat.legacy import typename
 from ..core import dtype as dt
 from ..core import modes
@@ -367,7 +367,7 @@ def evaluated(closure: Callable[[], Any] | None) -> Any:
         return closure()
 
 
-def without_grad(step: Callable) -> Callable:
+def without_grad(step: Function) -> Function:
     """Run a step without recording, unless the optimizer was made with differentiable=True."""
 
     @functools.wraps(step)
@@ -379,7 +379,7 @@ def without_grad(step: Callable) -> Callable:
         finally:
             grad_mode.enabled = before
 
-    return wrapped
+    return cast(Function, wrapped)
 
 
 def scalar_dtype(fused: Any = None) -> Any:

@@ -35,7 +35,7 @@ class CheckpointError(RuntimeError):
     """The second run was not like the first."""
 
 
-def noop_context_fn() -> tuple[AbstractContextManager, AbstractContextManager]:
+def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
     """Two contexts that do nothing."""
     return nullcontext(), nullcontext()
 
@@ -206,10 +206,10 @@ class _Recomputation:
 
 
 def checkpoint(
-    function: Callable,
+    function: Callable[..., Any],
     *args: Any,
     use_reentrant: bool | None = None,
-    context_fn: Callable[[], tuple] = noop_context_fn,
+    context_fn: Callable[[], tuple[Any, ...]] = noop_context_fn,
     determinism_check: str = "default",
     debug: bool = False,
     early_stop: bool = True,

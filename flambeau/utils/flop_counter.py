@@ -45,7 +45,7 @@ def shape_wrapper(formula: Callable) -> Callable:
     return of_tensors
 
 
-def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Callable], Callable]:
+def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The decorated function says what these operators (`torch.ops.aten.mm`) count for: it gets the shapes of a call's arguments and
     `out_shape`; with `get_raw`, the tensors and `out_val`."""
 

@@ -64,6 +64,7 @@ _WORDS = {
     "dtype": "_dtype", "device": "_device", "Any": "Any", "None": "None", "tuple": "tuple", "list": "list", "dict": "dict",
     "Callable": "Callable", "Sequence": "Sequence", "Iterator": "Iterator", "bytes": "bytes", "Generator": "_Generator",
 }  # fmt: skip
+_ELEMENTS = {"tuple": "[Any, ...]", "list": "[Any]", "dict": "[Any, Any]", "Callable": "[..., Any]"}
 _TENSORS = frozenset(("pointwise", "reduction", "view", "creation", "random"))
 
 
@@ -153,7 +154,9 @@ def _function(name: str, function: Any) -> str:
     except (TypeError, ValueError):
         return f"{name}: Any"
     op = getattr(function, "op", None)
-    result = "_Tensor" if op is not None and op.kind in _TENSORS else _type(signature.return_annotation)
+    result = _type(signature.return_annotation)
+    if op is not None and op.kind in _TENSORS and not result.startswith("tuple[_Tensor"):
+        result = "_Tensor"
     return f"def {name}({_parameters(list(signature.parameters.values()))}) -> {result}: ..."
 
 
@@ -205,7 +208,12 @@ def _type(annotation: Any) -> str:
     words = set(re.findall(r"[A-Za-z_]\w*", annotation))
     if not words <= _WORDS.keys():
         return "Any"
-    return re.sub(r"[A-Za-z_]\w*", lambda m: _WORDS[m[0]], annotation)
+    return with_elements(re.sub(r"[A-Za-z_]\w*", lambda m: _WORDS[m[0]], annotation))
 
 
-__all__ = ["NAMESPACES", "path_of", "written"]
+def with_elements(annotation: str) -> str:
+    """An annotation whose containers all say what they hold: strict checkers call a bare `tuple` partly unknown."""
+    return re.sub(r"\b(tuple|list|dict|Callable)\b(?!\[)", lambda m: m[0] + _ELEMENTS[m[0]], annotation)
+
+
+__all__ = ["NAMESPACES", "path_of", "with_elements", "written"]

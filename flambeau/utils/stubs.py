@@ -50,7 +50,7 @@ def _type(annotation: Any) -> str:
     words = set(re.findall(r"[A-Za-z_]\w*", annotation)) if isinstance(annotation, str) else {""}
     if not words <= _KNOWN:
         return "Any"
-    return re.sub(r"\b(int|float|bool)\b", r"_\1", annotation)
+    return namespace_stubs.with_elements(re.sub(r"\b(int|float|bool)\b", r"_\1", annotation))
 
 
 def _parameters(parameters: list[inspect.Parameter]) -> str:
@@ -101,11 +101,9 @@ def _method(name: str, member: Any) -> str | None:
     parameters = list(signature.parameters.values()) if found is None else found
     if not parameters or parameters[0].kind in (parameters[0].VAR_POSITIONAL, parameters[0].VAR_KEYWORD):
         return f"    def {name}(self, *args: Any, **kwargs: Any) -> Any: ..."
-    result = (
-        "Tensor"
-        if op is not None and op.kind in ("pointwise", "reduction", "view")
-        else _type(signature.return_annotation)
-    )
+    result = _type(signature.return_annotation)
+    if op is not None and op.kind in ("pointwise", "reduction", "view") and not result.startswith("tuple[Tensor"):
+        result = "Tensor"
     return f"    def {name}({_parameters(parameters[1:])}{_numpy_names(op, parameters)}) -> {result}: ..."
 
 

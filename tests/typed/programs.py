@@ -95,3 +95,36 @@ def mistakes(x: Tensor) -> None:
     torch.linalg.solve(x)  # wrong
     torch.fft.ffft(x)  # wrong
     torch.nn.init.kaiming_norml_(x)  # wrong
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    right: Tensor = model(x).argmax(1) == y
+    return float(right.float().mean())
+
+
+def newcomers(x: Tensor, model: nn.Sequential, optimizer: torch.optim.Optimizer) -> None:
+    accuracy(model, x)  # wrong
+    torch.optim.Adam(model.parameters, lr=1e-3)  # wrong
+    torch.optim.Adam(model.parameters(), lr=1e-3).step(x)  # wrong
+    optimizer.step(x)  # wrong
+    optimizer.zero_grads()  # wrong
+    model.load_state_dict("model.pt")  # wrong
+    model.train("yes")  # wrong
+    torch.save(model)  # wrong
+    torch.tensor(1, 2, 3)  # wrong
+    torch.cat(x, x)  # wrong
+    torch.stack(x, x)  # wrong
+    nn.Relu()  # wrong
+    nn.CrossEntropy()  # wrong
+    nn.ModuleList(nn.Linear(3, 3), nn.Linear(3, 3))  # wrong
+    nn.Conv2d(3, 8, kernel=3)  # wrong
+    F.one_hot(x, classes=10)  # wrong
+    x.backwards()  # wrong
+    x.shape()  # wrong
+    torch.set_default_dtype("float64")  # wrong
+    torch.nn.init.constant_(x, "zero")  # wrong
+    for part in x.chunk(2):
+        part.chunks(2)  # wrong
+    with torch.no_grad:  # wrong
+        pass

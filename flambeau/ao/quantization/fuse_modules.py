@@ -66,10 +66,10 @@ def _fuse_modules(
 
 def fuse_modules(
     model: nn.Module,
-    modules_to_fuse: list,
+    modules_to_fuse: list[Any],
     inplace: bool = False,
-    fuser_func: Callable = fuse_known_modules,
-    fuse_custom_config_dict: dict | None = None,
+    fuser_func: Callable[..., Any] = fuse_known_modules,
+    fuse_custom_config_dict: dict[Any, Any] | None = None,
 ) -> nn.Module:
     """The model with groups of layers as one each: `fuse_modules(model, [["conv", "bn", "relu"]])`.
 
@@ -79,10 +79,10 @@ def fuse_modules(
 
 def fuse_modules_qat(
     model: nn.Module,
-    modules_to_fuse: list,
+    modules_to_fuse: list[Any],
     inplace: bool = False,
-    fuser_func: Callable = fuse_known_modules,
-    fuse_custom_config_dict: dict | None = None,
+    fuser_func: Callable[..., Any] = fuse_known_modules,
+    fuse_custom_config_dict: dict[Any, Any] | None = None,
 ) -> nn.Module:
     """fuse_modules for models that are trained on: batch norms stay, inside of fused modules."""
     return _fuse_modules(model, modules_to_fuse, True, inplace, fuser_func, fuse_custom_config_dict)

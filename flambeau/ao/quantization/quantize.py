@@ -190,9 +190,9 @@ def add_quant_dequant(module: Any) -> nn.Module:
 def prepare(
     model: Any,
     inplace: bool = False,
-    allow_list: set | None = None,
+    allow_list: set[Any] | None = None,
     observer_non_leaf_module_list: Any = None,
-    prepare_custom_config_dict: dict | None = None,
+    prepare_custom_config_dict: dict[Any, Any] | None = None,
 ) -> Any:
     """The model with observers after its layers, to be called with representative data before `convert`."""
     custom = (prepare_custom_config_dict or get_default_custom_config_dict()).get(
@@ -282,7 +282,7 @@ def quantize_dynamic(
 
 
 @deprecated
-def prepare_qat(model: Any, mapping: dict | None = None, inplace: bool = False) -> Any:
+def prepare_qat(model: Any, mapping: dict[Any, Any] | None = None, inplace: bool = False) -> Any:
     """The model with layers that round their weights, and fake quantization of activations, to be trained before `convert`."""
     if not model.training:
         raise AssertionError("prepare_qat only works on models in training mode")
@@ -309,11 +309,11 @@ def quantize_qat(model: Any, run_fn: Callable, run_args: Any, inplace: bool = Fa
 @deprecated
 def convert(
     module: Any,
-    mapping: dict | None = None,
+    mapping: dict[Any, Any] | None = None,
     inplace: bool = False,
     remove_qconfig: bool = True,
     is_reference: bool = False,
-    convert_custom_config_dict: dict | None = None,
+    convert_custom_config_dict: dict[Any, Any] | None = None,
     use_precomputed_fake_quant: bool = False,
 ) -> Any:
     """The prepared model with its layers in their quantized forms, whose scales the observers have found."""

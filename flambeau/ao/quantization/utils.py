@@ -12,6 +12,7 @@ import flambeau as torch
 
 from ... import nn
 from ...core.dtype import dtype as _dtype
+from ...core.overrides import Given, Result
 from ...core.tensor import Tensor
 from ...nn.utils.parametrize import is_parametrized
 from . import fixed_ranges
@@ -41,11 +42,11 @@ DEPRECATION_WARNING = (
 )
 
 
-def deprecated(function: Callable) -> Callable:
+def deprecated(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """The function, with PyTorch's warning that this way of quantizing will go one day."""
 
     @functools.wraps(function)
-    def warning(*args: Any, **kwargs: Any) -> Any:
+    def warning(*args: Given.args, **kwargs: Given.kwargs) -> Result:
         warnings.warn(DEPRECATION_WARNING, DeprecationWarning, stacklevel=2)
         return function(*args, **kwargs)
 

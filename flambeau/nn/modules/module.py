@@ -34,6 +34,7 @@ _HOOK_TABLES = (
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
 
+AfterForward = Callable[[Any, Any, Any], Any] | Callable[[Any, Any, Any, Any], Any]  # four with the keyword arguments
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made", covariant=True)
 
@@ -59,13 +60,13 @@ _global_parameter_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 _MIXED_HOOKS = "Cannot use both regular backward hooks and full backward hooks {}. Please use only one of them."
 
 
-def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call hook(module, args) before the forward of every module."""
     return register(_global_forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(
-    hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
     """Call hook(module, args, output) after the forward of every module."""
     extra = [_global_forward_hooks_with_kwargs, _global_forward_hooks_always_called]
@@ -77,22 +78,22 @@ def register_module_forward_hook(
     return handle
 
 
-def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call hook(module, grad_output) before the backward of every module."""
     return register(_global_backward_pre_hooks, hook)
 
 
-def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call hook(module, grad_input, grad_output) when the gradients of a module's inputs are known."""
     return _register_global_backward_hook(hook, True)
 
 
-def register_module_backward_hook(hook: Callable) -> RemovableHandle:
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Like `register_module_full_backward_hook`, but the hook sees only the last operation of a module."""
     return _register_global_backward_hook(hook, False)
 
 
-def _register_global_backward_hook(hook: Callable, full: bool) -> RemovableHandle:
+def _register_global_backward_hook(hook: Callable[..., Any], full: bool) -> RemovableHandle:
     global _global_is_full_backward_hook
     if _global_is_full_backward_hook is (not full):
         raise RuntimeError(_MIXED_HOOKS.format("as global Module hooks"))
@@ -100,17 +101,17 @@ def _register_global_backward_hook(hook: Callable, full: bool) -> RemovableHandl
     return register(_global_backward_hooks, hook)
 
 
-def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call hook(module, name, parameter) when a module gets a parameter; it may return another."""
     return register(_global_parameter_registration_hooks, hook)
 
 
-def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call hook(module, name, buffer) when a module gets a buffer; it may return another."""
     return register(_global_buffer_registration_hooks, hook)
 
 
-def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call hook(module, name, submodule) when a module gets a submodule; it may return another."""
     return register(_global_module_registration_hooks, hook)
 
@@ -243,7 +244,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         )
         return sorted({n for n in names if not n[0].isdigit()})
 
-    def _check_new_name(self, kind: str, name: Any, table: dict) -> None:
+    def _check_new_name(self, kind: str, name: Any, table: dict[Any, Any]) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {type(name).__name__}")
         if "." in name:
@@ -333,7 +334,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         """Run calls of this module through `flambeau.compile`, which takes these arguments, from now on."""
         self._compiled_call_impl = naming.above("compiler").compile(self._call_impl, *args, **kwargs)
 
-    def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         done: set[int] = set()
         result = None
         try:
@@ -357,7 +358,7 @@ class Module(Traversal, State, Conversion, Training, Text):
             raise
         return result
 
-    def _run_skipped_hooks(self, done: set[int], args: tuple, kwargs: dict, result: Any) -> None:
+    def _run_skipped_hooks(self, done: set[int], args: tuple[Any, ...], kwargs: dict[Any, Any], result: Any) -> None:
         """Run, after a failure, the hooks that asked to be called in any case. Their errors are not raised."""
         for key, hook in self._all_forward_hooks():
             always = key in self._forward_hooks_always_called or key in _global_forward_hooks_always_called
@@ -373,7 +374,7 @@ class Module(Traversal, State, Conversion, Training, Text):
                     stacklevel=2,
                 )
 
-    def _run_pre_hooks(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    def _run_pre_hooks(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[tuple[Any, ...], dict[Any, Any]]:
         for key, hook in (*_global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()):
             if key in self._forward_pre_hooks_with_kwargs:
                 changed = hook(self, args, kwargs)
@@ -390,7 +391,7 @@ class Module(Traversal, State, Conversion, Training, Text):
                     args = changed if isinstance(changed, tuple) else (changed,)
         return args, kwargs
 
-    def _all_forward_hooks(self) -> list[tuple[int, Callable]]:
+    def _all_forward_hooks(self) -> list[tuple[int, Callable[..., Any]]]:
         return [*_global_forward_hooks.items(), *self._forward_hooks.items()]
 
     def _run_forward_hook(self, key: int, hook: Callable, args: tuple, kwargs: dict, result: Any) -> Any:
@@ -398,7 +399,7 @@ class Module(Traversal, State, Conversion, Training, Text):
             return hook(self, args, kwargs, result)
         return hook(self, args, result)
 
-    def _backward_hooks_by_kind(self) -> tuple[list[Callable], list[Callable]]:
+    def _backward_hooks_by_kind(self) -> tuple[list[Callable[..., Any]], list[Callable[..., Any]]]:
         """The backward hooks in force: (those that see the whole module, those that see its last operation)."""
         kinds: tuple[list[Callable], list[Callable]] = [], []
         if _global_backward_hooks:
@@ -409,7 +410,7 @@ class Module(Traversal, State, Conversion, Training, Text):
 
     # -- hooks --------------------------------------------------------------------------------------------------------
     def register_forward_pre_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """Call hook(module, args) before forward; it may return new arguments."""
         handle = register(self._forward_pre_hooks, hook, prepend, self._forward_pre_hooks_with_kwargs)
@@ -418,7 +419,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         return handle
 
     def register_forward_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+        self, hook: AfterForward, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
         """Call hook(module, args, output) after forward; it may return another output."""
         extra = [self._forward_hooks_with_kwargs, self._forward_hooks_always_called]
@@ -429,39 +430,39 @@ class Module(Traversal, State, Conversion, Training, Text):
             self._forward_hooks_always_called[handle.id] = True
         return handle
 
-    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call hook(module, grad_input, grad_output) when the gradients of the inputs are known."""
         if self._is_full_backward_hook is False:
             raise RuntimeError(_MIXED_HOOKS.format("on a single Module"))
         self._is_full_backward_hook = True
         return register(self._backward_hooks, hook, prepend)
 
-    def register_backward_hook(self, hook: Callable) -> RemovableHandle:
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Like `register_full_backward_hook`, but the hook sees only the last operation of the module. Deprecated."""
         if self._is_full_backward_hook is True:
             raise RuntimeError(_MIXED_HOOKS.format("on a single Module"))
         self._is_full_backward_hook = False
         return register(self._backward_hooks, hook)
 
-    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call hook(module, grad_output) before the module's backward."""
         return register(self._backward_pre_hooks, hook, prepend)
 
     # -- copying ------------------------------------------------------------------------------------------------------
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[Any, Any]) -> None:
         self.__dict__.update(state)
         for table in _HOOK_TABLES:
             self.__dict__.setdefault(table, OrderedDict())
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
         self.__dict__.setdefault("_is_full_backward_hook", None)
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[Any, Any]:
         state = self.__dict__.copy()
         state.pop("_compiled_call_impl", None)
         return state
 
 
-def _forget(own: dict, name: str, tables: tuple[str, ...]) -> None:
+def _forget(own: dict[Any, Any], name: str, tables: tuple[str, ...]) -> None:
     """A name lives in one table only: drop it from the instance and from the other tables."""
     own.pop(name, None)
     for table in tables:

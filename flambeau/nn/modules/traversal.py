@@ -14,7 +14,7 @@ class Traversal:
     _buffers: dict[str, Any]
 
     def named_modules(
-        self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True
+        self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
         """This module and all below it, with their dotted paths."""
         memo = set() if memo is None else memo
@@ -45,7 +45,7 @@ class Traversal:
             yield module
 
     def _named_members(
-        self, get_members: Callable, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+        self, get_members: Callable[..., Any], prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]

@@ -377,7 +377,7 @@ def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
 
 
 @composite(method=False)
-def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple:
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids from coordinate vectors."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     if indexing is None:

@@ -116,7 +116,7 @@ def _dtype_made(op: Pointwise, given: dtype, count: int, params: tuple) -> dtype
     return infer((root,), (given,) * count)[id(root)]
 
 
-def user_pointwise(formula: Callable) -> Callable:
+def user_pointwise(formula: Callable[..., Any]) -> Callable[..., Any]:
     """`@flambeau.ops.pointwise`: a user's own operator. Its formula may use sigmoid, exp, where, ... without importing
     them; the operator is compiled, multi-threaded and differentiable, and is not added to the library's namespace."""
     names = {**formula_globals(), **formula.__globals__}

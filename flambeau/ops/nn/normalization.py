@@ -203,7 +203,7 @@ def layer_norm(input: Tensor, normalized_shape: Any, weight: Any = None, bias: A
     autocast_cuda="float32",
     aten_backward="native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, needs(input, weight, bias))",
 )
-def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> tuple:
+def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, ...]:
     """layer_norm together with the mean and 1/std it used."""
     shape = _check_normalized(input, normalized_shape, weight, bias)
     dims = list(range(len(input.shape) - len(shape), len(input.shape)))

@@ -219,27 +219,27 @@ def _autocast_steps(kind: str, cell: bool = False) -> Callable:
 
 
 @composite(method=False, autocast=_autocast_lstm, autocast_cuda="lower")
-def lstm(*args: Any) -> tuple:
+def lstm(*args: Any) -> tuple[Tensor, ...]:
     """lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first): long short-term memory.
     Packed: `lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)`."""
     return _network("lstm", args)
 
 
 @composite(method=False, autocast=_autocast_steps("gru"), autocast_cuda="lower")
-def gru(*args: Any) -> tuple:
+def gru(*args: Any) -> tuple[Tensor, ...]:
     """gru(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first): gated recurrent units, as `lstm` with
     one hidden state."""
     return _network("gru", args)
 
 
 @composite(method=False, autocast=_autocast_steps("tanh"), autocast_cuda="lower")
-def rnn_tanh(*args: Any) -> tuple:
+def rnn_tanh(*args: Any) -> tuple[Tensor, ...]:
     """rnn_tanh(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first): a plain recurrent network."""
     return _network("tanh", args)
 
 
 @composite(method=False, autocast=_autocast_steps("relu"), autocast_cuda="lower")
-def rnn_relu(*args: Any) -> tuple:
+def rnn_relu(*args: Any) -> tuple[Tensor, ...]:
     """rnn_relu(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first): a plain recurrent network."""
     return _network("relu", args)
 

@@ -24,7 +24,7 @@ def _copied(name: str, see: Callable) -> Any:
 
     copy.__doc__ = f"A copy of what {name.removesuffix('_copy')} shows."
     face = composite(copy, name=name, method=False, out="exact")
-    face.__signature__ = documented(see)
+    face.__signature__ = documented(see).replace(return_annotation="Tensor")
     return face
 
 

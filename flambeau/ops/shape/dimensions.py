@@ -223,7 +223,7 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
 
 
 @composite(method=False)
-def broadcast_tensors(*tensors: Any) -> tuple:
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     for i, x in enumerate(given):

@@ -164,7 +164,7 @@ def given_sizes(input: Tensor, sizes: Any, dim: int) -> tuple[int, tuple[int, ..
         "split.sizes(tensor, split_size_or_sections, dim)",
     ),
 )
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces: of one size, or of the sizes listed."""
     if is_int(split_size_or_sections):
         return split_even(tensor, *even_sizes(tensor, int(split_size_or_sections), dim))
@@ -179,7 +179,7 @@ def _(aten: Any, self: Tensor, split_size: int, dim: int = 0) -> Any:
 
 
 @composite(function=False, name="_split_method", batching="along")
-def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple:
+def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     return split(self, split_size, dim)
 
 
@@ -187,31 +187,31 @@ OpenTensor.split = _split_method
 
 
 @composite(batching="along")
-def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple:
+def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces of the sizes listed."""
     return split_sized(input, *given_sizes(input, split_sizes, dim))
 
 
 @composite(method=False, out=True, batching="along")
-def split_copy(input: Tensor, split_size: int, dim: int = 0) -> tuple:
+def split_copy(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Copies of consecutive pieces of one size."""
     return copy_even(input, *even_sizes(input, split_size, dim))
 
 
 @composite(method=False, out=True, batching="along")
-def split_with_sizes_copy(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple:
+def split_with_sizes_copy(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Copies of consecutive pieces of the sizes listed."""
     return copy_sized(input, *given_sizes(input, split_sizes, dim))
 
 
 @composite(batching="along")
-def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple:
+def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """split whose results do not count as views."""
     return unsafe_even(input, *even_sizes(input, split_size, dim))
 
 
 @composite(batching="along")
-def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple:
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """split_with_sizes whose results do not count as views."""
     return unsafe_sized(input, *given_sizes(input, split_sizes, dim))
 
@@ -229,7 +229,7 @@ def _chunks(input: Tensor, chunks: int, dim: int) -> tuple[int, tuple[int, ...],
 
 
 @composite(batching="along")
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Split a tensor into at most `chunks` equal pieces along `dim`, as views."""
     d, sizes, empty = _chunks(input, chunks, dim)
     return (split_sized if empty else split_even)(input, d, sizes)
@@ -241,7 +241,7 @@ def _(aten: Any, self: Tensor, chunks: int, dim: int = 0) -> Any:
 
 
 @composite(batching="along")
-def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """chunk whose results do not count as views."""
     d, sizes, empty = _chunks(input, chunks, dim)
     return (unsafe_sized if empty else unsafe_even)(input, d, sizes)
@@ -281,7 +281,7 @@ def _clamped(index: int, total: int) -> int:
 
 
 @composite
-def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> tuple:
+def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> tuple[Tensor, ...]:
     """Views cut at the given indices, or into as many pieces as said."""
     cuts = named.get("sections", named.get("indices", named.get("tensor_indices_or_sections", indices_or_sections)))
     if not input.shape:
@@ -313,20 +313,20 @@ def _axis_split(name: str, input: Tensor, cuts: Any, axis: int, least: int) -> t
 
 
 @composite
-def hsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple:
+def hsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple[Tensor, ...]:
     """tensor_split along columns (along the only dimension of a vector)."""
     cuts = named.get("sections", named.get("indices", indices_or_sections))
     return _axis_split("hsplit", input, cuts, 0 if len(input.shape) == 1 else 1, 1)
 
 
 @composite
-def vsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple:
+def vsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple[Tensor, ...]:
     """tensor_split along rows."""
     return _axis_split("vsplit", input, named.get("sections", named.get("indices", indices_or_sections)), 0, 2)
 
 
 @composite
-def dsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple:
+def dsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple[Tensor, ...]:
     """tensor_split along the third dimension."""
     return _axis_split("dsplit", input, named.get("sections", named.get("indices", indices_or_sections)), 2, 3)
 
@@ -350,7 +350,7 @@ _unbind = SeveralViewsOp("unbind", _unbind_geometry, _unbind_backward, "UnbindBa
 
 
 @composite(kind="view", batching=Batched("along", repeat=False), sharding="unbind")
-def unbind(input: Tensor, dim: int = 0) -> tuple:
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of every index of a dimension."""
     if not input.shape:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
@@ -370,7 +370,7 @@ def _(aten: Any, self: Tensor, dim: int = 0) -> Any:
     out=True,
     batching=Batched("along", repeat=False),
 )
-def unbind_copy(input: Tensor, dim: int = 0) -> tuple:
+def unbind_copy(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Copies of every index of a dimension."""
     return tuple(part.clone() for part in unbind(input, dim))
 

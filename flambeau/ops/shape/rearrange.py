@@ -145,7 +145,7 @@ def _(repeats: Tensor) -> Tensor:
 
 
 @composite(method=False)
-def unravel_index(indices: Any, shape: Any) -> tuple:
+def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
     """Positions in the flattened order as one coordinate per dimension."""
     need_tensor("unravel_index", indices, "indices")
     sizes = (shape,) if is_int(shape) else shape

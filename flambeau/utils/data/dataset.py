@@ -200,7 +200,7 @@ class Subset(Dataset[_T_co]):
 
 def random_split(
     dataset: Any, lengths: Sequence[int | float], generator: Generator | None = default_generator
-) -> list[Subset]:
+) -> list[Subset[Any]]:
     """Disjoint random subsets with the given lengths, or fractions that sum to 1 (rounded down; what is left over goes
     to the first ones, one sample each).
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from flambeau import hub, nn
 from flambeau.core import naming
@@ -31,6 +31,7 @@ __all__ = [
     "Weights", "WeightsEnum", "get_model", "get_model_builder", "get_model_weights", "get_weight", "list_models", "register_model",
 ]  # fmt: skip
 
+Model = TypeVar("Model", bound=nn.Module)
 BUILDERS: dict[str, Callable[..., nn.Module]] = {}
 _WEIGHTS: dict[str, type[WeightsEnum]] = {}
 
@@ -70,7 +71,7 @@ class WeightsEnum(Enum):
         return self.value.url
 
     @property
-    def transforms(self) -> Callable:
+    def transforms(self) -> Callable[..., Any]:
         return self.value.transforms
 
     @property
@@ -133,10 +134,10 @@ def published_weights(name: str, module: str) -> Any:
 # --- builders
 
 
-def register_model(name: str | None = None) -> Callable[[Callable], Callable]:
+def register_model(name: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: make a builder known to `get_model` and `list_models`, under its own or the given name."""
 
-    def register(function: Callable) -> Callable:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
         key = (name if name is not None else function.__name__).lower()
         if key in BUILDERS:
             raise ValueError(f"An entry is already registered under the name '{key}'.")
@@ -197,16 +198,16 @@ def model_builder(
     backbone: Any = None,
     backbone_legacy: str = "IMAGENET1K_V1",
     choose: Callable[[dict[str, Any]], Any] | None = None,
-) -> Callable[[Callable], Callable]:
+) -> Callable[[Callable[..., Model]], Callable[..., Model]]:
     """Decorator for a builder f(*, weights, progress, ..., weights_backbone): registers it, reads weights given by name,
     and accepts the arguments of old releases (positional weights, `pretrained`, `pretrained_backbone`). A model that can be quantized
     has two kinds of weights: `choose(arguments)` says which, and it is registered as `quantized_...`."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable[..., Model]) -> Callable[..., Model]:
         parameters = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
         @functools.wraps(function)
-        def build(*args: Any, **kwargs: Any) -> nn.Module:
+        def build(*args: Any, **kwargs: Any) -> Model:
             if args:
                 if len(args) > len(parameters):
                     raise TypeError(f"{function.__name__}() takes at most {len(parameters)} arguments, got {len(args)}")
@@ -246,18 +247,18 @@ def load_weights(model: Any, weights: Any, progress: bool) -> Any:
 
 def builder(
     name: str,
-    construct: Callable[..., nn.Module],
+    construct: Callable[..., Model],
     weights: Any,
     *fixed: Any,
     forced: Mapping[str, Any] | None = None,
     prepare: Callable[[dict[str, Any], Any], None] | None = None,
     **defaults: Any,
-) -> Callable:
+) -> Callable[..., Model]:
     """The builder of a classifier: `construct(*fixed, **{**defaults, **kwargs})`, then its weights.
     `forced`: options that make the model what it is, so that other values are errors; `prepare(kwargs, weights)` sets what
     chosen weights dictate besides the number of classes."""
 
-    def build(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> nn.Module:
+    def build(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> Model:
         for option, value in (forced or {}).items():
             expect_option(kwargs, option, value)
         if weights is not None:
@@ -326,7 +327,7 @@ def get_model(name: str, **config: Any) -> nn.Module:
     return get_model_builder(name)(**config)
 
 
-def get_model_weights(name: Callable | str) -> type[WeightsEnum]:
+def get_model_weights(name: Callable[..., Any] | str) -> type[WeightsEnum]:
     """The enum of a model's published weights."""
     function: Any = get_model_builder(name) if isinstance(name, str) else name
     enum = getattr(function, "__weights__", None)

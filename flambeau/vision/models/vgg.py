@@ -21,9 +21,9 @@ __all__ = [
 class VGG(nn.Module):
     """Stacks of 3x3 convolutions, each ending in a max-pool, then three linear layers."""
 
-    def __init__(self, features: nn.Module, num_classes: int = 1000, init_weights: bool = True, dropout: float = 0.5):
+    def __init__(self, features: Any, num_classes: int = 1000, init_weights: bool = True, dropout: float = 0.5):
         super().__init__()
-        self.features = features
+        self.features: nn.Sequential = features
         self.avgpool = nn.AdaptiveAvgPool2d((7, 7))
         self.classifier = nn.Sequential(
             nn.Linear(512 * 7 * 7, 4096),

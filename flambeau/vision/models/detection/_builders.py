@@ -39,7 +39,7 @@ def settle(
 
 def detector(
     weights: Any, backbone: Any, pretrained: str | None = "IMAGENET1K_V1", zero_eps: bool = False
-) -> Callable[[Callable[..., nn.Module]], Callable]:
+) -> Callable[[Callable[..., nn.Module]], Callable[..., nn.Module]]:
     """Decorator: makes a builder of a function f(start, num_classes, **kwargs) that puts the model together.
 
     `pretrained` names the member of `backbone` that the backbone has by default. `zero_eps`: the file COCO_V1 was trained with
@@ -47,7 +47,7 @@ def detector(
     by_default = None if pretrained is None else backbone[pretrained]
     enum = weights
 
-    def decorate(make: Callable[..., nn.Module]) -> Callable:
+    def decorate(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
         def build(
             *,
             weights: Any = None,

@@ -75,7 +75,7 @@ def builder(
     forced: Mapping[str, Any] | None = None,
     auxiliary: tuple[str, ...] = (),
     by_training: bool = False,
-) -> Callable:
+) -> Callable[..., nn.Module]:
     """The builder of a model that can be quantized, or with `quantize=True` is. `plain` and `quantized` are the enums of weights for
     these. `auxiliary` names classifiers that published files have and results do not; `by_training`: see trained_in_8_bits."""
 

@@ -55,8 +55,8 @@ def mobilenet_body(
 
 
 def segmentation_builder(
-    name: str, make: Callable[..., nn.Module], weights: Any, make_backbone: Callable, backbone: Any, **options: Any
-) -> Callable:
+    name: str, make: Callable[..., nn.Module], weights: Any, make_backbone: Any, backbone: Any, **options: Any
+) -> Callable[..., nn.Module]:
     """The builder of a model that is `make(backbone, num_classes, aux_loss)`; `options` go to the backbone's builder."""
 
     def build(
