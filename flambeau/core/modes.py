@@ -49,6 +49,18 @@ class Mode:
         """A call of a user's autograd.Function; NotImplemented to be shown the operators it is made of."""
         return NotImplemented
 
+    def through(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run a function with this mode on, whether it is now or not: the calls that it is made of are seen, and its own is not."""
+        stack = own.stack
+        on = self in stack
+        if not on:
+            stack.push(self)
+        try:
+            return unwatched(function)(*args, **kwargs)
+        finally:
+            if not on:
+                stack.take(self)
+
     def gradients(self, found: list[Any]) -> None:
         """Note the gradients that a backward pass inside the mode has found."""
 

@@ -173,15 +173,10 @@ class Recorder(Writer):
 
     def _handle(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
         if op.kind == "pointwise" and op.writes:  # what it copies for its derivative before are calls of their own
-            return self.call(op, function, lambda *a, **k: self._through(run, a, k), args, kwargs)
+            return self.call(op, function, lambda *a, **k: self.through(run, a, k), args, kwargs)
         if is_leaf(op) or self.whole(op):
             return self.call(op, function, run, args, kwargs)
-        return self._through(run, args, kwargs)
-
-    def _through(self, run: Callable, args: tuple, kwargs: dict) -> Any:
-        """Run a function whose parts are seen."""
-        with self:
-            return modes.unwatched(run)(*args, **kwargs)
+        return self.through(run, args, kwargs)
 
     def call(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
         """Run an operator and write it down; returns what it returns."""

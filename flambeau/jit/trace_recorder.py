@@ -73,7 +73,8 @@ class Frame:
 
 
 class Tracer(TracedSizes, AtenRecorder):
-    """Records into one graph."""
+    """Records into one graph. `known` are the graph's values of tensors, by object: several over one place in memory were made by
+    different calls (`x`, `x.detach()`), and each is named after the variable that holds it."""
 
     differentiates = False
     reads_values = True

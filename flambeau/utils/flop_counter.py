@@ -163,8 +163,7 @@ class _Counting(modes.Mode):
         )  # a user's operator, or one of PyTorch's
         formula = None if packet is None else self.counter.flop_registry.get(packet)
         if formula is None and op.flops is None and op.kind == "composite":
-            with self:
-                return modes.unwatched(function)(*args, **kwargs)
+            return self.through(function, args, kwargs)
         result = function(*args, **kwargs)
         if formula is not None:
             self.counter.count(packet, formula(*args, **kwargs, out_val=result))

@@ -123,11 +123,11 @@ class Recorder(Writer):
             self.refuse("an argument's class overrides operators")
             return function(*args, **kwargs)
         if op.has_parts:
-            with self:
-                stack = modes.own.stack
-                if stack[0].stays and stack[0] is not self:
-                    return stack[0].handle(op, function, args, kwargs)
-                result = modes.unwatched(function)(*args, **kwargs)
+            bottom = modes.own.stack[0] if modes.staying() else None
+            if bottom is not None:
+                with self:
+                    return bottom.handle(op, function, args, kwargs)
+            result = self.through(function, args, kwargs)
             self.views.note(function, args, kwargs, result)
             return result
         if isinstance(op.impl, FusedUpdate) and op.name.startswith("_fused_"):

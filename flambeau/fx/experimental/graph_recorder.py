@@ -49,8 +49,9 @@ class PythonKeyTracer(Tracer):
 
 
 class GraphRecorder(AtenRecorder):
-    """Adds a node to a graph for each operator called. `known` are the nodes of tensors; what is not known becomes an
-    attribute of `root`."""
+    """Adds a node to a graph for each operator called. `known` are the nodes of tensors, by object: several over one place in memory
+    have different histories (`x`, `x.detach()`), so that a value of `graph` could not tell which node is meant; it finds the aliases
+    that no call has made. What is not known becomes an attribute of `root`."""
 
     def __init__(self, graph: Graph, root: Module) -> None:
         self.graph, self.root = graph, root

@@ -44,8 +44,7 @@ class AtenRecorder(modes.Mode):
         """Run a function made of others, whose calls are seen."""
         before, self.reads_python = self.reads_python, False  # Python's operators are functions that were seen already
         try:
-            with modes_on(self):
-                return modes.unwatched(function)(*args, **kwargs)
+            return self.through(function, args, kwargs)
         finally:
             self.reads_python = before
 
@@ -132,22 +131,6 @@ class AtenRecorder(modes.Mode):
 
     def note(self, overload: Any, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
         raise NotImplementedError
-
-
-class modes_on:  # noqa: N801
-    """Inside, the mode is on, whether it was or not."""
-
-    def __init__(self, mode: modes.Mode) -> None:
-        self.mode = mode
-
-    def __enter__(self) -> None:
-        self.pushed = self.mode not in modes.own.stack
-        if self.pushed:
-            modes.own.stack.push(self.mode)
-
-    def __exit__(self, *exc: Any) -> None:
-        if self.pushed:
-            modes.own.stack.take(self.mode)
 
 
 __all__ = ["AtenRecorder", "aten"]
