@@ -247,6 +247,12 @@ def asks(op: Any) -> bool:
     return not getattr(getattr(op, "quirks", None), "unasked", False)
 
 
+def asked_with(op: Any, args: tuple) -> tuple:
+    """The positional arguments of a call of an operator as overriding arguments get to see them."""
+    form = getattr(getattr(op, "quirks", None), "asked_with", None)
+    return args if form is None else form(args)
+
+
 class _SubclassMode(modes.Mode):
     asks = True
     parts = False
@@ -255,14 +261,14 @@ class _SubclassMode(modes.Mode):
         if kwargs or not _LOOKED_INTO.isdisjoint(map(type, args)):  # rare
             overriding = overriding_arguments(args, kwargs)
             if overriding and not skip.next and asks(op):
-                return self.ask(function, overriding, args, kwargs)
+                return self.ask(function, overriding, asked_with(op, args), kwargs)
         skip.next = False
         try:
             return function(*args, **kwargs)
         except Exception:
             if not asks(op) or not discovers(args, kwargs):
                 raise
-        return self.ask(function, overriding_arguments(args, kwargs), args, kwargs)
+        return self.ask(function, overriding_arguments(args, kwargs), asked_with(op, args), kwargs)
 
     def ask(self, function: Callable, overriding: list[Any], args: tuple, kwargs: dict) -> Any:
         modes.own.stack.push_below(self)  # the override's own calls are asked about again

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from ..machinery.declare import composite
+from ..machinery.quirks import Quirks
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 _NOTHING = "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
@@ -43,7 +44,20 @@ class Order:
         return cls.package().contract_path(equation, *shapes, shapes=True, optimize=cls.strategy)[0]
 
 
-@composite(method=False)
+def _equation_and_operands(args: tuple) -> tuple:
+    """The arguments of a call as (equation, *operands), whichever way they were given."""
+    if len(args) < 2:
+        raise ValueError(_NOTHING)
+    if isinstance(args[0], str):
+        listed = len(args) == 2 and isinstance(args[1], (list, tuple))
+        return (args[0], *args[1]) if listed else args
+    equation = ",".join(_sublist(items) for items in args[1::2])
+    if len(args) % 2:
+        equation += "->" + _sublist(args[-1])
+    return (equation, *args[0 : len(args) // 2 * 2 : 2])
+
+
+@composite(method=False, quirks=Quirks(asked_with=_equation_and_operands))
 def einsum(*args: Any) -> Tensor:
     """einsum(equation, *operands): the sum of products that the equation names, `einsum("ij,jk->ik", a, b)`. Or subscripts as numbers:
     `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
@@ -59,24 +73,13 @@ def _(recorder: Any, equation: str, *operands: Any) -> Tensor:
 
 
 def _parse_arguments(args: tuple) -> tuple[str, tuple[Tensor, ...]]:
-    if len(args) < 2:
-        raise ValueError(_NOTHING)
-    if isinstance(args[0], str):
-        operands = args[1:]
-        if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-            operands = tuple(operands[0])
-        equation = args[0]
-    else:
-        equation = ",".join(_sublist(items) for items in args[1::2])
-        operands = args[0 : len(args) // 2 * 2 : 2]
-        if len(args) % 2:
-            equation += "->" + _sublist(args[-1])
+    equation, *operands = _equation_and_operands(args)
     if not operands:
         raise ValueError(_NOTHING)
     for i, t in enumerate(operands):
         if not isinstance(t, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument 1, but got {type(t).__name__}")
-    return equation, operands
+    return equation, tuple(operands)
 
 
 def _sublist(items: Any) -> str:

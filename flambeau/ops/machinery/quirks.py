@@ -20,6 +20,7 @@ class Quirks:
     dimensions of size 1 (see plan.result_strides); "first" if that holds for the first operand only.
 
     `unasked`: a function about its argument being a tensor or not, or one that makes tensors: a `__torch_function__` is not asked.
+    `asked_with(args)`: the positional arguments that a `__torch_function__` is given, where PyTorch brings them into one form first.
     `inplace_function`: whether the in-place form is a function too, `torch.relu_`. By default, if there is one tensor operand."""
 
     label: str | tuple[str, ...] | Callable | None = None
@@ -31,6 +32,7 @@ class Quirks:
     numbers_apart: bool | str = False
     inplace_function: bool | None = None
     unasked: bool = False
+    asked_with: Callable[[tuple], tuple] | None = None
 
 
 NO_QUIRKS = Quirks()
