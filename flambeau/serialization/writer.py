@@ -144,13 +144,32 @@ def _named_or(otherwise: Any) -> Any:
     return save
 
 
+def _over_python_code(kind: Any) -> Any:
+    """A pickler's class (cloudpickle's, for example) with pickle's Python code below it where its own base is pickle's C code."""
+    if kind is pickle.Pickler:
+        return pickle._Pickler
+    if not issubclass(kind, pickle.Pickler):
+        return kind
+    own = {n: v for n, v in vars(kind).items() if n not in ("__dict__", "__weakref__", "dispatch")}  # C code knows no `dispatch`
+    made: Any = type(kind)(kind.__name__, tuple(map(_over_python_code, kind.__bases__)), own)
+    for name, function in own.items():
+        if inspect.isfunction(function) and "__class__" in function.__code__.co_freevars:  # `super()` means the new class
+            cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+            closure = tuple(types.CellType(made) if free == "__class__" else cell for free, cell in cells)
+            known = (function.__code__, function.__globals__, function.__name__, function.__defaults__, closure)
+            again = types.FunctionType(*known)
+            again.__kwdefaults__ = function.__kwdefaults__
+            setattr(made, name, again)
+    return made
+
+
 def pickler_class(module: Any) -> Any:
     """The pickler of a module with pickle's interface, taught PyTorch's names. Of pickle itself the one in pure Python, because only
     it lets the names of classes and functions be chosen."""
-    base: Any = pickle._Pickler if module is pickle else module.Pickler
+    base: Any = _over_python_code(module.Pickler)
     if not issubclass(base, pickle._Pickler):
         raise NotImplementedError(
-            f"pickle_module={module!r}: its Pickler is not made of pickle's Python code, so that it cannot write PyTorch's names"
+            f"pickle_module={module!r}: its Pickler is not made of one of pickle's, so that it cannot write PyTorch's names"
         )
 
     class Taught(_TorchNames, base):

@@ -205,7 +205,28 @@ def test_other_pickle_modules():
     with pytest.raises(RuntimeError, match="this one"):
         torch.load(file, pickle_module=type("other", (), {"Unpickler": Failing}), weights_only=False)
     with pytest.raises(NotImplementedError, match="PyTorch's names"):
-        torch.save({}, io.BytesIO(), pickle_module=other)
+        torch.save({}, io.BytesIO(), pickle_module=type("other", (), {"Pickler": io.BytesIO}))
+
+
+def test_a_pickler_over_pickles_c_code_writes_the_same_file():
+    class Doubling(pickle.Pickler):
+        """Writes functions as cloudpickle does: by a method of its own that C code asks."""
+
+        def __init__(self, file, protocol=None, *, doubled=2):
+            super().__init__(file, protocol=protocol)
+            self.doubled = doubled
+
+        def reducer_override(self, obj):
+            return (float, (str(obj.real * self.doubled),)) if isinstance(obj, complex) else NotImplemented
+
+    files = io.BytesIO(), io.BytesIO()
+    torch.save(sample(torch), files[0])
+    torch.save(sample(torch), files[1], pickle_module=type("other", (), {"Pickler": Doubling}))
+    assert files[0].getvalue() == files[1].getvalue()
+    file = io.BytesIO()
+    torch.save({"three": 3 + 3j, "kind": torch.float16}, file, pickle_module=type("other", (), {"Pickler": Doubling}))
+    file.seek(0)
+    assert torch.load(file, weights_only=False) == {"three": 6.0, "kind": torch.float16}
 
 
 def test_environment_decides_about_unsafe_files(tmp_path, monkeypatch):
