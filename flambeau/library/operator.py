@@ -277,7 +277,18 @@ def define_operator(schema: Schema, own_gradient: bool, tags: Iterable[Any] = ()
     elif not isinstance(place, _Namespace):
         raise ValueError(f"the namespace {face.namespace!r} of {schema.name!r} is taken: it is a part of flambeau.ops")
     setattr(place, face.__name__, face)
+    op.kernels = _EARLY.pop(schema.name, op.kernels)
     return register(op)
+
+
+_EARLY: dict[str, dict[str, Callable]] = {}  # kernels of operators that are not defined yet
+
+
+def kernels_of(op: Any) -> dict[str, Callable]:
+    """The kernels of an operator by device; of a name that nothing is defined under yet, those that its definition will have."""
+    if isinstance(op, str) and op.removesuffix(".default") not in OPS:
+        return _EARLY.setdefault(op.removesuffix(".default"), {})
+    return find_operator(op).kernels
 
 
 def forget_operator(name: str) -> None:

@@ -13,7 +13,7 @@ from ..core.dtype import dtype, float64
 from ..core.pytree import tree_map
 from ..core.tensor import Tensor
 from ..ops.machinery.schema import parse_schema
-from .operator import ANY_DEVICE, define_operator, find_operator, forget_operator
+from .operator import ANY_DEVICE, define_operator, find_operator, forget_operator, kernels_of
 
 Function = Callable[..., Any]
 _DEVICES = {"cpu": "cpu", "cuda": "cuda", "meta": "meta", "autograd": "autograd", "autogradcpu": "autograd"}
@@ -65,9 +65,9 @@ class Library:
         op = f"{self.ns}::{op_name}" if isinstance(op_name, str) and "::" not in op_name else op_name
         key = _device_key(dispatch_key or self.dispatch_key or "CompositeImplicitAutograd")
         if fn is fallthrough_kernel:
-            find_operator(op).kernels.pop(key, None)
+            kernels_of(op).pop(key, None)
         else:
-            _set_kernel(op, key, fn, self)
+            _set_kernel(kernels_of(op), key, fn, self)
 
     def _destroy(self) -> None:
         """Forget the operators and kernels registered here."""
@@ -88,8 +88,7 @@ def _scoped_library(ns: str, kind: str, dispatch_key: str = "") -> Iterator[Libr
         yield made
 
 
-def _set_kernel(op: Any, key: str, function: Function, lib: Library | None) -> None:
-    kernels = find_operator(op).kernels
+def _set_kernel(kernels: dict[str, Function], key: str, function: Function, lib: Library | None) -> None:
     kernels[key] = function
     if lib is not None:
         lib._undo.append(lambda: kernels.pop(key, None))
@@ -135,7 +134,7 @@ def impl(qualname: Any, types: str | Sequence[str], func: Any = None, *, lib: Li
 
     def register(function: Function) -> Function:
         for key in [types] if isinstance(types, str) else types:
-            _set_kernel(qualname, _device_key(key), function, lib)
+            _set_kernel(kernels_of(qualname), _device_key(key), function, lib)
         return function
 
     return register if func is None else register(func)
@@ -161,7 +160,7 @@ def register_fake(
     """Register a function that gives an operator's result for tensors without values (device "meta"), replacing an earlier one."""
 
     def register(function: Function) -> Function:
-        _set_kernel(op, "meta", function, lib)
+        _set_kernel(find_operator(op).kernels, "meta", function, lib)
         return function
 
     return register if func is None else register(func)

@@ -369,3 +369,12 @@ def test_kernels_for_devices_that_are_not_here_are_kept_and_never_run(library):
         assert getattr(library.ops, space).same(library.ones(1)).tolist() == [1.0]
         with pytest.raises(RuntimeError, match="could not parse dispatch key: Nowhere"):
             made.impl("same", lambda x: x, "Nowhere")
+
+
+@LIBRARIES
+def test_a_kernel_may_come_before_the_definition(library):
+    name = fresh_name("twice")
+    library.library.impl(name, ["CPU"], lambda x: x * 2)
+    library.library.define(name, "(Tensor x) -> Tensor")
+    space, _, own = name.partition("::")
+    assert getattr(getattr(library.ops, space), own)(library.ones(2)).tolist() == [2.0, 2.0]
