@@ -120,9 +120,9 @@ class FunctionNode(Node):
         return tuple(None if edge is None else row.share(k) for k, edge in enumerate(self.edges))
 
     def fitted(self, index: int, share: Tensor | None) -> Tensor | None:
-        """Sum a gradient of broadcast shape down to the input's."""
+        """Sum a gradient of broadcast shape down to the input's; one that nobody asked for may have any shape."""
         shape = self.extra[index]
-        if share is None or share.shape == shape:
+        if share is None or share.shape == shape or self.edges[index] is None:
             return share
         try:
             return share.sum_to_size(shape)

@@ -146,3 +146,20 @@ def test_wrong_keywords() -> None:
             scaled(t).apply(t.ones(2), wrong=1)
         with pytest.raises(TypeError, match="multiple values for argument"):
             scaled(t).apply(t.ones(2), 2.0, factor=1)
+
+
+def test_a_gradient_that_nobody_asked_for_may_have_any_shape():
+    class Scaled(flambeau.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, times):
+            return x * times.sum()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 6.0, flambeau.ones(2)
+
+    x = flambeau.ones(2, requires_grad=True)
+    Scaled.apply(x, flambeau.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert x.grad.tolist() == [6.0, 6.0]
+    with pytest.raises(RuntimeError, match=r"invalid gradient at index 1 - got \[2\]"):
+        Scaled.apply(x, flambeau.tensor([1.0, 2.0, 3.0], requires_grad=True)).sum().backward()
