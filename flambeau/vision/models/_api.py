@@ -108,7 +108,8 @@ class Preset:
 def _entry(record: dict[str, Any]) -> Weights:
     meta = dict(record["meta"])
     meta["min_size"] = tuple(meta["min_size"])
-    meta.update(categories(meta.get("categories")))
+    if "categories" in meta:
+        meta.update(categories(meta["categories"]))
     if "unquantized" in meta:
         meta["unquantized"] = get_weight(meta["unquantized"])
     return Weights(record["url"], Preset(**record["transforms"]), meta)
@@ -274,7 +275,8 @@ def builder(
         f"{name}: {_first_line(construct)}\n\n`weights` is None (random), a member of `{weights.__name__}` or its name; other "
         "arguments go to the model."
     )
-    return model_builder(weights, "IMAGENET1K_V1" if "IMAGENET1K_V1" in weights.__members__ else None)(build)
+    pretrained = [member for member in ("IMAGENET1K_V1", "KINETICS400_V1") if member in weights.__members__]
+    return model_builder(weights, pretrained[0] if pretrained else None)(build)
 
 
 def _first_line(construct: Any) -> str:

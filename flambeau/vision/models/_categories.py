@@ -22,8 +22,8 @@ _SIDES = "eye ear shoulder elbow wrist hip knee ankle"
 
 @functools.cache
 def _names(dataset: str) -> list[str]:
-    if dataset == "imagenet":
-        return data_text("imagenet_classes.txt").splitlines()
+    if dataset in ("imagenet", "kinetics400"):
+        return data_text(f"{dataset}_classes.txt").splitlines()
     if dataset == "person":
         return ["no person", "person"]
     words = (_COCO if dataset == "coco" else _VOC).split()

@@ -21,11 +21,11 @@ def initialise(
 ) -> None:
     """Fill the weights of all convolutions and linear layers, in order; their biases are zeroed, norms made neutral."""
     for module in model.modules():
-        if isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
+        if isinstance(module, (nn.BatchNorm2d, nn.BatchNorm3d, nn.GroupNorm)):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
             continue
-        fill = conv if isinstance(module, nn.Conv2d) else linear if isinstance(module, nn.Linear) else None
+        fill = conv if isinstance(module, (nn.Conv2d, nn.Conv3d)) else linear if isinstance(module, nn.Linear) else None
         if fill is not None:
             fill(module.weight)
             if module.bias is not None:

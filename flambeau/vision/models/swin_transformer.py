@@ -70,9 +70,50 @@ def _shift_mask(like: Tensor, height: int, width: int, size: Sequence[int], shif
         for columns in ((0, -size[1]), (-size[1], -shift[1]), (-shift[1], width)):
             region[rows[0] : rows[1], columns[0] : columns[1]] = count
             count += 1
-    region = _windows(region[None, :, :, None], size)[..., 0]
+    return region_mask(_windows(region[None, :, :, None], size)[..., 0])
+
+
+def region_mask(region: Tensor) -> Tensor:
+    """(windows, positions, positions) from the region of each position: 0 inside a region, -100 between regions."""
     apart = region.unsqueeze(1) - region.unsqueeze(2)
     return apart.masked_fill(apart != 0, -100.0).masked_fill(apart == 0, 0.0)
+
+
+def attention_in_windows(
+    x: Tensor,
+    qkv_weight: Tensor,
+    proj_weight: Tensor,
+    relative_position_bias: Tensor,
+    mask: Tensor | None,
+    num_heads: int,
+    attention_dropout: float,
+    dropout: float,
+    qkv_bias: Tensor | None,
+    proj_bias: Tensor | None,
+    logit_scale: Tensor | None,
+    training: bool,
+) -> Tensor:
+    """Self-attention of (B * windows, positions, C); `mask` (windows, positions, positions) is added to the scores."""
+    positions, channels = x.shape[1], x.shape[2]
+    if logit_scale is not None and qkv_bias is not None:  # keys have no bias in V2
+        qkv_bias = qkv_bias.clone()
+        third = qkv_bias.numel() // 3
+        qkv_bias[third : 2 * third].zero_()
+    qkv = F.linear(x, qkv_weight, qkv_bias)
+    q, k, v = qkv.reshape(-1, positions, 3, num_heads, channels // num_heads).permute(2, 0, 3, 1, 4).unbind(0)
+    if logit_scale is not None:
+        attention = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
+        attention = attention * logit_scale.clamp(max=math.log(100.0)).exp()
+    else:
+        attention = (q * (channels // num_heads) ** -0.5).matmul(k.transpose(-2, -1))
+    attention = attention + relative_position_bias
+    if mask is not None:
+        count = mask.shape[0]
+        attention = attention.view(-1, count, num_heads, positions, positions) + mask.unsqueeze(1).unsqueeze(0)
+        attention = attention.view(-1, num_heads, positions, positions)
+    attention = F.dropout(F.softmax(attention, dim=-1), p=attention_dropout, training=training)
+    x = attention.matmul(v).transpose(1, 2).reshape(-1, positions, channels)
+    return F.dropout(F.linear(x, proj_weight, proj_bias), p=dropout, training=training)
 
 
 def shifted_window_attention(
@@ -99,28 +140,11 @@ def shifted_window_attention(
     shift = [0 if window_size[i] >= full[i] else shift_size[i] for i in (0, 1)]
     if any(shift):
         x = flambeau.roll(x, shifts=(-shift[0], -shift[1]), dims=(1, 2))
-    x = _windows(x, window_size)
-    positions = x.shape[1]
-    if logit_scale is not None and qkv_bias is not None:  # keys have no bias in V2
-        qkv_bias = qkv_bias.clone()
-        third = qkv_bias.numel() // 3
-        qkv_bias[third : 2 * third].zero_()
-    qkv = F.linear(x, qkv_weight, qkv_bias)
-    q, k, v = qkv.reshape(-1, positions, 3, num_heads, channels // num_heads).permute(2, 0, 3, 1, 4).unbind(0)
-    if logit_scale is not None:
-        attention = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
-        attention = attention * logit_scale.clamp(max=math.log(100.0)).exp()
-    else:
-        attention = (q * (channels // num_heads) ** -0.5).matmul(k.transpose(-2, -1))
-    attention = attention + relative_position_bias
-    if any(shift):
-        mask = _shift_mask(x, *full, window_size, shift)
-        count = mask.shape[0]
-        attention = attention.view(batch, count, num_heads, positions, positions) + mask.unsqueeze(1).unsqueeze(0)
-        attention = attention.view(-1, num_heads, positions, positions)
-    attention = F.dropout(F.softmax(attention, dim=-1), p=attention_dropout, training=training)
-    x = attention.matmul(v).transpose(1, 2).reshape(-1, positions, channels)
-    x = F.dropout(F.linear(x, proj_weight, proj_bias), p=dropout, training=training)
+    mask = _shift_mask(x, full[0], full[1], window_size, shift) if any(shift) else None
+    x = attention_in_windows(
+        _windows(x, window_size), qkv_weight, proj_weight, relative_position_bias, mask, num_heads, attention_dropout, dropout,
+        qkv_bias, proj_bias, logit_scale, training,
+    )  # fmt: skip
     x = x.view(batch, full[0] // window_size[0], full[1] // window_size[1], window_size[0], window_size[1], channels)
     x = x.permute(0, 1, 3, 2, 4, 5).reshape(batch, *full, channels)
     if any(shift):

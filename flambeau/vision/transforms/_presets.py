@@ -9,7 +9,9 @@ from flambeau import Tensor, nn
 from . import functional as F
 from .interpolation import InterpolationMode
 
-__all__ = ["ImageClassification", "InterpolationMode", "ObjectDetection", "SemanticSegmentation"]
+__all__ = [
+    "ImageClassification", "InterpolationMode", "ObjectDetection", "OpticalFlow", "SemanticSegmentation", "VideoClassification",
+]  # fmt: skip
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -81,3 +83,36 @@ class SemanticSegmentation(_Preset):
 
 class ObjectDetection(_Preset):
     """Transform that converts images for detectors, which resize and normalise themselves."""
+
+
+class VideoClassification(_Preset):
+    """Transform that prepares videos (..., T, C, H, W) for classifiers: resize, crop, normalise; channels come first then."""
+
+    def __init__(
+        self,
+        *,
+        crop_size: tuple[int, int],
+        resize_size: tuple[int] | tuple[int, int],
+        mean: tuple[float, ...] = (0.43216, 0.394666, 0.37645),
+        std: tuple[float, ...] = (0.22803, 0.22145, 0.216989),
+        interpolation: InterpolationMode = InterpolationMode.BILINEAR,
+    ):
+        super().__init__()
+        self.crop_size, self.resize_size = list(crop_size), list(resize_size)
+        self.mean, self.std = list(mean), list(std)
+        self.interpolation, self.antialias = interpolation, False  # as the published weights were trained
+
+    def forward(self, vid: Tensor) -> Tensor:
+        frames = super().forward(vid.reshape(-1, *vid.shape[-3:]))
+        return frames.reshape(*vid.shape[:-3], *frames.shape[1:]).transpose(-4, -3)
+
+
+class OpticalFlow(nn.Module):
+    """Transform that converts two images to values between -1 and 1."""
+
+    def forward(self, img1: Any, img2: Any) -> tuple[Tensor, Tensor]:
+        return self._converted(img1), self._converted(img2)
+
+    def _converted(self, img: Any) -> Tensor:
+        img = F.convert_image_dtype(img if isinstance(img, Tensor) else F.pil_to_tensor(img))
+        return F.normalize(img, mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5]).contiguous()
