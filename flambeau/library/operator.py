@@ -239,7 +239,11 @@ def _flat_gradients(op: Op, call: _Call, given: Any) -> list:
 
 
 class _Namespace(ModuleType):
-    """`flambeau.ops.<namespace>`, where operators of that namespace are found."""
+    """`flambeau.ops.<namespace>`, where operators of that namespace are found. `early`: kernels of those that are not defined yet."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.early: dict[str, dict[str, Callable[..., Any]]] = {}
 
     def __getattr__(self, name: str) -> Any:
         space = self.__name__.split(".")[-1]
@@ -251,11 +255,7 @@ class _Namespace(ModuleType):
 
 def absent_namespace(name: str) -> Any:
     """The namespace in which a library that was not loaded has operators, or None."""
-    if name.startswith("__") or not absent.names_namespace(name):
-        return None
-    place = _Namespace(f"torch.ops.{name}")
-    setattr(ops, name, place)
-    return place
+    return None if name.startswith("__") or not absent.names_namespace(name) else _namespace(name)
 
 
 def define_operator(schema: Schema, own_gradient: bool, tags: Iterable[Any] = ()) -> Op:
@@ -270,24 +270,28 @@ def define_operator(schema: Schema, own_gradient: bool, tags: Iterable[Any] = ()
     op = Op.of_schema(schema, kind, tags=tuple(tags), autocast="parts", batching="each" if own_gradient else None)
     op.impl = Derivative(op, own_gradient)
     op.function = face = OperatorFace(op)
-    place = vars(ops).get(face.namespace)
-    if place is None:
-        place = _Namespace(f"torch.ops.{face.namespace}")
-        setattr(ops, face.namespace, place)
-    elif not isinstance(place, _Namespace):
-        raise ValueError(f"the namespace {face.namespace!r} of {schema.name!r} is taken: it is a part of flambeau.ops")
+    place = _namespace(face.namespace)
     setattr(place, face.__name__, face)
-    op.kernels = _EARLY.pop(schema.name, op.kernels)
+    op.kernels = place.early.pop(face.__name__, op.kernels)
     return register(op)
 
 
-_EARLY: dict[str, dict[str, Callable]] = {}  # kernels of operators that are not defined yet
+def _namespace(name: str) -> _Namespace:
+    """The namespace of this name, made if need be."""
+    place = vars(ops).get(name)
+    if place is None:
+        place = _Namespace(f"torch.ops.{name}")
+        setattr(ops, name, place)
+    elif not isinstance(place, _Namespace):
+        raise ValueError(f"the namespace {name!r} of operators is taken: it is a part of flambeau.ops")
+    return place
 
 
-def kernels_of(op: Any) -> dict[str, Callable]:
+def kernels_of(op: Any) -> dict[str, Callable[..., Any]]:
     """The kernels of an operator by device; of a name that nothing is defined under yet, those that its definition will have."""
     if isinstance(op, str) and op.removesuffix(".default") not in OPS:
-        return _EARLY.setdefault(op.removesuffix(".default"), {})
+        space, _, name = op.removesuffix(".default").partition("::")
+        return _namespace(space).early.setdefault(name, {})
     return find_operator(op).kernels
 
 

@@ -2,8 +2,12 @@
 
 >>> from flambeau.vision.models import optical_flow
 >>> model = optical_flow.raft_small()
+>>> len(model.state_dict())
+106
+>>> model.update_block.hidden_state_size
+96
 """
 
-# ruff: noqa: F403 - re-exports
+from .raft import RAFT, Raft_Large_Weights, Raft_Small_Weights, raft_large, raft_small
 
-from .raft import *
+__all__ = ["RAFT", "Raft_Large_Weights", "Raft_Small_Weights", "raft_large", "raft_small"]

@@ -18,6 +18,7 @@ from ._utils import grid_sample, make_coords_grid, upsample_flow
 __all__ = ("RAFT", "Raft_Large_Weights", "Raft_Small_Weights", "raft_large", "raft_small")
 
 Layer = Callable[..., nn.Module]
+_SQUASH = nn.Tanh()
 
 
 def _shortcut(in_channels: int, out_channels: int, norm_layer: Layer | None, stride: int) -> nn.Module:
@@ -150,7 +151,7 @@ class ConvGRU(nn.Module):
     def forward(self, h: Tensor, x: Tensor) -> Tensor:
         both = flambeau.cat([h, x], dim=1)
         update, reset = flambeau.sigmoid(self.convz(both)), flambeau.sigmoid(self.convr(both))
-        new = flambeau.tanh(self.convq(flambeau.cat([reset * h, x], dim=1)))
+        new = _SQUASH(self.convq(flambeau.cat([reset * h, x], dim=1)))
         return (1 - update) * h + update * new
 
 
@@ -160,7 +161,7 @@ def _pass_through_h(h: Tensor, _: Tensor) -> Tensor:
 
 
 class RecurrentBlock(nn.Module):
-    """One or two recurrent units, the second over the columns where the first goes over the rows."""
+    """Apply one or two recurrent units, the second over the columns where the first goes over the rows."""
 
     def __init__(
         self,
@@ -205,7 +206,7 @@ class FlowHead(nn.Module):
 
 
 class UpdateBlock(nn.Module):
-    """One refinement: the motion's features, the recurrent units, the change of the flow."""
+    """Refine the flow once: the motion's features, the recurrent units, the change of the flow."""
 
     def __init__(self, *, motion_encoder: nn.Module, recurrent_block: RecurrentBlock, flow_head: nn.Module):
         super().__init__()
@@ -315,7 +316,7 @@ class RAFT(nn.Module):
                 f"The context encoder outputs {found.shape[1]} channels, expected more than the hidden state's {hidden_size}"
             )
         hidden, context = flambeau.split(found, [hidden_size, rest], dim=1)
-        hidden, context = flambeau.tanh(hidden), F.relu(context)
+        hidden, context = _SQUASH(hidden), F.relu(context)
         start = make_coords_grid(batch, h // 8, w // 8).to(fmap1.device)
         coords = start
         flows = []

@@ -23,7 +23,7 @@ Layer = Callable[..., nn.Module]
 
 @dataclass
 class MSBlockConfig:
-    """One block: its heads, widths, and the kernels and strides (T, H, W) that pool queries and keys; empty: not pooled."""
+    """Configuration of one block: its heads, widths, and the kernels and strides (T, H, W) that pool queries and keys; empty: not pooled."""
 
     num_heads: int
     input_channels: int
