@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..autograd.grad_mode import enable_grad
 from ..core import modes
 from ..core.casts import casts
 from ..core.device import cpu
@@ -131,9 +132,6 @@ def _kept(leaf: Tensor, target: dtype, cast: Callable) -> Tensor:
     key = (id(leaf), target)
     found = casts.cache.get(key)
     if found is None:
-        before, grad_mode.enabled = grad_mode.enabled, True
-        try:
+        with enable_grad():
             found = casts.cache[key] = (leaf, cast(leaf, target, leaf.device, preserve_format))
-        finally:
-            grad_mode.enabled = before
     return found[1]

@@ -22,6 +22,7 @@ from ..core.tensor import Tensor
 from ..core.uninterrupted import uninterrupted
 from .duals import DualLevel, carry, give, laid_out_like, levels_closed, open_levels, tangent_of
 from .engine import LinearPass, run_backward
+from .grad_mode import enable_grad
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -69,15 +70,12 @@ def _replaced(tree: Any, new: dict[int, Tensor]) -> Any:
 def _push(function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) -> Any:
     """Call the operator, and give its results their tangents."""
     records = grad_mode.enabled and any(x.requires_grad for x in _tensors((args, tuple(kwargs.values()))))
-    before, grad_mode.enabled = grad_mode.enabled, True
-    try:
+    with enable_grad():
         starts = {id(x): x.view_as(x) if records and x.requires_grad else _leaf(x) for x in duals}
         result = function(*_replaced(args, starts), **_replaced(kwargs, starts))
         outputs = [t for t in _tensors(result) if t.requires_grad]
         viewed = next((x for x in duals for t in outputs if t._storage is x._storage), None)
         tangents = [] if viewed is not None else _tangents(outputs, starts, duals, records)
-    finally:
-        grad_mode.enabled = before
     if viewed is not None:
         return _push_view(function, args, kwargs, viewed)
     for out in _tensors(result):

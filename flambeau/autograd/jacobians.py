@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.graph import grad_mode
 from ..core.sparse import SparseTensor
 from ..core.tensor import Tensor, copy_of_array
 from .api import grad
 from .forward_ad import dual_level, make_dual, unpack_dual
+from .grad_mode import enable_grad
 
 
 def tensors_in(x: Any) -> list[Tensor]:
@@ -104,11 +104,8 @@ class Point:
 
 
 def evaluate(function: Callable, args: tuple, choose: Callable) -> list[Tensor]:
-    before, grad_mode.enabled = grad_mode.enabled, True
-    try:
+    with enable_grad():
         return choose(function(*args))
-    finally:
-        grad_mode.enabled = before
 
 
 def difference(function: Callable, point: Point, choose: Callable, step: np.ndarray, eps: float) -> list[np.ndarray]:

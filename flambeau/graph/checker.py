@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ..autograd.grad_mode import no_grad
 from ..core.device import device
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .memory import mapped
 from .printer import line, type_of
 from .program import NO_MEMORY, Call, Program, Value
-from .replay import unrecorded
 
 _META = device("meta")
 
@@ -64,7 +64,7 @@ def described(call: Call) -> list[tuple] | None:
         return None
     args, kwargs = on_meta((call.args, call.kwargs))
     try:
-        with unrecorded():
+        with no_grad():
             result = call.function(*args, **kwargs)
     except NotImplementedError:
         return None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from ..autograd.grad_mode import no_grad
 from ..core import modes, watching
-from ..core.graph import grad_mode
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .memory import mapped
@@ -40,7 +39,7 @@ class Replay(watching.Watcher):
     def calls(self, calls: list[Call]) -> None:
         """Make these calls, one after the other, and let go of memory behind its last use."""
         last = {b: i for i, call in enumerate(calls) for b in call.touches()}
-        with watching.watch(self), unrecorded():
+        with watching.watch(self), no_grad():
             for i, call in enumerate(calls):
                 self.call(call)
                 for b in call.touches():
@@ -85,16 +84,6 @@ def through_door(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     if modes.own.stack:
         return modes.intercept(op, function, args, kwargs)
     return modes.unwatched(function)(*args, **kwargs)
-
-
-@contextlib.contextmanager
-def unrecorded() -> Any:
-    """Inside, autograd takes no notes."""
-    before, grad_mode.enabled = grad_mode.enabled, False
-    try:
-        yield
-    finally:
-        grad_mode.enabled = before
 
 
 __all__ = ["Diverged", "Replay", "through_door"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...core import watching
 from ...core.device import cpu, device
 from ...core.dtype import dtype
-from ...core.graph import grad_mode
+from ...core.graph import unrecorded
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 from ...graph.memory import Ref, mapped
@@ -37,12 +37,8 @@ def call_operator(program: Program, call: Call) -> None:
     """Call an operator as a whole, and put what it makes where later steps look for it."""
     arguments, keywords = mapped((call.arguments, call.keywords), Value, lambda v: tensor_at(program, v))
     collector = _Collector()
-    before, grad_mode.enabled = grad_mode.enabled, False
-    try:
-        with watching.watch(collector):
-            result = call.function(*arguments, **keywords)
-    finally:
-        grad_mode.enabled = before
+    with watching.watch(collector):
+        result = unrecorded(call.function, *arguments, **keywords)
     if call.numbers is not None and call.numbers != collector.numbers:
         raise OtherLayout(f"{call.name} reads another number from a tensor, and its derivative depends on that")
     for index, storage in _found(program, call, result, collector.found).items():

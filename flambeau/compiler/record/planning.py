@@ -9,6 +9,7 @@ import mmap
 from dataclasses import replace
 from typing import Any
 
+from ...autograd.grad_mode import no_grad
 from ...backends.cpu import native_call
 from ...core import modes, watching
 from ...core.device import cpu
@@ -20,7 +21,6 @@ from ...graph.fusion import fused_call, loop_in
 from ...graph.loops import Loop, collapsed
 from ...graph.memory import Memory
 from ...graph.program import NO_MEMORY, Call, Program, Value
-from ...graph.replay import unrecorded
 from ...ops.machinery.record import Op
 from .recorder import NotRecordable, Recorder, _Leaf
 from .steps import Call as Performed
@@ -122,7 +122,7 @@ class Planner(Recorder):
         leaf = self.running = _Leaf(call.name, call.function)
         native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
         try:
-            with watching.watch(self), unrecorded():
+            with watching.watch(self), no_grad():
                 modes.unwatched(call.function)(*given, **kwargs)
         finally:
             native_call.recorder.value, self.running = None, None

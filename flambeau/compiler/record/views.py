@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...autograd.grad_mode import set_grad_enabled
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor
 from .operator_call import parts_of
@@ -47,14 +48,9 @@ class ViewCall:
         replay, results, left = self._made
         if replay is not made or not left:
             assert self.base is not None
-            before, grad_mode.enabled = grad_mode.enabled, self.records
-            try:
-                results, left = (
-                    parts_of(self.function(self.base(arguments, made), *self.settings, **self.keywords)),
-                    self.takers,
-                )
-            finally:
-                grad_mode.enabled = before
+            with set_grad_enabled(self.records):
+                result = self.function(self.base(arguments, made), *self.settings, **self.keywords)
+            results, left = parts_of(result), self.takers
         self._made = (made, results, left - 1) if left > 1 else (None, [], 0)
         return results[index]
 

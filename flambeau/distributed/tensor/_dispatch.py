@@ -103,11 +103,7 @@ class Call:
         """The results as wholes, without values: the operator's own layout rule says so, on tensors without memory."""
         heads = [empty_strided(tuple(t.shape), t.stride(), t.dtype, _META) for t in self.tensors]
         args, kwargs = (_filled(_on_meta(part), heads) for part in (self.args, self.kwargs))
-        before, grad_mode.enabled = grad_mode.enabled, False
-        try:
-            return self.face(*args, **kwargs)
-        finally:
-            grad_mode.enabled = before
+        return unrecorded(self.face, *args, **kwargs)
 
 
 def _filled(value: Any, tensors: list[Any]) -> Any:
@@ -428,11 +424,7 @@ def _in_place(call: Call) -> Any:
         decision = Decision([everywhere] * len(before), [everywhere], [target._spec.tensor_meta], draws)
     locals_ = [moved(t, p) for t, p in zip(call.tensors, decision.inputs)]
     locals_[0] = target._local_tensor
-    enabled, grad_mode.enabled = grad_mode.enabled, False
-    try:
-        decision.run(call, locals_, target._spec)
-    finally:
-        grad_mode.enabled = enabled
+    unrecorded(decision.run, call, locals_, target._spec)
     return target
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ...core import dtype as dt
 from ...core.exchange import swap_tensors
-from ...core.graph import grad_mode
+from ...core.graph import unrecorded
 from ...core.tensor import Tensor
 from ...ops.creation.convert import parse_to
 from ...ops.creation.filled import empty_like
@@ -71,12 +71,8 @@ class Conversion:
 
     def _apply_to_parameter(self, name: str, parameter: Any, fn: Callable[[Tensor], Tensor]) -> None:
         gradient = parameter.grad
-        before, grad_mode.enabled = grad_mode.enabled, False
-        try:
-            fresh = fn(parameter)
-            fresh_gradient = None if gradient is None else fn(gradient)
-        finally:
-            grad_mode.enabled = before
+        fresh = unrecorded(fn, parameter)
+        fresh_gradient = None if gradient is None else unrecorded(fn, gradient)
         if ConversionFlags.swap:
             _swap(f"{type(self).__name__}.{name}", parameter, Parameter(fresh, parameter.requires_grad))
         elif ConversionFlags.overwrite or _kind(fresh) != _kind(parameter):

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....autograd.engine import running
 from ....autograd.function import Function
-from ....core.graph import grad_mode
+from ....core.graph import grad_mode, unrecorded
 from ....core.modes import named_range
 from ....core.tensor import Tensor
 from ....nn import Module, Parameter
@@ -267,12 +267,8 @@ class FSDPParamGroup:
             self.reshard()
         self.comm_ctx.settle(self.reduce_scatter_max_input_buffers - 1)
         if params:
-            before, grad_mode.enabled = grad_mode.enabled, False
-            try:
-                with named_range(self._with_fqn("FSDP::post_backward_reduce")):
-                    self.comm_ctx.reductions.append(Reduction(self, params, grads))
-            finally:
-                grad_mode.enabled = before
+            with named_range(self._with_fqn("FSDP::post_backward_reduce")):
+                self.comm_ctx.reductions.append(unrecorded(Reduction, self, params, grads))
         if alone:
             self.comm_ctx.settle()
 
