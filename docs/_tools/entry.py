@@ -82,8 +82,23 @@ def _methods(value: type) -> list[tuple[str, str]]:
         known = None if isinstance(member, property) else parameters.known(inner)
         names = [parameters.written(p, "") for p in known.parameters] if known is not None else []
         call = "" if known is None else f"({', '.join(names)})"
-        rows.append((f"<code>{escape(name + call)}</code>", inline(summary(member))))
+        rows.append((f"<code>{escape(name + call)}</code>", inline(summary(member) or _inherited(value, name))))
     return rows
+
+
+@functools.cache
+def _known_methods() -> dict[str, str]:
+    """What methods do that many classes define anew, by "Class.method"."""
+    lines = (_TOOLS / "methods.txt").read_text().splitlines()
+    return {name: text for name, _, text in (line.partition(" | ") for line in lines if not line.startswith("#"))}
+
+
+def _inherited(value: type, name: str) -> str:
+    """What a method without words does: as the method of a base class says, or methods.txt of one of its classes."""
+    bases = value.__mro__
+    texts = [summary(vars(base).get(name)) for base in bases[1:-1] if name in vars(base)]
+    texts += [_known_methods().get(f"{base.__name__}.{name}", "") for base in bases]
+    return next(filter(None, texts), "")
 
 
 def example(whole: str, value: Any) -> str:
@@ -152,4 +167,6 @@ def _facts(whole: str, value: Any) -> Iterator[str]:
 
 def constant(value: Any) -> str:
     """What a list says of a name that has no page."""
+    if value is None:
+        return "Python's `None`: in an index, a new dimension of size 1."
     return f"`{value!r}`" if isinstance(value, (bool, int, float)) else type(value).__name__

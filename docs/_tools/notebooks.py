@@ -66,7 +66,7 @@ def _output(output: dict[str, Any]) -> str:
         picture = (
             f'<img alt="Picture that the cell above shows" src="data:image/png;base64,{data["image/png"].strip()}">'
         )
-        return _block("wide", picture.replace("\n", ""))
+        return _block("shown", picture.replace("\n", ""))
     if "text/html" in data:
         return _block("shown", re.sub(r"\n\s*", " ", data["text/html"]))
     return f'```text title="Output"\n{data["text/plain"]}\n```' if "text/plain" in data else ""

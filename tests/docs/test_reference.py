@@ -116,6 +116,14 @@ def test_page_of_an_enumeration_has_its_members() -> None:
 def test_most_functions_and_layers_have_an_example() -> None:
     shown = [n for n, v in core().items() if entry.example(n, v)]
     assert len(shown) > 1000
+    assert len(snippets.snippets()) > 1900
+
+
+def test_methods_without_words_have_those_of_their_base() -> None:
+    text = entry.page("torch.nn", "Linear", flambeau.nn.Linear, "nn.html")
+    assert "Compute the output" in text and "Initialise the parameters again" in text
+    told = [bool(words) for v in names().values() if isinstance(v, type) for _, words in entry._methods(v)]
+    assert sum(told) > 0.85 * len(told)
 
 
 def test_every_parameter_has_a_meaning() -> None:
