@@ -16,7 +16,8 @@ from flambeau import nn
 from flambeau.distributed.algorithms.ddp_comm_hooks import default_hooks
 from flambeau.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from flambeau.distributed.fsdp.wrap import ModuleWrapPolicy
-from flambeau.distributed.tensor import DTensor, Shard
+from flambeau.distributed.tensor import DTensor, Shard, init_device_mesh
+from flambeau.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from flambeau.nn.parallel import DistributedDataParallel
 from tests.distributed import worlds
 
@@ -543,6 +544,50 @@ def gradients_that_are_spread_add_up_as_they_do_eagerly(rank: int, size: int) ->
     _compared(train)
 
 
+def _tensor_parallel() -> nn.Module:
+    mesh = init_device_mesh("cpu", (2,))
+    return parallelize_module(_perceptron(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+
+
+class TensorParallel(Training):
+    """The same for layers of which each rank computes a part."""
+
+    def __init__(self) -> None:
+        flambeau.manual_seed(0)
+        self.model: Any = _tensor_parallel()
+        self.optimizer = flambeau.optim.Adam(self.model.parameters(), lr=0.01)
+
+    def state(self) -> list[flambeau.Tensor]:
+        return [p.full_tensor().detach() for p in self.model.parameters()]
+
+
+def a_step_of_tensor_parallel_layers_is_one_program(rank: int, size: int) -> None:
+    def train(compiled: bool) -> tuple[list, list]:
+        training = TensorParallel()
+        step = flambeau.compile(training.step, fullgraph=True) if compiled else training.step
+        losses = [step(_data(0, i)).detach() for i in range(STEPS)]
+        assert not compiled or _recordings(step)[0].calls >= STEPS - 5
+        return losses, training.state()
+
+    _compared(train)
+
+
+def spread_arguments_and_results_run_as_they_are(rank: int, size: int) -> None:
+    mesh = init_device_mesh("cpu", (2,))
+    part = flambeau.arange(6.0).view(2, 3) + rank
+    weight = DTensor.from_local(part, mesh, [Shard(0)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for function in (lambda t: t * 2 + weight, lambda t: weight.t(), lambda t: (t * weight).to_local()):
+            run = flambeau.compile(function)
+            for i in range(6):
+                given = DTensor.from_local(part * i, mesh, [Shard(0)])
+                found, expected = run(given), function(given)
+                assert type(found) is type(expected) and flambeau.equal(
+                    *(getattr(t, "_local_tensor", t) for t in (found, expected))
+                )
+
+
 CHECKS = [
     a_step_is_one_program,
     buffers_are_broadcast_by_the_program,
@@ -572,6 +617,8 @@ CHECKS = [
     a_step_of_spread_parameters_is_one_program,
     gradients_of_spread_parameters_are_spread,
     gradients_that_are_spread_add_up_as_they_do_eagerly,
+    a_step_of_tensor_parallel_layers_is_one_program,
+    spread_arguments_and_results_run_as_they_are,
     a_mistake_on_one_rank_ends_both,
 ]
 

@@ -19,7 +19,8 @@ from ...core.device import cpu
 from ...core.dtype import float64
 from ...core.generator import Generator, default_generator
 from ...core.overrides import overriding_arguments
-from ...core.tensor import Tensor
+from ...core.sharded import SpreadTensor
+from ...core.tensor import Tensor, tensors_in
 from ...graph import loops
 from ...graph import program as operators
 from ...graph.fusion import fused_call
@@ -122,6 +123,10 @@ class Recorder(Writer):
         if overriding_arguments(args, kwargs):
             self.refuse("an argument's class overrides operators")
             return function(*args, **kwargs)
+        spread = next((t for t in tensors_in((args, kwargs)) if isinstance(t, SpreadTensor)), None)
+        if spread is not None:  # what is called instead, with this rank's parts, is seen
+            with self:
+                return spread._call_spread(function, args, kwargs)
         if op.has_parts:
             bottom = modes.own.stack[0] if modes.staying() else None
             if bottom is not None:
@@ -138,14 +143,12 @@ class Recorder(Writer):
         if op.key == "item" and only_returned(self.codes):
             return self._number(function, args)
         self.under_way += {"start": 1, "end": -1}.get(op.sends, 0)
-        given = self.structure(
-            (args, kwargs)
-        )  # tensors that are spread over ranks are met here, and other calls made instead
         leaf = self.running = _Leaf(op.key or op.name, function)
         if op.reads_values:
             self.refuse(f"{leaf.name} depends on values")
         if op.draws:
             self._know_generators(leaf, args, kwargs)
+        given = self.structure((args, kwargs))
         try:
             result = function(*args, **kwargs)
         except BaseException:  # perhaps of a hook for saved tensors: what was done until then counts
