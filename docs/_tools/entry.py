@@ -26,6 +26,8 @@ def told(value: Any) -> str:
     text = inspect.getdoc(value) if inspect.ismemberdescriptor(value) else getattr(value, "__doc__", None)
     if getattr(value, "__module__", "") == "builtins" and isinstance(value, type):
         return f"Another name for Python's `{value.__name__}`."
+    if isinstance(value, property) and not inspect.isfunction(value.fget):
+        return ""  # what an `attrgetter` or a builtin function says of itself
     if isinstance(value, type) and text is not None and text.startswith(f"{value.__name__}("):
         return ""  # what dataclasses and named tuples say of themselves
     return inspect.cleandoc(text) if isinstance(text, str) else ""
@@ -138,7 +140,8 @@ def _head(space: str, name: str, value: Any) -> Iterator[str]:
         yield code(f"class {whole}", "python") + prose(told(value))
         yield "<h2>Members</h2>\n" + table(("member", "value"), _members(value))
         return
-    known = parameters.known(value) if callable(value) else None
+    receiver = "input" if getattr(value, "op", None) is not None and space != "torch.Tensor" else ""
+    known = parameters.known(value, receiver) if callable(value) else None
     kinds, result = parameters.types(space, name, known) if known is not None else ({}, "")
     if isinstance(value, type):
         yield code("class " + parameters.call(whole, known, kinds, ""), "python")

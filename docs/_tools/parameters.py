@@ -93,17 +93,18 @@ def _type_of_default(p: inspect.Parameter) -> str:
 
 
 class Known:
-    """What a function or class takes, without `self`, and what it returns."""
+    """What a function or class takes, and what it returns; `self` is left out, or called as `receiver` says."""
 
-    def __init__(self, found: inspect.Signature) -> None:
-        self.parameters = [p for p in found.parameters.values() if p.name != "self"]
+    def __init__(self, found: inspect.Signature, receiver: str) -> None:
+        given = [p.replace(name=receiver or "self") if p.name == "self" else p for p in found.parameters.values()]
+        self.parameters = [p for p in given if p.name != "self"]
         self.result = _own_type(found.return_annotation)
 
 
-def known(value: Any) -> Known | None:
+def known(value: Any, receiver: str = "") -> Known | None:
     """The signature of a function or class; None where Python does not know it."""
     try:
-        return Known(inspect.signature(value))
+        return Known(inspect.signature(value), receiver)
     except (TypeError, ValueError):
         return None
 
@@ -119,7 +120,12 @@ def types(space: str, name: str, known: Known) -> tuple[dict[str, str], str]:
             if a.arg in found:
                 found[a.arg] = _stub_type(a.annotation) or found[a.arg]
         result = _stub_type(stub.returns) or result
-    return found, result
+    return {name: _plain(kind) for name, kind in found.items()}, _plain(result)
+
+
+def _plain(kind: str) -> str:
+    """A type without what says nothing to a reader: `Callable[..., Any]` is a `Callable`."""
+    return re.sub(r"\bFunction\b", "Callable", re.sub(r"\[(?:\.\.\., Any|Any, \.\.\.|Any, Any|Any)\]", "", kind))
 
 
 def _annotation(usual: str, p: inspect.Parameter) -> str:

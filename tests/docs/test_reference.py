@@ -108,6 +108,14 @@ def test_types_are_those_of_the_signature_or_left_out() -> None:
     assert parameters.meaning("torch.nowhere.function", "dim", "int | None")[0] == ""
 
 
+def test_functions_that_work_in_place_take_what_they_change() -> None:
+    assert "torch.square_(input: Tensor)" in re.sub(
+        "<[^>]*>", "", entry.page("torch", "square_", flambeau.square_, "torch.html")
+    )
+    assert "Callable[" not in entry.page("torch.func", "vmap", flambeau.func.vmap, "torch.html").split("<details")[0]
+    assert "attrgetter" not in str(entry._methods(flambeau.distributions.Normal))
+
+
 def test_page_of_an_enumeration_has_its_members() -> None:
     text = entry.page("torch.nn.attention", "SDPBackend", names()["torch.nn.attention.SDPBackend"], "nn.html")
     assert "FLASH_ATTENTION" in text and "qualname" not in text
