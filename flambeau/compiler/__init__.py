@@ -5,6 +5,7 @@ recorded runs as it is, and `explain` says why. A model is wrapped in an `Optimi
 so that programs and checkpoints written for `torch.compile` work.
 
     function    the compiled function: which recording fits a call, and when to record again
+    ranges      programs for many sizes
     state/      the Python state that a function reads: observed while it runs, guarded afterwards
     record/     the function runs eagerly and its native calls are written down as steps over buffers; what it returned and left behind
     passes/     rewrite the steps: share, fuse, drop, choose layouts

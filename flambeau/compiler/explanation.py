@@ -40,9 +40,15 @@ def _function(compiled: Any) -> list[str]:
     lines = [f"{compiled.name}"]
     recorded = compiled.recordings()
     for number, one in enumerate(recorded):
-        lines += [f"\nrecording {number}", *(f"  {line}" for line in _recording(one))]
+        lines += [f"\nrecording {number} {one.sizes}".rstrip(), *(f"  {line}" for line in _recording(one))]
     if compiled.causes:
         lines += ["\nrecorded again because", *(f"  {cause}" for cause in dict.fromkeys(compiled.causes))]
+    single = [why for alike in compiled.patterns.values() for why in alike.ranges.why]
+    if single:
+        lines += [
+            "\nsome sizes have no program in common with others because",
+            *(f"  {w}" for w in dict.fromkeys(single)),
+        ]
     if compiled.reasons:
         heading = "runs as it is because" if compiled.split is None else "is split because"
         lines += [f"\n{heading}", *(f"  {reason}" for reason in compiled.reasons)]

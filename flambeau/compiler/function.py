@@ -5,8 +5,8 @@ while it runs, and the third runs the recording *and* the function, and compares
 from then on. Where something cannot be recorded, the function is split (see `splitting`), for a reason that `explain()` tells and
 one warning says; where that is not possible it keeps running as it is.
 
-Sizes of tensors are part of a recording, but not of a kernel: a second size of the same rank needs no compilation, and no eager
-call before it is recorded."""
+Sizes of tensors are no part of a kernel: a second size of the same rank needs no compilation, and no eager call before it is recorded.
+Where sizes decide nothing, one program is for many of them (see `ranges`)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from ..core.tensor import Tensor, tensors_in
 from ..nn.modules import module as module_room
 from .known_function import DEEPEST, KnownFunction, Unfit, Unsplit, available, counters, splitting
 from .late import late
+from .ranges import DryCall, LastOfMany, Range, Ranges
 from .record.histories import attached, cut, take_histories
 from .record.operator_call import OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
@@ -115,14 +116,18 @@ class CompiledFunction(KnownFunction):
             return self._eager(args, kwargs, "an argument cannot be compared")
         if entry is None and self._varies(args, kwargs):
             return self._find_parts(given, key, args, kwargs, "a number among its arguments changes again and again")
-        if entry is None:  # the first call of this kind
+        if entry is None or type(entry) is Waiting:
             pattern = (given.pattern(self.options.get("dynamic") is False), key[1])
+            ranged = self._in_range(pattern, given, key, args, kwargs)
+            if ranged is not None:
+                return ranged[0]
+        if entry is None:  # the first call of this kind
             alike = self._sizes(pattern)
             if len(self.patterns) >= 8 * self.limit:
                 return self._eager(args, kwargs, "its arguments are of a new kind again and again")
-            before, first = alike.newest(self.found), not self.found
+            before, first, known = alike.newest(self.found), not self.found, bool(alike.keys)
             entry = alike.add(key, self.found)
-            if before is None and not self.warm:
+            if not known and not self.warm:
                 with allocator.sparing() if first and not self.depth else contextlib.nullcontext():
                     return self._idle(args, kwargs, key)
             if before is not None:
@@ -143,6 +148,48 @@ class CompiledFunction(KnownFunction):
                     return self._run(recorded, given, args, kwargs, key)
             self._note_cause(cause)
         return self._record(given, key, args, kwargs)
+
+    # -- many sizes -------------------------------------------------------------------------------------------------
+    def _in_range(self, pattern: tuple, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> tuple | None:
+        """Run the call by a program for many sizes, if there is one or one can be made: its result, in a tuple."""
+        alike = self.patterns.get(pattern)
+        before = None if alike is None else alike.newest(self.found)
+        if alike is None or before is None:
+            return None
+        found = alike.ranges.find(given)
+        if found is None:
+            found = alike.ranges.make(DryCall(self, given, key, args, kwargs), before[0])
+            if found is None:
+                return None
+            self._note_cause(_new_sizes(before[0], key[0]))
+        one, t = found
+        if one.program.recorded.busy:
+            return (self.function(*args, **kwargs),)
+        self.last = None
+        recorded = one.program.resize(t)
+        if not recorded.checked:
+            return (self._compared(alike.ranges, one, given, args, kwargs),)
+        result = self._run(recorded, given, args, kwargs, key)
+        if self.last is not None:
+            self.last = LastOfMany(one, given.tensors, key[1], alike.recorded(self.found))
+        return (result,)
+
+    def _compared(self, ranges: Ranges, one: Range, given: Arguments, args: tuple, kwargs: dict) -> Any:
+        """Run the program for many sizes and the function, compare, and return the function's result."""
+        recorded = one.program.settle()
+        recorded.busy = True
+        try:
+            with _undivided():
+                problem, result = recorded.check(given.tensors, lambda _: self.function(*args, **kwargs))
+        finally:
+            recorded.busy = False
+        if problem:
+            ranges.forget(one, problem)
+        return result
+
+    def _codes(self) -> frozenset:
+        code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
+        return frozenset(() if code is None else (code,))
 
     # -- parts ------------------------------------------------------------------------------------------------------
     def _find_parts(
@@ -311,8 +358,7 @@ class CompiledFunction(KnownFunction):
         except Unreachable as problem:
             return self._unreached(given, key, args, kwargs, str(problem))
         recorder = self._recorder(reach, given)
-        code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
-        recorder.codes = frozenset(() if code is None else (code,))
+        recorder.codes = self._codes()
         recorder.graph.exact = self.exact
         asked = self.options.get("options") or {}
         recorder.graph.recomputes = bool(asked.get("recompute"))
@@ -395,7 +441,8 @@ class CompiledFunction(KnownFunction):
         try:
             recording.on, casts.cache = True, {}
             seed = default_generator.state_bytes()
-            with allocator.sparing(), recorder.recording(), self.observer.watching(recorder.refuse):
+            watching = self.observer.watching(recorder.refuse) if recorder.observes else contextlib.nullcontext()
+            with allocator.sparing(), recorder.recording(), watching:
                 result = function(*args, **kwargs)
         finally:
             recording.on, casts.cache = False, cache

@@ -153,8 +153,9 @@ class KnownFunction:
             self.found[key] = Unsplit(self.observer.refused[0], guess=True)
 
     def recordings(self) -> list[Recorded]:
-        """Its own, not those of its parts."""
-        return [r for entry in self.found.values() if type(entry) is list for r in entry]
+        """Its own, not those of its parts: those for one size, and those for many."""
+        ranged = [one.program.recorded for alike in self.patterns.values() for one in alike.ranges.known]
+        return [*(r for entry in self.found.values() if type(entry) is list for r in entry), *ranged]
 
     def parts(self) -> list[CompiledFunction]:
         """The compiled functions that it is split into."""

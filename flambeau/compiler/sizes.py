@@ -1,12 +1,14 @@
-"""Decisions on which sizes of arguments are worth a recording.
+"""Decisions on which sizes of arguments are worth a recording of their own, where no program is for many (see `ranges`).
 
-A recording is for one set of sizes, and making one takes as long as ten to twenty calls. So a further size is recorded at once only while
+Such a recording is for one set of sizes, and making one takes as long as ten to twenty calls. So a further size is recorded at once only while
 those before it are used; where they are not, it has to come back first. Beyond the first recordings each one has to be earned by
 native calls. A function whose sizes change in every call rests: its recordings are forgotten, and it runs as it is for a while."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from .ranges import Ranges
 
 KEPT = 64  # sizes that are remembered: of more than these, the oldest are forgotten
 UNUSED = 2  # recordings that may be waiting for their first use
@@ -23,17 +25,22 @@ class Sizes:
 
     def __init__(self, free: int = FREE) -> None:
         self.keys: list[tuple] = []
+        self.ranges = Ranges()
         self.free = free
         self.made = 0  # recordings
         self.served = 0  # native calls of those that are forgotten
         self.wasted = 0  # those that were forgotten before they were used
 
     def recordings(self, found: dict[tuple, Any]) -> list[Any]:
-        return [r for k in self.keys if type(e := found.get(k)) is list for r in e]
+        return [r for k in self.recorded(found) for r in found[k]]
+
+    def recorded(self, found: dict[tuple, Any]) -> list[tuple]:
+        """The keys that have recordings of their own."""
+        return [k for k in self.keys if type(found.get(k)) is list]
 
     def newest(self, found: dict[tuple, Any]) -> tuple | None:
         """The key that was last added, of those that have recordings."""
-        return next((k for k in reversed(self.keys) if type(found.get(k)) is list), None)
+        return next(reversed(self.recorded(found)), None)
 
     def add(self, key: tuple, found: dict[tuple, Any]) -> Waiting:
         """Remember a key; of too many, the oldest goes that has no recording, or the oldest of all."""

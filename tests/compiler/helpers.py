@@ -64,7 +64,7 @@ class Twins:
     @property
     def native(self) -> int:
         """How many calls were native."""
-        return sum(r.calls for e in self.behind.found.values() if type(e) is list for r in e)
+        return sum(r.calls for r in self.behind.recordings())
 
 
 def visible(state: Any) -> Any:

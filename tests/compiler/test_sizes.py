@@ -30,19 +30,36 @@ def batch(size):
     return lambda: (flambeau.randn(size, 4), flambeau.randint(0, 2, (size,)))
 
 
-def test_a_new_size_is_recorded_at_once_and_run_from_its_third_call_on():
+def test_one_program_is_for_many_sizes():
     twins = Twins(build)
     twins.call(batch(8), 5)
-    for size in range(9, 20):  # more than there may be recordings of different kinds
-        native = twins.native
-        twins.call(batch(size), 3)
-        assert twins.native == native + 1, twins.compiled.explain()
-    assert not twins.behind.reasons
-    assert "argument 0 has the shape [9, 4] instead of [8, 4]" in twins.compiled.explain()
+    twins.call(batch(9))  # compared
+    native = twins.native
+    for size in range(10, 30):
+        twins.call(batch(size), 2)
+    assert twins.native == native + 40, twins.compiled.explain()
+    assert not twins.behind.reasons and len(twins.behind.recordings()) == 2
+    assert "for sizes from 2 to" in twins.compiled.explain()
     native = twins.native
     twins.call(batch(8), 2)
     twins.call(batch(19), 2)
     assert twins.native == native + 4
+
+
+def test_no_size_need_come_twice():
+    twins = Twins(build)
+    for size in range(5, 60):
+        twins.call(batch(size))
+    assert twins.native >= 50 and not twins.behind.reasons
+
+
+def test_the_last_batch_of_an_epoch():
+    """It is compared in the first epoch, and native from the second on; nothing is recorded for it alone."""
+    twins = Twins(build)
+    for _ in range(3):
+        twins.call(batch(16), 6)
+        twins.call(batch(5))
+    assert [r.calls for r in twins.behind.recordings()] == [15, 2]
 
 
 def test_a_new_size_needs_no_new_kernels(monkeypatch):
@@ -81,7 +98,7 @@ def test_marks_say_which_sizes_change():
             x = flambeau.ones(size, 3)
             flambeau._dynamo.mark_dynamic(x, 0)
             assert function(x).sum().item() == 9 * size
-    assert not function._compiled.reasons and len(function._compiled.recordings()) == 12
+    assert not function._compiled.reasons and len(function._compiled.recordings()) == 2
 
     still = flambeau.compile(lambda x: x * 2 + 1)
     with pytest.warns(UserWarning, match="8 recordings already"):
@@ -112,17 +129,23 @@ def test_recordings_share_their_memory():
             x = flambeau.full((size, size), 0.01)
             assert function(x).item() == pytest.approx(((x @ x).tanh() @ x).sum().item(), rel=1e-6)
     recordings = function._compiled.recordings()
-    assert len(recordings) == 4 and len({r.program.arena.ptr for r in recordings}) == 1
+    assert 1 < len(recordings) <= 4 and len({r.program.arena.ptr for r in recordings}) <= 2  # one was too small
+
+
+def one_by_one(x):
+    """A function whose sizes have no program in common: it decides by them."""
+    return x.exp().cumsum(0) * (2 if x.shape[0] != 7 else 3)
 
 
 def test_sizes_that_never_come_back():
     """Recording each of them would take longer than running them as they are."""
-    compiled = flambeau.compile(lambda x: x.exp().cumsum(0) * 2)
+    compiled = flambeau.compile(one_by_one)
     for n in (2, 2, 2, 2, *range(3, 40)):
         x = flambeau.randn(n, 3)
-        flambeau.testing.assert_close(compiled(x), x.exp().cumsum(0) * 2)
+        flambeau.testing.assert_close(compiled(x), one_by_one(x))
     behind = compiled._compiled
     assert 2 < len(behind.recordings()) < 10 and not behind.reasons
+    assert "one_by_one reads sizes, and uses !=" in compiled.explain()
     for _ in range(6):
         compiled(flambeau.randn(39, 3))
     assert len(behind.recordings()) < 11 and behind.recordings()[-1].calls > 0
@@ -131,11 +154,11 @@ def test_sizes_that_never_come_back():
 def test_sizes_that_change_in_every_call_are_given_up():
     """Nothing is kept of them, little is recorded, and one reason is told; what is called with one size later is native again."""
     recorded = []
-    compiled = flambeau.compile(lambda x: x.exp().cumsum(0) * 2)
+    compiled = flambeau.compile(one_by_one)
     with pytest.warns(UserWarning, match="other sizes in nearly every call") as told:
         for n in (*range(1, 301), *range(1, 301)):
             x = flambeau.randn(n, 3)
-            flambeau.testing.assert_close(compiled(x), x.exp().cumsum(0) * 2)
+            flambeau.testing.assert_close(compiled(x), one_by_one(x))
             recorded.append(len(compiled._compiled.recordings()))
     behind = compiled._compiled
     assert len(told) == 1 and len(behind.reasons) == 1 and behind.reasons[0] in compiled.explain()
@@ -150,19 +173,203 @@ def test_sizes_that_change_in_every_call_are_given_up():
 
 def test_recordings_of_sizes_are_earned():
     """Sizes that come three times each and never again are not worth one each."""
-    compiled = flambeau.compile(lambda x: x.exp().cumsum(0) * 2)
+    compiled = flambeau.compile(one_by_one)
     made = set()
     for n in (n for n in range(1, 100) for _ in range(3)):
         x = flambeau.randn(n, 3)
-        flambeau.testing.assert_close(compiled(x), x.exp().cumsum(0) * 2)
+        flambeau.testing.assert_close(compiled(x), one_by_one(x))
         made |= set(map(id, compiled._compiled.recordings()))
     assert 5 < len(made) < 20
 
 
 def test_a_size_between_many_others_stays_native():
-    compiled = flambeau.compile(lambda x: x.exp().cumsum(0) * 2)
+    compiled = flambeau.compile(one_by_one)
     usual = flambeau.randn(3, 3)
     for n in (n for k in range(4, 300) for n in (3, k)):
         compiled(usual if n == 3 else flambeau.randn(n, 3))
     behind = compiled._compiled
     assert not behind.reasons and sum(r.calls for r in behind.recordings()) > 250
+
+
+def test_a_growing_cache():
+    from_keys = nn.Linear(8, 16)
+
+    def build():
+        def step(token, keys, values):
+            k, v = from_keys(token).chunk(2, -1)
+            keys, values = flambeau.cat([keys, k], 1), flambeau.cat([values, v], 1)
+            return F.scaled_dot_product_attention(token, keys, values), keys, values
+
+        return step, None
+
+    twins = Twins(build)
+    with flambeau.no_grad():
+        for tokens in range(1, 60):
+            twins.call(lambda n=tokens: (flambeau.randn(1, 1, 8), flambeau.randn(1, n, 8), flambeau.randn(1, n, 8)))
+    assert twins.native >= 50, twins.compiled.explain()
+
+
+def test_memory_does_not_grow_with_the_number_of_sizes():
+    compiled = flambeau.compile(lambda x: (x @ x.T).softmax(-1) @ x)
+    for n in range(2, 200):
+        compiled(flambeau.randn(n, 4))
+    behind = compiled._compiled
+    assert len(behind.recordings()) <= 3 and len(behind.found) <= 3 and not behind.reasons
+
+
+def test_errors_tell_of_the_call_that_has_them():
+    table = flambeau.randn(10, 4)
+
+    def rows(i):
+        return F.embedding(i, table) * 2
+
+    compiled = flambeau.compile(rows)
+    for n in (3, 4, 5, 6, 20):
+        i = flambeau.arange(n) % 10
+        flambeau.testing.assert_close(compiled(i), rows(i))
+    bad = flambeau.tensor([1, 2, 11, 3, 4, 5, 6])
+    with pytest.raises(IndexError) as eager:
+        rows(bad)
+    with pytest.raises(IndexError) as native:
+        compiled(bad)
+    assert str(native.value) == str(eager.value)
+    flambeau.testing.assert_close(compiled(flambeau.arange(7)), rows(flambeau.arange(7)))
+
+
+TABLE, NAMES = {12: 3.0}, [float(n) for n in range(300)]
+
+
+def only_twelve(n):
+    return 2.0 if n == 12 else 1.0
+
+
+def by_division(x):
+    return x / x.shape[0] + x.sum() / len(x)
+
+
+def into_parts(x):
+    n, d = x.shape
+    return x.view(n, 2, d // 2).transpose(0, 1).reshape(2 * n, d // 2).softmax(-1)
+
+
+def in_place(x):
+    x.mul_(2)
+    return x + 1
+
+
+# Each is called with sizes that never come back, and must give what it gives eagerly. Those of the first list decide by sizes.
+DECIDING = {
+    "greater": lambda x: x.sum(0) if x.shape[0] > 9 else x.mean(0),
+    "equal": lambda x: x * 2 if x.shape[0] == 12 else x * 3,
+    "remainder": lambda x: x * (1 + x.shape[0] % 5),
+    "one of": lambda x: x * 2 if x.size(0) in (12, 31) else x * 3,
+    "in another function": lambda x: x * only_twelve(x.shape[0]),
+    "length": lambda x: x * 2 if len(x) == 12 else x * 3,
+    "truth": lambda x: x * 2 if x.shape[0] - 12 else x * 3,
+    "a table": lambda x: x * TABLE.get(x.shape[0], 1.0),
+    "a list": lambda x: x * NAMES[x.shape[0]],
+    "a set": lambda x: x * len({x.shape[0], 12}),
+    "smaller": lambda x: x * min(x.shape[0], 12),
+    "half": lambda x: x[: x.shape[0] // 2] * 2,
+    "every second": lambda x: x[::2] * 2,
+    "the first": lambda x: x[:10] * 2,
+    "pieces": lambda x: [t * 2 for t in x.split(4)],
+    "rows": lambda x: sum(r for r in x),
+    "the size": lambda x: (x * 2, x.shape[0]),
+    "a view of that size": lambda x: (x * 2, x.t()),
+}
+FOLLOWING = {
+    "division": by_division,
+    "parts": into_parts,
+    "in place": in_place,
+    "the last": lambda x: x[-2:].exp() + 1,
+    "reciprocal": lambda x: x * (1.0 / x.shape[0]),
+    "positions": lambda x: x + flambeau.arange(x.shape[0])[:, None],
+    "of each two": lambda x: (x @ x.T).softmax(-1) @ x,
+    "triangle": lambda x: (x @ x.T).tril().sum(0),
+    "views": lambda x: (x[:2], x, x * 2),
+    "uniform": lambda x: x + flambeau.rand_like(x),
+    "dropout": lambda x: F.dropout(x, 0.3),
+    "normal": lambda x: x + flambeau.randn(x.shape),
+    "filled": lambda x: x.new_zeros(x.shape[0], 2) + flambeau.eye(x.shape[0])[:, :2],
+    "padded": lambda x: F.pad(x, (1, 1, 0, 3)),
+    "statistics": lambda x: (x.var(0), x.mean(), x.std()),
+    "numbers": lambda x: x + flambeau.tensor([x.shape[0], 1, 2, 3]),
+}
+SIZES = (6, 7, 8, 9, 10, 13, 16, 5, 3, 33, 64, 2, 12, 100, 31, 48, 65, 7)
+
+
+@pytest.mark.parametrize("name", [*DECIDING, *FOLLOWING])
+def test_every_size_gives_what_it_gives_eagerly(name):
+    function = {**DECIDING, **FOLLOWING}[name]
+    twins = Twins(lambda: (function, None))
+    for n in SIZES:
+        twins.call(lambda n=n: (flambeau.randn(n, 4),))
+    if name in FOLLOWING:
+        assert any(r.sizes and r.calls > 3 for r in twins.behind.recordings()), twins.compiled.explain()
+
+
+def test_sizes_of_none_and_one():
+    twins = Twins(lambda: (lambda x, y: (x * y + 1).softmax(0), None))
+    for n in (4, 5, 6, 1, 0, 7, 1, 0, 9, 2, 30, 1, 0):
+        twins.call(lambda n=n: (flambeau.randn(n, 4), flambeau.randn(1, 4)))
+        twins.call(lambda n=n: (flambeau.randn(n, 4), flambeau.randn(n, 4)))
+
+
+@pytest.mark.parametrize("make", [
+    lambda n: (flambeau.randn(4, n).t(),),
+    lambda n: (flambeau.randn(n, 8)[:, ::2],),
+    lambda n: (flambeau.randn(n + 3, 4)[3:],),
+    lambda n: (flambeau.randn(n, 4, dtype=flambeau.float64 if n % 2 else flambeau.float32),),
+    lambda n: (flambeau.randn(n % 3 + 1, n, 4),),
+    lambda n: (flambeau.randn(n, 8)[:, : 4 + n % 2],),
+], ids=["transposed", "strided", "offset", "dtype", "two sizes", "stride of one size"])  # fmt: skip
+def test_other_strides_and_dtypes(make):
+    twins = Twins(lambda: (lambda x: (x.exp() + 1).sum(-1), None))
+    for n in SIZES:
+        twins.call(lambda n=n: make(n))
+
+
+def test_sizes_that_grow_in_opposite_directions():
+    twins = Twins(lambda: (lambda x, y: flambeau.cat([x, y]).exp(), None))
+    for n in (3, 4, 5, 6, 7, 8, 9, 10, 12, 2, 17):
+        twins.call(lambda n=n: (flambeau.randn(n, 4), flambeau.randn(20 - n, 4)))
+
+
+def test_training_with_a_norm_and_dropout():
+    def build():
+        layers = nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.LayerNorm(8), nn.Linear(8, 3)
+        model = nn.Sequential(*layers)
+        optimizer = flambeau.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step, [model, optimizer]
+
+    twins = Twins(build)
+    for n in SIZES:
+        twins.call(lambda n=n: (flambeau.randn(n, 4), flambeau.randint(0, 3, (n,))))
+    assert twins.native > 6, twins.compiled.explain()
+
+
+def test_what_a_call_leaves_in_python_happens_once():
+    log, counter = [], {"calls": 0}
+
+    def noting(x):
+        log.append(1)
+        return x * 2
+
+    def counting(x):
+        counter["calls"] += 1
+        return x * 2
+
+    for function in (noting, counting):
+        compiled = flambeau.compile(function)
+        for n in range(2, 22):
+            compiled(flambeau.randn(n, 3))
+    assert len(log) == 20 and counter["calls"] == 20

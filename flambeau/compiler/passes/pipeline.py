@@ -101,7 +101,8 @@ class _Work:
         for name, rewrite in passes:
             rounds = rewrite in (join_epilogues, prefer_primitives, multiply_once)
             bound = rewrite in (fewer_products, multiply_once, side_by_side)
-            if (graph.exact and rounds) or (graph.portable and bound):
+            sized = rounds or bound or rewrite in (fold, free_earlier, recompute)
+            if (graph.exact and rounds) or (graph.portable and bound) or (graph.resizable and sized):
                 continue
             before = [id(step) for step in graph.steps]
             rewrite(graph, self.results)

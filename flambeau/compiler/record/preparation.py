@@ -131,7 +131,8 @@ class Prepared:
         grads = new_grads(
             [*self.state, *range(len(self.given.tensors))], self.given.tensors, self.grads_before, results
         )
-        self._unchanged()
+        if recorder.observes:
+            self._unchanged()
         make = results.maker(result)
         self.live = results.live
         derivative, saves = self._derivative(results)

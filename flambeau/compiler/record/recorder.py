@@ -77,6 +77,7 @@ class Recorder(Writer):
 
     only_host = True
     skips = 0  # whether native functions should not run
+    observes = True  # whether what Python code runs is observed, and what it has changed is looked for
     restarts = False  # whether a call that finds something else than was recorded can be made again as it is
     keeps_numbers = False  # whether numbers that a derivative holds may be compared in later calls
     under_way = 0  # messages that were started and not waited for

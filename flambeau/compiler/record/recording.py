@@ -53,7 +53,7 @@ class Recorded:
 
     def __init__(self, program: Program, guard: Guard, results: Results, make: Callable, grads: list[GradSlot]):
         self.program, self.guard, self.make, self.grads = program, guard, make, grads
-        self.slots = results.slots
+        self.slots, self.headers, self.returned = results.slots, results.headers, results.returned
         self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
         self.argument_bumps: list[tuple[int, int]] = []
         self.switched: list[tuple[dict, str, bool]] = []  # entries of dicts that the call sets, and to what
@@ -75,6 +75,7 @@ class Recorded:
         self.exclusive: Any = None
         self.state_ranges: list[tuple[int, int]] = []
         self.seconds = 0.0
+        self.sizes = ""  # for which it is, if for many
         self.times: list[tuple[str, float]] = []  # of native calls, when it was compared
         self.trail: list[Stage] = []
         self.busy = False  # whether it runs, further out: a recording belongs to one thread

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ...autograd.function import FunctionCtx
 from ...core.graph import GONE, AccumulateGrad, AutogradState, Node, SavedTensor
+from ...core.size import Size
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, new_tensor
 from ...nn.parameter import Parameter
@@ -95,6 +96,8 @@ class Results:
         self.live: list[Tensor] = []
         self._made: dict[int, Made] = {}  # by the id of the tensor that is to be made again
         self.numbers: dict[int, tuple[int, Any]] = {}
+        self.returned: list[Any] = []  # the form of the result: kinds and lengths of its parts, and what is no tensor
+        self.headers: list[Made] = []  # of new tensors among them
 
     def add_number(self, value: float, buffer: int, size: int) -> None:
         """A number that is only returned; the program leaves it in this buffer."""
@@ -138,6 +141,7 @@ class Results:
         """A function (arguments, new storages, node of the derivative) that makes the returned value again."""
         if isinstance(value, Tensor):
             return self._tensor_maker(value)
+        self.returned.append((type(value), self.numbers[id(value)] if id(value) in self.numbers else _form(value)))
         if id(value) in self.numbers:
             slot, kind = self.numbers[id(value)]
             return lambda arguments, made, node: kind.from_address(made[slot].ptr).value
@@ -169,8 +173,10 @@ class Results:
             raise NotRecordable(f"it returns a {type(t).__name__}")
         position = self.positions.get(id(t))
         if position is not None:
+            self.returned.append(position)
             return lambda arguments, made, node: arguments[position]
         if id(t) in self.known:
+            self.returned.append(id(t))
             return lambda arguments, made, node: t
         meta = t._autograd
         if type(t) is Parameter or t.__dict__:
@@ -180,11 +186,14 @@ class Results:
         ):
             raise NotRecordable("it returns a tensor with a gradient or hooks")
         if id(t) in self._made:
+            self.returned.append(list(self._made).index(id(t)))
             return self._made[id(t)].again
         header = self.header(t)
         if header is None:
             return self._view_maker(t)
         self._made[id(t)] = Made(header)
+        self.returned.append(("new", len(self.headers)))
+        self.headers.append(self._made[id(t)])
         return self._made[id(t)].make
 
     def _view_maker(self, t: Tensor) -> Callable[[list, list, Node | None], Any]:
@@ -192,6 +201,7 @@ class Results:
         base = t._base
         if base is not None and not t.requires_grad and t.dtype is base.dtype and self._is_known(base):
             shape, strides, shift, of = t.shape, t._strides, t._offset - base._offset, self._finder(id(base))
+            self.returned.append((self.positions.get(id(base), -id(base)), shift, shape, strides))
 
             def make(arguments: list, made: list, node: Node | None) -> Tensor:
                 base = of(arguments, made)
@@ -203,6 +213,7 @@ class Results:
             raise NotRecordable("it returns another view of memory that existed before")
         call, index = found
         call.resolve(self._finder)
+        self.returned.append(call)  # equal to no other: its sizes are those of this recording
         return lambda arguments, made, node: call.take(index, arguments, made)
 
     def _is_known(self, t: Tensor) -> bool:
@@ -218,6 +229,13 @@ class Results:
     def keep(self, storages: list[UntypedStorage]) -> list[int | None]:
         """Slots for memory that a derivative will read; None for what existed before."""
         return [self.slot(s) for s in storages]
+
+
+def _form(value: Any) -> Any:
+    """Return what must be the same of a returned value in each call."""
+    if type(value) is dict:
+        return tuple(value)
+    return len(value) if isinstance(value, (tuple, list)) and type(value) is not Size else value
 
 
 def replaced(value: Any, table: dict[int, Any], copies: list | None = None) -> Any:

@@ -224,6 +224,7 @@ class Graph:
     draws: list[Any] = field(default_factory=list)  # all that random numbers come from
     exact: bool = False  # whether passes must keep every bit
     portable: bool = False  # whether all steps must be calls that a program without Python can make
+    resizable: bool = False  # whether none may be made for its sizes
     rounded_otherwise: bool = False  # whether one has not
     # Whether feature maps may lie otherwise between steps; None: where that is expected to take less time.
     layouts: bool | None = False

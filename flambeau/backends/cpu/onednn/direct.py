@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from flambeau.backends.cpu import jit, native_call, signals, threads
 from flambeau.backends.cpu.llvm_text import Function
 from flambeau.backends.cpu.onednn import library as dnnl
+from flambeau.backends.cpu.onednn.plan import ONE_THREAD_WORK
 from flambeau.backends.cpu.onednn.sequence import POINTERS, STATUS
 from flambeau.backends.cpu.onednn.shelter import shelter_pool
 
@@ -72,6 +73,26 @@ class AddedProduct(DirectProduct):
         self.table[_BETA] = _bits(1.0)
 
 
+class ResizedProduct(DirectProduct):
+    """A copy of a product, whose sizes and steps are written into its table before each run."""
+
+    __slots__ = ()
+
+    def __init__(self, product: DirectProduct):
+        self.runner, self.table = product.runner, type(product.table)(*product.table)
+        self.address = ctypes.addressof(self.table)
+
+    @staticmethod
+    def setter(work: int) -> int:
+        """Return the word that says on how many threads a product of so many multiply-adds runs."""
+        if work < ONE_THREAD_WORK:
+            return _addresses()[1]
+        shelter_pool()
+        return 0
+
+
+# Words of a table: what sets the number of threads, sizes, steps, and those that say which product it is.
+SETTER, SIZES, STEPS, KIND = 1, range(6, 9), range(9, 12), (4, 5, 12, 13, 14)
 _ALPHA, _BETA = 13, 14
 
 

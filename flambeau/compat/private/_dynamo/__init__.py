@@ -73,7 +73,7 @@ def graph_break(msg: str = "") -> None:
 
 def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
     """Mark a size of a tensor as changing from call to call: a new size is then no new kind of argument, whatever
-    `compile(dynamic=)` says. It is recorded when it first comes, and does not count as another compilation."""
+    `compile(dynamic=)` says. It does not count as another compilation, and many sizes have one program where that is possible."""
     _mark(t, index, DYNAMIC, STATIC)
 
 

@@ -1,0 +1,393 @@
+"""Programs for a range of sizes.
+
+Where arguments of a kind come with a second size, the function is run *dry* at some sizes around it: its Python runs, kernels do not, and
+what they would have been called with is written down. If these recordings differ in nothing but numbers, and each number is a
+polynomial of the size, one program serves all sizes between the smallest and the largest of them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.device import cpu
+from ..core.generator import Generator, default_generator
+from ..core.size import make_size
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
+from .record.facts import Facts
+from .record.polynomials import Function, fitted
+from .record.recorder import NotRecordable, Recorder
+from .record.recording import Last, Recorded
+from .record.resized import Resized
+from .record.results import replaced
+from .record.steps import Call, Graph
+from .runtime.first_run import extent
+from .runtime.program import Program
+from .state.arguments import Arguments
+from .state.reach import Reach, Unreachable
+from .state.size_reads import may_depend_on_sizes
+
+if TYPE_CHECKING:
+    from .function import CompiledFunction
+
+_FURTHER = 16  # times the size that a range is extended to, where a program touches fewer bytes then than this:
+_MOST_BYTES = 1 << 24
+_FEWEST = 6  # sizes at which recordings must agree: two more than a polynomial has coefficients
+_ATTEMPTS = 5  # that may fail, for arguments of one kind, each with twice the size
+_SMALL = 1024  # bytes of a tensor that the host may write to
+_RANGES, _MOST = 6, 24  # for arguments of one kind: that are kept, and that are made
+
+
+class Line(NamedTuple):
+    """Sizes and strides of arguments as they depend on one size t, that of dimension `dimension` of tensor `tensor`: for each tensor those
+    at t = 0, and what they grow by."""
+
+    tensor: int
+    dimension: int
+    shapes: tuple[tuple[tuple[int, int], ...], ...]
+    strides: tuple[tuple[tuple[int, int], ...] | None, ...]  # None of contiguous tensors
+
+    def at(self, i: int, t: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shape and strides of a tensor."""
+        shape = tuple([a + b * t for a, b in self.shapes[i]])
+        strides = self.strides[i]
+        return shape, contiguous_strides(shape) if strides is None else tuple([a + b * t for a, b in strides])
+
+
+def headers_in(key: Any) -> Iterator[tuple]:
+    """Shapes and strides of the tensors of a key, in order."""
+    if type(key) is not tuple:
+        return
+    if len(key) == 7 and isinstance(key[0], type) and issubclass(key[0], Tensor):
+        yield key[1], key[2]
+        return
+    for part in key:
+        yield from headers_in(part)
+
+
+def line_through(before: Any, now: Any) -> Line | None:
+    """The line of sizes through those of two keys; None if they do not grow together."""
+    first, second = list(headers_in(before)), list(headers_in(now))
+    steps = [(abs(b - a), i, d) for i, (one, two) in enumerate(zip(first, second)) for d, (a, b) in enumerate(zip(one[0], two[0])) if a != b]  # fmt: skip
+    if not steps:
+        return None
+    _, tensor, dimension = min(steps)
+    start = first[tensor][0][dimension]
+    step = second[tensor][0][dimension] - start
+
+    def grown(a: int, b: int) -> tuple[int, int]:
+        slope = Fraction(b - a, step)
+        if slope.denominator != 1 or slope < 0:
+            raise ValueError
+        return a - int(slope) * start, int(slope)
+
+    try:
+        shapes = tuple(tuple(map(grown, a[0], b[0])) for a, b in zip(first, second))
+        strides = tuple(
+            None if is_contiguous_layout(*a) and is_contiguous_layout(*b) else tuple(map(grown, a[1], b[1]))
+            for a, b in zip(first, second)
+        )
+    except ValueError:
+        return None
+    return Line(tensor, dimension, shapes, strides)
+
+
+class Range(NamedTuple):
+    """A program for the sizes of a line, facts of the recordings that it was made from, by size, and the state that they depend on."""
+
+    line: Line
+    program: Resized
+    facts: dict[int, Facts]
+    reach: Reach
+
+    def size(self, tensors: Any) -> int | None:
+        """The size that these tensors belong to; None if they are not on the line."""
+        line = self.line
+        t = tensors[line.tensor].shape[line.dimension]
+        for x, sizes, strides in zip(tensors, line.shapes, line.strides):
+            if x.shape != tuple([a + b * t for a, b in sizes]) or x._contig is not (strides is None):
+                return None
+            if strides is not None and x._strides != tuple([a + b * t for a, b in strides]):
+                return None
+        return t
+
+
+class LastOfMany(Last):
+    """The program for many sizes that was run last: it is resized for calls that differ from the one before in nothing but sizes."""
+
+    __slots__ = ("range", "size", "others")
+
+    def __init__(self, one: Range, tensors: list[Tensor], settings: tuple, recorded: list[tuple]):
+        """`recorded` are keys that have recordings of their own."""
+        super().__init__(one.program.recorded, tensors, settings)
+        self.range, self.size = one, one.program.size
+        self.others = {list(headers_in(key))[one.line.tensor][0][one.line.dimension] for key, _ in recorded}
+
+    def takes(self, args: tuple) -> bool:
+        line, program = self.range.line, self.range.program
+        given = args[line.tensor]
+        t = given.shape[line.dimension] if type(given) is Tensor and given.dim() > line.dimension else -1
+        if not program.first <= t <= program.last or t in self.others:
+            return False
+        if t != self.size:
+            self.size = t
+            for i, (_, _, *rest) in enumerate(self.layouts):
+                self.layouts[i] = (*line.at(i, t), *rest)
+        if not super().takes(args) or program.recorded.busy:
+            return False
+        program.resize(t)
+        return True
+
+
+class Ranges:
+    """Programs for ranges of sizes, of arguments of one kind."""
+
+    def __init__(self) -> None:
+        self.known: list[Range] = []
+        self.made = 0
+        self.why: list[str] = []  # why there is none for some sizes
+        self.failed = 0  # the largest size of these
+
+    def find(self, given: Arguments) -> tuple[Range, int] | None:
+        """The program that takes arguments of these sizes, in the state that there is now, and the size."""
+        for one in self.known:
+            t = one.size(given.tensors)
+            if t is not None and one.program.first <= t <= one.program.last and not one.program.recorded.fits(given):
+                return one, t
+        return None
+
+    def make(self, call: DryCall, before: Any) -> tuple[Range, int] | None:
+        """Make a program for a range that has the sizes of a call; `before` is a key of other sizes."""
+        if len(self.why) >= _ATTEMPTS or self.made >= _MOST or not call.known.observer.sees():
+            return None
+        given = call.given
+        fitting = (one for one in self.known if not one.program.recorded.fits(given))
+        old = next((one for one in fitting if one.size(given.tensors) is not None), None)
+        line = line_through(before, given.key) if old is None else old.line
+        t = 0 if line is None else given.tensors[line.tensor].shape[line.dimension]
+        if line is None or t < 2 * self.failed:
+            return None
+        try:
+            why = call.objection()
+            if why:
+                raise NotRecordable(why)
+            made = _over(call, line, t, {}) if old is None else self._extended(call, old, t)
+        except (NotRecordable, Unreachable) as problem:
+            self._note(str(problem), t)
+            return None
+        if old is not None and set(old.facts) <= set(made.facts):
+            self.known.remove(old)
+            made.program.recorded.calls = old.program.recorded.calls
+        self.known = [made, *self.known][:_RANGES]
+        self.made += 1
+        return made, t
+
+    @staticmethod
+    def _extended(call: DryCall, old: Range, t: int) -> Range:
+        """A program for a larger range, or one beside it."""
+        call.reach = old.reach  # it is as it was: its guard says so
+        try:
+            return _over(call, old.line, t, old.facts)
+        except NotRecordable:
+            return _over(call, old.line, t, {})
+
+    def forget(self, one: Range, why: str) -> None:
+        """Drop a program that came out differently."""
+        self.known.remove(one)
+        self._note(why, one.program.size)
+
+    def _note(self, why: str, t: int) -> None:
+        self.why.append(why)
+        self.failed = max(self.failed, t)
+
+
+def _over(call: DryCall, line: Line, t: int, known: dict[int, Facts]) -> Range:
+    """Run dry around size t, as far as recordings are of one form, and make one program of them."""
+    recorded, facts = call.at(line, t)
+    recordings, found = {t: recorded}, {size: one for size, one in known.items() if one.form == facts.form}
+    found[t] = facts
+    for size in _sizes(line, t, found, recorded.program.bytes):
+        with contextlib.suppress(NotRecordable):
+            recorded, here = call.at(line, size)
+            if here.form == facts.form:
+                found[size], recordings[size] = here, recorded
+        if size > t and size not in recordings:
+            break
+    for sizes in _choices(sorted(found), t):
+        functions = _fitted(sizes, [found[s].numbers for s in sizes])
+        if functions is not None:
+            last = sizes[-1]
+            recorded, facts = (recordings[last], found[last]) if last in recordings else call.at(line, last)
+            program = Resized(recorded, facts, functions, sizes[0], last)
+            return Range(line, program, {s: found[s].kept(facts) for s in sizes}, call.reach)
+    raise NotRecordable(f"what it does for a size of {t} and for sizes around it is not the same")
+
+
+def _choices(sizes: list[int], t: int) -> Iterator[list[int]]:
+    """Sizes that may have one program, t among them: all, those from t on, and less and less far ones."""
+    for chosen in (sizes, [s for s in sizes if s >= t], *(sizes[:-k] for k in range(1, len(sizes)))):
+        if len(chosen) >= _FEWEST and t in chosen:
+            yield chosen
+
+
+def _fitted(sizes: list[int], numbers: list[list]) -> list[Function] | None:
+    """Each number as a function of the size; None if one of them is not."""
+    columns = [tuple(map(repr, column)) for column in zip(*numbers)]
+    found: dict[tuple, Function] = {}
+    for k, column in enumerate(columns):
+        if column not in found:
+            function = fitted(_spread(sizes), _spread([row[k] for row in numbers]))
+            if function is None:
+                return None
+            found[column] = function
+    return [found[column] for column in columns]
+
+
+def _sizes(line: Line, t: int, known: dict[int, Facts], touched: int) -> list[int]:
+    """The sizes to run dry at, in order: some beside each other, so that what depends on remainders shows, and some far away."""
+    factor = max(min(_FURTHER, _MOST_BYTES // max(touched, 1)), 2)
+    far = [2 * t + 1, factor * t + 3, -(-factor * t // 16) * 16 + 16]
+    if len(known) == 1:
+        lowest = max((-(-(2 - a) // b) for shape in line.shapes for a, b in shape if b), default=2)
+        below = [s for s in (max(t // 4, lowest),) if s < t]
+        return [*below, t + 1, t + 2, t + 3, *far]
+    return far if t == max(known) else [s for s in (t + 1,) if s not in known] + [max(known)]
+
+
+def _spread(values: Any) -> list:
+    """Values in an order in which the first four are far from each other: a polynomial goes through these."""
+    count = len(values)
+    chosen = list(dict.fromkeys((0, count // 3, 2 * count // 3, count - 1)))
+    return [values[i] for i in (*chosen, *(i for i in range(count) if i not in chosen))]
+
+
+class DryRecorder(Recorder):
+    """Records a call whose kernels do not run. Nothing may write to memory that existed before. What Python code runs, and that it
+    changes nothing, is known of the function: its code does the same for all sizes (see `size_reads`)."""
+
+    skips = 1
+    observes = False
+
+    def made(self, new: UntypedStorage) -> None:
+        """A storage was made: what its block has beyond it is no polynomial of anything."""
+        count = len(self.memory.buffers)
+        super().made(new)
+        for buffer in self.memory.buffers[count:]:
+            buffer.size = new.size_bytes
+
+    def filled(self, address: int, value: int, size: int) -> None:
+        place = self.find(address)
+        if place is None or self.memory.buffers[place.buffer].source == "state":
+            raise NotRecordable("it fills memory that existed before")
+        super().filled(address, value, size)
+
+    def tested(self, address: int, size: int, error: Exception | None) -> None:
+        """A kernel that has not run reports no error."""
+        place = self.find(address)
+        if place is not None and self.memory.buffers[place.buffer].source == "new":
+            ctypes.memset(address, 0, size)
+        super().tested(address, size, error)
+
+
+class DryCall:
+    """A call of a function, which can be run dry with other sizes."""
+
+    def __init__(self, known: CompiledFunction, given: Arguments, key: tuple, args: tuple, kwargs: dict):
+        self.known, self.given, self.key, self.args, self.kwargs = known, given, key, args, kwargs
+
+    def objection(self) -> str:
+        """Return why arguments of this kind have no program for many sizes, or an empty string."""
+        given, known = self.given, self.known.recordings()
+        if not known or any(r.counted or r.switched or r.inputs or r.derivative is not None for r in known):
+            return "it leaves more behind than values in memory"
+        if any(type(r.program) is not Program or _acts(r.program.graph) for r in known):
+            return "operators that change its state, or send, are called through Python"
+        if given.key[-1] or given.objects or not given.tensors:
+            return "arguments share memory, or are objects"
+        for t in given.tensors:
+            if (
+                type(t) is not Tensor
+                or t.device is not cpu
+                or t.is_sparse
+                or t.grad_fn is not None
+                or t.grad is not None
+            ):
+                return "an argument has a history or a gradient"
+        return may_depend_on_sizes(ran.code for ran in self.known.observer.ran.values())
+
+    @functools.cached_property
+    def reach(self) -> Reach:
+        """The state that the function depends on."""
+        return self.known._reach(self.given)
+
+    def at(self, line: Line, t: int) -> tuple[Recorded, Facts]:
+        """Run the function dry with the sizes that belong to t: its recording."""
+        table = {id(x): _like(x, *line.at(i, t)) for i, x in enumerate(self.given.tensors)}
+        args, kwargs = replaced(self.args, table), replaced(self.kwargs, table)
+        given = Arguments(args, kwargs)
+        recorder = DryRecorder()
+        recorder.codes = self.known._codes()
+        recorder.graph.resizable, recorder.graph.layouts = True, False
+        drawn = [g for r in self.known.recordings() for g in r.program.graph.draws]
+        with _put_back(self.reach, drawn):
+            try:
+                prepared, _, result = self.known._watched(
+                    recorder, self.reach, given, self.key, args, kwargs, self.known.function
+                )
+            except NotRecordable:
+                raise
+            except Exception as problem:  # of sizes that the function does not take, or another thread records
+                raise NotRecordable(f"{type(problem).__name__} with another size: {problem}") from None
+            recorded = prepared.finish(result)
+            return recorded, Facts(recorded, given.tensors)
+
+
+def _acts(graph: Graph) -> bool:
+    """Return whether steps that are called through Python do more than make something new."""
+    held = {b.index for b in graph.buffers if b.source == "state"}
+    calls = [s for s in graph.steps if isinstance(s, Call)]
+    return any(c.sends or (c.changes and not held.isdisjoint(r.buffer for r in c.refs())) for c in calls)
+
+
+def _like(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    """A tensor of another size; what is in it does not matter."""
+    size = make_size(shape)
+    contiguous = is_contiguous_layout(size, strides)
+    made = new_tensor(UntypedStorage(0), size, strides, 0, t.dtype, t.device, contiguous)
+    made._storage = UntypedStorage(extent(made))
+    if t.requires_grad:
+        made._ensure_autograd().requires_grad = True
+    if t.__dict__:
+        made.__dict__.update(t.__dict__)
+    return made
+
+
+@contextlib.contextmanager
+def _put_back(reach: Reach, generators: list[Generator]) -> Iterator[None]:
+    """Context manager: gradients, versions and the states of generators are afterwards what they were, and so are small tensors: the
+    host itself writes step counts of optimizers."""
+    tensors = [t for _, t in reach.tensors.values()]
+    grads = [(t, t.grad) for t in tensors if t.is_leaf]
+    held = {id(t._storage): t._storage for t in [*tensors, *(g for _, g in grads if g is not None and not g.is_sparse)]}
+    versions = [(s, s.version) for s in held.values()]
+    small = [(s.ptr, ctypes.string_at(s.ptr, s.size_bytes)) for s in held.values() if s.ptr and s.size_bytes <= _SMALL]
+    marks = [(g, g.state_bytes()) for g in {id(g): g for g in (default_generator, *generators)}.values()]
+    try:
+        yield
+    finally:
+        for t, grad in grads:
+            if t.grad is not grad:
+                t.grad = grad
+        for address, old in small:
+            ctypes.memmove(address, old, len(old))
+        for storage, version in versions:
+            storage.version = version
+        for generator, mark in marks:
+            generator.set_state_bytes(mark)
+
+
+__all__ = ["DryCall", "Range", "Ranges"]

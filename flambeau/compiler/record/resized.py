@@ -1,0 +1,211 @@
+"""Programs for many sizes: their words are functions of one size, and are written anew when that changes.
+
+Buffers lie where they lie for the largest size, so that nothing has to be placed again."""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...backends.cpu.onednn import direct
+from ...core.size import make_size
+from ...graph.memory import Ref
+from ...graph.program import Value
+from ..runtime import driver
+from ..runtime.program import Program
+from .facts import Facts
+from .polynomials import Function, Functions
+from .recorder import NotRecordable
+from .recording import Recorded
+from .results import Header
+from .steps import Launch, Test
+
+
+class Resized:
+    """A recording for all sizes from `first` to `last`; it was made at `last`. `functions` has one for each number of its facts, whose
+    position in a list of different ones it gives."""
+
+    def __init__(self, recorded: Recorded, facts: Facts, functions: list[Function], first: int, last: int):
+        self.recorded, self.first, self.last = recorded, first, last
+        self.size = last
+        recorded.sizes = f"for sizes from {first} to {last}"
+        self.places = facts.places
+        steps = recorded.program.graph.steps
+        single = [place[0] == "word" and steps[place[1]].signature[place[2]] == "f" for place in self.places]
+        different = {key: i for i, key in enumerate(dict.fromkeys(zip(functions, single)))}
+        self.which = [different[key] for key in zip(functions, single)]
+        self.different = [f for f, _ in different]
+        self.functions = Functions(self.different, [i for (_, narrow), i in different.items() if narrow])
+        self._fits_below()
+        self._own_products()
+        words = np.zeros(len(different) + len(self.products), np.int64)
+        self.values, self.setters, self.values_at = words[: len(different)], words[len(different) :], words.ctypes.data
+        self._find_rows()
+        self.headers = self._resized_headers()
+        self.slots = [(place[1], u) for place, u in self._of("slot") if not self.different[u].constant]
+
+    def _of(self, kind: str) -> list[tuple[tuple, int]]:
+        return [(place, u) for place, u in zip(self.places, self.which) if place[0] == kind]
+
+    def _resized_headers(self) -> list[tuple[Any, list[int], list[int], int]]:
+        """Results whose header varies: what holds it, and which values its sizes, its strides and its offset are."""
+        found: dict[int, dict[str, list[int]]] = {}
+        for (_, k, field, _), u in self._of("result"):
+            found.setdefault(k, {"shape": [], "strides": [], "offset": []})[field].append(u)
+        held = [h for h in [*self.recorded.headers, *self.recorded.grads] if h.header is not None]
+        rows = [(held[k], one["shape"], one["strides"], one["offset"][0]) for k, one in found.items()]
+        varies = [u for u, f in enumerate(self.different) if not f.constant]
+        return [row for row in rows if not {*row[1], *row[2], row[3]}.isdisjoint(varies)]
+
+    def _fits_below(self) -> None:
+        """Check that no buffer is larger for a smaller size."""
+        rows = sorted({u for _, u in self._of("buffer") if not self.different[u].constant})
+        step = max((self.last - self.first) // 4096, 1)
+        sizes = np.arange(self.first, self.last + 1, step, dtype=np.int64)
+        monotonic = all(min(self.different[u].coefficients[1:]) >= 0 for u in rows)
+        at = self.functions.at(sizes)[rows]
+        most = np.array([self.different[u](self.last) for u in rows], np.int64)
+        if (step > 1 and not monotonic) or (at > most[:, None]).any():
+            raise NotRecordable("it needs more memory for smaller sizes")
+
+    def _own_products(self) -> None:
+        """Tables of products are shared with eager calls: take copies, and build the program anew over these."""
+        self.products: list[Launch] = []
+        limits: list[int] = []
+        graph = self.recorded.program.graph
+        for i, step in enumerate(graph.steps):
+            if isinstance(step, Launch) and step.plan is not None:
+                step.plan = direct.ResizedProduct(step.plan)
+                step.arguments[0] = step.plan.address
+                self.products.append(step)
+                sizes = [
+                    self.different[u] for place, u in self._of("product") if place[1:] in [(i, k) for k in direct.SIZES]
+                ]
+                limits.append(self._first_with(lambda t, sizes=sizes: direct.ResizedProduct.setter(math.prod(f(t) for f in sizes)) == 0))  # fmt: skip
+        self.alone_below = np.array(limits, np.int64)
+        before = self.recorded.program
+        self.recorded.program = Program(graph, before.arguments, before.results)
+
+    def _first_with(self, holds: Callable[[int], bool]) -> int:
+        """The first size at which something holds that holds for all larger ones, too."""
+        low, high = self.first, self.last + 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if holds(middle) else (middle + 1, high)
+        return low
+
+    def _find_rows(self) -> None:
+        """The table of words in memory that vary: where each is, which value it gets, and what is added to that."""
+        program = self.recorded.program
+        self.starts = {id(s): at for s, (_, _, at) in zip(program.origins, program.instructions) if s is not None}
+        self.patched = {word: 3 * row + 2 for row, (word, _, _) in enumerate(program._patches)}
+        rows: list[int] = []
+        for place, u in zip(self.places, self.which):
+            if place[0] in ("word", "offset", "packed", "product") and not self.different[u].constant:
+                address, base = self._place(*place)
+                rows += [address, u, base]
+        for k, step in enumerate(self.products):
+            rows += [step.plan.address + 8 * direct.SETTER, len(self.different) + k, 0]
+        self.rows = array("q", [*rows, 0])
+        self.rows_at = self.rows.buffer_info()[0]
+        self.row_count = len(rows) // 3
+        self.write = driver.runner(True)
+        for i, failure in enumerate(program.failures):
+            if failure is not None and isinstance(program.origins[i], Test):
+                program.failures[i] = functools.partial(self._fail, failure)
+
+    def _place(self, kind: str, i: int, k: int, j: int = 0) -> tuple[int, int]:
+        program = self.recorded.program
+        step = program.graph.steps[i]
+        block = program.block.buffer_info()[0]
+        if kind == "product":
+            return step.plan.address + 8 * k, 0
+        word = self.starts[id(step)] + k
+        if kind == "packed":
+            return program.block[word] + 8 * j, 0
+        if kind == "word":
+            return block + 8 * word, 0
+        ref = step.place if isinstance(step, Test) else step.arguments[k]
+        if word in self.patched:
+            return program.patches.buffer_info()[0] + 8 * self.patched[word], 0
+        return block + 8 * word, program.address(Ref(ref.buffer, 0))
+
+    # -- running ----------------------------------------------------------------------------------------------------
+    def resize(self, t: int) -> Recorded:
+        """The recording, for this size from now on."""
+        recorded = self.recorded
+        if t == self.size:
+            return recorded
+        self.functions.values(t, self.values)
+        if self.products:
+            self.setters[:] = np.where(self.alone_below > t, direct.ResizedProduct.setter(0), 0)
+        self.write(0, 0, self.rows_at, self.row_count, self.values_at, recorded.program.status_at)
+        values = self.values.tolist()
+        for i, u in self.slots:
+            recorded.slots[i].size = values[u]
+        for held, shape, strides, offset in self.headers:
+            h = held.header
+            size, steps = make_size([values[u] for u in shape]), tuple([values[u] for u in strides])
+            held.header = Header(h.slot, size, steps, values[offset], *h[4:])
+        self.size = t
+        return recorded
+
+    def settle(self) -> Recorded:
+        """Let the graph, too, have the numbers of the present size: for the run that is compared, and for errors."""
+        graph, t = self.recorded.program.graph, self.size
+        calls: dict[int, dict] = {}
+        for place, u in zip(self.places, self.which):
+            value = self.different[u](t)
+            if place[0] == "buffer":
+                graph.buffers[place[1]].size = int(value)
+            elif place[0] == "again":
+                (i, path), field, d = place[1:]
+                calls.setdefault(i, {}).setdefault(path, {})[field, d] = value
+            elif place[0] in ("word", "offset", "packed"):
+                self._settle_argument(graph.steps[place[1]], place, value)
+        for i, found in calls.items():
+            again = graph.steps[i].again
+            again.arguments, again.keywords = _exchanged((again.arguments, again.keywords), (), found)
+        return self.recorded
+
+    @staticmethod
+    def _settle_argument(step: Any, place: tuple, value: float) -> None:
+        kind, _, k, *rest = place
+        if isinstance(step, Test):
+            step.place = Ref(step.place.buffer, int(value))
+        elif kind == "word":
+            step.arguments[k] = value
+        elif kind == "offset":
+            step.arguments[k] = Ref(step.arguments[k].buffer, int(value))
+        else:
+            words = list(struct.unpack(f"{len(step.arguments[k]) // 8}q", step.arguments[k]))
+            words[rest[0]] = int(value)
+            step.arguments[k] = struct.pack(f"{len(words)}q", *words)
+
+    def _fail(self, failure: Any) -> None:
+        self.settle()
+        failure()
+
+
+def _exchanged(value: Any, path: tuple, found: dict[tuple, dict]) -> Any:
+    """Return what an operator is called with, with the numbers that were found for each path."""
+    if isinstance(value, Value):
+        numbers = found[path]
+        shape = [int(numbers["shape", d]) for d in range(len(value.shape))]
+        strides = tuple(int(numbers["strides", d]) for d in range(len(value.shape)))
+        return replace(value, start=int(numbers["start", 0]), shape=make_size(shape), strides=strides)
+    if type(value) in (tuple, list):
+        return type(value)([_exchanged(part, (*path, k), found) for k, part in enumerate(value)])
+    if type(value) is dict:
+        return {k: _exchanged(part, (*path, k), found) for k, part in value.items()}
+    return found[path]["number", 0] if path in found else value
+
+
+__all__ = ["Resized"]

@@ -1,0 +1,96 @@
+"""Python code that may do something else for another size of a tensor.
+
+Programs for many sizes rest on recordings at a few sizes. Whatever operators make of sizes is seen in these. What a user's own code
+makes of a size that it reads need not be: `if x.shape[0] == 7`. So such code is looked at, instruction by instruction: sizes may go into
+sums, products and arguments, but nothing may be decided by them."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Iterable
+from typing import NamedTuple
+
+# Names by which code gets at sizes, or at anything by a computed name.
+_SIZES = frozenset(
+    ("shape", "size", "numel", "nelement", "stride", "len", "nbytes", "storage_offset", "is_contiguous", "untyped_storage",
+     "storage", "getattr", "attrgetter", "__len__", "__getattribute__", "vars", "broadcast_shapes", "is_same_size", "__dict__",
+     "sym_size", "data_ptr", "names", "locals", "eval", "exec", "length_hint", "__length_hint__")
+)  # fmt: skip
+# Functions and methods that may give something else for a single size; others, such as min(), show it at sizes around.
+_TELLING = frozenset(
+    ("divmod", "pow", "bool", "hash", "id", "set", "frozenset", "dict", "str", "repr", "format", "bin", "hex", "oct", "chr", "operator",
+     "functools", "bisect", "numpy", "np", "random", "zlib", "hashlib", "struct", "math", "range", "any", "all")
+)  # fmt: skip
+_TELLING_METHODS = frozenset(
+    ("get", "index", "count", "setdefault", "pop", "bit_length", "bit_count", "to_bytes", "__getitem__")
+)
+_SMOOTH = frozenset(("sqrt", "log", "log2", "exp", "floor", "ceil", "prod", "pi", "inf"))  # of math
+_EXACT = ("%", "&", "|", "^", "<<", ">>", "**")
+_OLD = {
+    "BINARY_MODULO": "%", "BINARY_AND": "&", "BINARY_OR": "|", "BINARY_XOR": "^", "BINARY_LSHIFT": "<<", "BINARY_RSHIFT": ">>",
+    "BINARY_POWER": "**", "BINARY_MULTIPLY": "*", "INPLACE_MULTIPLY": "*", "INPLACE_MODULO": "%", "INPLACE_AND": "&", "INPLACE_OR": "|", "INPLACE_XOR": "^",
+    "INPLACE_LSHIFT": "<<", "INPLACE_RSHIFT": ">>", "INPLACE_POWER": "**",
+}  # fmt: skip
+_DECIDING = frozenset(
+    ("CONTAINS_OP", "UNARY_NOT", "UNARY_INVERT", "FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "MATCH_SEQUENCE",
+     "MATCH_MAPPING", "MATCH_KEYS", "MATCH_CLASS", "BUILD_SET", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP",
+     "MAP_ADD", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "IMPORT_NAME", "STORE_GLOBAL")
+)  # fmt: skip
+_SKIPPED = frozenset(("CACHE", "EXTENDED_ARG", "TO_BOOL", "PRECALL", "RESUME", "NOP", "COPY_FREE_VARS"))
+
+
+def may_depend_on_sizes(codes: Iterable[types.CodeType]) -> str:
+    """Return why code that ran may decide something by sizes, or an empty string. Code that reads no size cannot."""
+    held = list(codes)
+    if not any(_reads(code) for code in held):
+        return ""
+    found = [_decisions(code) for code in held]
+    why = next((one.why for one in found if one.why), "")
+    # The sign of a sum of sizes changes once at most, so that sizes at both ends show it; that of a product may change between.
+    if not why and any(one.orders for one in found) and any(one.multiplies for one in found):
+        why = next(f"{one.name} compares sizes, and there are products" for one in found if one.orders)
+    return why
+
+
+def _reads(code: types.CodeType) -> bool:
+    return not _SIZES.isdisjoint(code.co_names)
+
+
+class _Decisions(NamedTuple):
+    """Decisions that code may make by numbers: why it may do so in ways that are not seen at other sizes; whether it compares, or multiplies."""
+
+    name: str
+    why: str = ""
+    orders: bool = False
+    multiplies: bool = False
+
+
+@functools.lru_cache(1024)
+def _decisions(code: types.CodeType) -> _Decisions:
+    before, argument, orders, multiplies = "", None, False, False
+    for one in dis.get_instructions(code):
+        name = one.opname
+        if name in _SKIPPED:
+            continue
+        sign = one.argrepr.rstrip("=") if name == "BINARY_OP" else _OLD.get(name, "")
+        multiplies = multiplies or sign == "*"
+        bad = name in _DECIDING or sign in _EXACT or (name == "BUILD_MAP" and one.arg)
+        if name == "COMPARE_OP":
+            orders, bad = True, one.argval not in ("<", "<=", ">", ">=")
+        elif name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            bad = one.argval in _TELLING and one.argval != "math"
+        elif name in ("LOAD_ATTR", "LOAD_METHOD"):
+            bad = one.argval in _TELLING_METHODS or (argument == "math" and one.argval not in _SMOOTH)
+        elif "JUMP" in name and "_IF_" in name and "NONE" not in name:  # flags of objects are guarded, and what is None
+            bad = before not in ("LOAD_ATTR", "IS_OP", "COMPARE_OP")
+        elif name in ("BINARY_SUBSCR", "STORE_SUBSCR") or sign == "[]":
+            bad = before not in ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE", "BUILD_TUPLE")
+        if bad:
+            return _Decisions(code.co_name, f"{code.co_name} reads sizes, and uses {one.argrepr or name}")
+        before, argument = name, one.argval
+    return _Decisions(code.co_name, "", orders, multiplies)
+
+
+__all__ = ["may_depend_on_sizes"]
