@@ -144,7 +144,12 @@ def spec_of(fullname: str) -> importlib.machinery.ModuleSpec | None:
     if not head:
         return None
     real_name = f"{naming.PACKAGE}.{MOVED[head]}{rest}"
-    if real_name not in sys.modules and importlib.util.find_spec(real_name) is None:
+    try:
+        if real_name not in sys.modules and importlib.util.find_spec(real_name) is None:
+            return None
+    except ModuleNotFoundError as error:  # of a package around it
+        if not real_name.startswith(f"{error.name}."):
+            raise
         return None
     return importlib.machinery.ModuleSpec(fullname, AliasLoader(real_name), origin=naming.PACKAGE)
 

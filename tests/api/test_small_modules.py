@@ -24,6 +24,7 @@ import flambeau.nn.attention.bias  # noqa: E402
 import flambeau.utils.checkpoint  # noqa: E402
 import flambeau.utils.dlpack  # noqa: E402
 import flambeau.utils.weak  # noqa: E402
+from flambeau.compat import former_names  # noqa: E402
 
 LIBRARIES = pytest.mark.parametrize("T", [flambeau, torch], ids=["flambeau", "torch"])
 
@@ -273,3 +274,8 @@ def test_names_that_programs_ask_for():
     for options in ((2, 3), (2, 3, 2, True, False, 0.0, True)):
         names = [library.nn.GRU(*options)._flat_weights_names for library in (flambeau, torch)]
         assert names[0] == names[1]
+
+
+def test_further_names_below_a_package_that_is_not_there_are_not_found() -> None:
+    assert former_names.spec_of("flambeau._C._dynamo.guards") is None
+    assert former_names.spec_of("flambeau._C.nothing") is None

@@ -132,7 +132,7 @@ class NamesMode(modes.Mode):
         if rule is None and getattr(op, "kind", "composite") == "composite":
             call = Call(op, function, args, kwargs)
             try:
-                return self.through(function, call.args, call.kwargs)
+                return self.through(function, tuple(call.args), call.kwargs)
             except NamedOperand:  # of a part that has no public name
                 raise unsupported(f"aten::{call.name}") from None
         if rule is None or getattr(rule, "views_only", False) and op.name.endswith("_"):
