@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from . import cuda as _cuda
+from .backends.nvidia import pinned as _pinned
+from .core import naming as _naming
 from .core.backend import has_backend as _has_backend
 from .core.device import device
+from .core.dtype import ALL_DTYPES as _ALL_DTYPES
 
+__path__: list[str] = []  # modules of gathered names are found below this one
 _CUDA = device("cuda")
 Stream, Event = (
     _cuda.Stream,
@@ -121,3 +125,24 @@ def get_memory_info(device_index: Any = None, /) -> tuple[int, int]:
 def reset_peak_memory_stats(device_index: Any = None, /) -> None:
     """Begin to look for the peak anew."""
     _there().reset_peak_memory_stats(device_index)
+
+
+def reset_accumulated_memory_stats(device_index: Any = None, /) -> None:
+    """Begin to count allocated and freed bytes anew."""
+    _there().reset_accumulated_memory_stats(device_index)
+
+
+def empty_host_cache() -> None:
+    """Free page-locked memory of the host that no tensor uses."""
+    _there()
+    _pinned.empty_cache()
+
+
+def get_device_capability(device: Any = None, /) -> dict[str, Any]:
+    """Return what an accelerator can do: the dtypes that it computes with."""
+    _there()
+    return {"supported_dtypes": set(_ALL_DTYPES)}
+
+
+def __getattr__(name: str) -> Any:
+    return _naming.submodule(__name__, name)

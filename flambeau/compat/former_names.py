@@ -50,6 +50,8 @@ MOVED = {
 }
 # Modules that only gather names of others: "home: name name, home: further=name".
 GATHERED = {
+    "accelerator.memory": "accelerator: empty_cache empty_host_cache get_memory_info max_memory_allocated max_memory_reserved"
+    " memory_allocated memory_reserved memory_stats reset_accumulated_memory_stats reset_peak_memory_stats",
     "ao.quantization.backend_config.fbgemm": "ao.quantization.backend_config.native: get_fbgemm_backend_config",
     "ao.quantization.backend_config.qnnpack": "ao.quantization.backend_config.native: get_qnnpack_backend_config",
     "ao.quantization.backend_config.x86": "ao.quantization.backend_config.native: get_x86_backend_config",
@@ -63,6 +65,9 @@ GATHERED = {
     "compat.private._subclasses.fake_tensor": "compat.private.fake_tensors: FakeTensor FakeTensorMode is_fake",
     "compat.private._subclasses.functional_tensor": "compat.private.fake_tensors: FunctionalTensor",
     "compat.private._tensor": "core.tensor: Tensor, serialization.rebuild: _rebuild_from_type_v2=from_type",
+    "cuda.green_contexts": "cuda: GreenContext",
+    "cuda.sparse": "",
+    "cuda.streams": "cuda: Event ExternalStream Stream",
     "distributed._sharded_tensor": "distributed._shard.sharded_tensor: Shard ShardedTensor",
     "distributed.checkpoint._async_process_executor": "distributed.checkpoint._async_executor: _ProcessBasedAsyncCheckpointExecutor",
     "distributed.checkpoint._async_thread_executor": "distributed.checkpoint._async_executor: _ThreadBasedAsyncCheckpointExecutor",
@@ -76,6 +81,11 @@ GATHERED = {
     " distributed.tensor.experimental._context_parallel._load_balancer: _HeadTailLoadBalancer _LoadBalancer"
     " _PerDocumentHeadTailLoadBalancer _PTRRLoadBalancer",
     "jit.frontend": "jit.source: FrontendError NotSupportedError UnsupportedNodeError",
+    "mps.event": "mps: Event",
+    "mps.profiler": "mps: is_capturing_metal=_is_capturing_metal is_metal_capture_enabled=_is_metal_capture_enabled"
+    " metal_capture=_metal_capture profile=_profile start=_start stop=_stop",
+    "mtia.memory": "mtia: max_memory_allocated memory_allocated memory_stats reset_peak_memory_stats",
+    "mtia.mtia_graph": "mtia: MTIAGraph graph graph_pool_handle",
     "serve.ts.protocol.otf_message_handler": "serve.ts.handler_utils.utils: send_intermediate_predict_response",
     "utils._contextlib": "autograd.grad_mode: _DecoratorContextManager _NoParamDecoratorContextManager=_NoArguments",
     "utils.model_zoo": "hub: load_url=load_state_dict_from_url",
@@ -89,6 +99,13 @@ GATHERED = {
     "vision.ops.giou_loss": "vision.ops._losses: generalized_box_iou_loss",
     "vision.ops.ps_roi_align": "vision.ops.roi_align: PSRoIAlign ps_roi_align",
     "vision.ops.ps_roi_pool": "vision.ops.roi_pool: PSRoIPool ps_roi_pool",
+    "xpu.graphs": "xpu: XPUGraph graph graph_pool_handle is_current_stream_capturing make_graphed_callables",
+    "xpu.memory": "xpu: MemPool XPUPluggableAllocator change_current_allocator empty_cache get_per_process_memory_fraction"
+    " max_memory_allocated max_memory_reserved mem_get_info memory_allocated memory_reserved memory_snapshot memory_stats"
+    " memory_stats_as_nested_dict reset_accumulated_memory_stats reset_peak_memory_stats set_per_process_memory_fraction use_mem_pool",
+    "xpu.random": "xpu: get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state"
+    " set_rng_state_all",
+    "xpu.streams": "xpu: Event Stream",
 }
 
 

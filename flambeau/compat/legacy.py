@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..core import dtype as dt
 from ..core.backend import has_backend, why_absent
 from ..core.device import cpu, set_default_device
 from ..core.device import device as Device
-from ..core.dtype import ALL_DTYPES, dtype
+from ..core.dtype import ALL_DTYPES, QUANTIZED_DTYPES, dtype
 from ..core.layout import sparse_coo, strided
 from ..core.promotion import get_default_dtype, set_default_dtype
 from ..core.size import Size, make_size
@@ -151,13 +152,18 @@ class _StorageType(type):
     """The class of FloatStorage and its kin: calling one makes a TypedStorage, isinstance asks for its dtype."""
 
     dtype: dtype
+    device_type: str
 
     def __call__(cls, *args: Any, **kwargs: Any) -> TypedStorage:
         source = kwargs.get("wrap_storage", args[0] if args else None)
-        return TypedStorage(source, cls.dtype)
+        return TypedStorage(source, cls.dtype, device=cls.device_type)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
+        return (
+            isinstance(instance, TypedStorage)
+            and instance.dtype is cls.dtype
+            and instance.is_cuda == (cls.device_type == "cuda")
+        )
 
     def from_buffer(cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0) -> TypedStorage:
         """A storage with a copy of an object's bytes, read in the given byte order."""
@@ -173,12 +179,18 @@ class _StorageType(type):
         return f"<class 'torch.storage.{cls.__name__}'>"
 
 
-def _storage_type(d: dtype) -> Any:
-    fields = {"dtype": d, "__module__": "torch", "__doc__": f"Storages of {d.name} elements."}
+def _storage_type(d: dtype, device_type: str) -> Any:
+    home = "torch" if device_type == "cpu" else f"torch.{device_type}"
+    fields = {"dtype": d, "device_type": device_type, "__module__": home, "__doc__": f"Storages of {d.name} elements."}
     return _StorageType(str(d.storage_name), (), fields)
 
 
-STORAGE_TYPES: dict[str, Any] = {kind.__name__: kind for kind in (_storage_type(d) for d in ALL_DTYPES if d.method)}
+def _storage_types(dtypes: Iterable[dtype], device_type: str) -> dict[str, Any]:
+    return {kind.__name__: kind for kind in (_storage_type(d, device_type) for d in dtypes)}
+
+
+STORAGE_TYPES = _storage_types((d for d in ALL_DTYPES if d.method), "cpu") | _storage_types(QUANTIZED_DTYPES, "cpu")
+CUDA_STORAGE_TYPES = _storage_types((d for d in ALL_DTYPES if d.method), "cuda")
 
 
 def dtype_and_device(kind: Any) -> tuple[dtype, str]:

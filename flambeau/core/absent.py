@@ -15,6 +15,25 @@ def raising(names: str, error: type[Exception], message: str) -> dict[str, Calla
     return {name: _raising(name, error, message.format(name)) for name in names.split()}
 
 
+def returning(names: str, make: Callable[[], Any], why: str) -> dict[str, Callable[..., Any]]:
+    """Functions of the names given in one text that take any arguments and return `make()`: what PyTorch answers without the device."""
+    return {name: _returning(name, make, why) for name in names.split()}
+
+
+def _returning(name: str, make: Callable[[], Any], why: str) -> Callable[..., Any]:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return make()
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Return {make()!r}: {why}"
+    return function
+
+
+def absent_classes(names: str, message: str, error: type[Exception] = RuntimeError) -> dict[str, type]:
+    """Classes of the names given in one text that nothing is an instance of; {} in the message is the name."""
+    return {name: absent_class(name, message.format(name), error) for name in names.split()}
+
+
 def absent_class(name: str, message: str, error: type[Exception] = NotImplementedError, bases: tuple = ()) -> type:
     """A class that nothing is an instance of: programs may ask `isinstance(x, ...)`, making one raises. A subclass of tensors says that
     it overrides no operators, so that none asks for its instances."""

@@ -203,7 +203,7 @@ quint4x2 = _quantized("quint4x2", 16, "QUInt4x2", "4", uint8)
 quint2x4 = _quantized("quint2x4", 17, "QUInt2x4", "2", uint8)
 QUANTIZED_DTYPES = (qint8, quint8, qint32, quint4x2, quint2x4)
 
-# Names of integers of less than a byte, which libraries mention: no tensor has such a dtype.
+# Integers of less than a byte, one to a byte: tensors of them are made, viewed and indexed, and nothing computes with them.
 NARROW_DTYPES: tuple[dtype, ...] = tuple(
     dtype(
         f"{sign}int{bits}",
@@ -217,12 +217,23 @@ NARROW_DTYPES: tuple[dtype, ...] = tuple(
     for sign, first in (("", 36), ("u", 29))
     for bits in range(1, 8)
 )
+# Bits without a meaning, so many times so many to an element.
+BITS_DTYPES: tuple[dtype, ...] = tuple(
+    dtype(name, number, name.title(), "n", kind="q", numpy=held, short=name)
+    for name, number, held in (
+        ("bits1x8", 18, "uint8"),
+        ("bits2x4", 19, "uint8"),
+        ("bits4x2", 20, "uint8"),
+        ("bits8", 21, "uint8"),
+        ("bits16", 22, "uint16"),
+    )
+)
 # Two numbers of four bits to a byte: memory that products of a GPU read; nothing here converts to it.
 float4_e2m1fn_x2 = dtype(
     "float4_e2m1fn_x2", 45, "Float4_e2m1fn_x2", "m", kind="f", numpy=[("float4_e2m1fn_x2", "u1")], c_type="uint8_t", short="f4x2",
     limits=FloatLimits(2, -6.0, 6.0, 0.5, 1.0, 1.0),
 )  # fmt: skip
-RECORDS = (*ALL_DTYPES, complex32, *FLOAT8_DTYPES, *QUANTIZED_DTYPES, *NARROW_DTYPES, float4_e2m1fn_x2)
+RECORDS = (*ALL_DTYPES, complex32, *FLOAT8_DTYPES, *QUANTIZED_DTYPES, *NARROW_DTYPES, *BITS_DTYPES, float4_e2m1fn_x2)
 BY_NAME: dict[str, dtype] = {d.name: d for d in RECORDS}
 BY_NUMBER: dict[int, dtype] = {d.number: d for d in RECORDS}
 METHODS: dict[str, dtype] = {d.method: d for d in RECORDS if d.method}
@@ -234,7 +245,9 @@ def by_name(name: str) -> dtype:
 
 
 # PyTorch's other spellings of the same objects; `torch.char` and `torch.byte` do not exist.
-ALIASES = {method: d for method, d in METHODS.items() if method not in BY_NAME and d.itemsize > 1}
+ALIASES = {"bit": BY_NAME["uint1"]} | {
+    method: d for method, d in METHODS.items() if method not in BY_NAME and d.itemsize > 1
+}
 # How Python's numbers are held when their own precision counts.
 OF_PYTHON: dict[type, dtype] = {bool: bool_, int: int64, float: float64, complex: complex128}
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..backends.nvidia import driver, sharing, streams, threads
 from ..backends.nvidia.driver import CudaError as CudaError
-from ..backends.nvidia.graphs import CUDAGraph as _CUDAGraph
 from ..backends.nvidia.graphs import is_capturing
-from ..compat.legacy import CUDA_TENSOR_TYPES
+from ..compat.legacy import CUDA_STORAGE_TYPES, CUDA_TENSOR_TYPES
 from ..core import naming as _naming
+from ..core.absent import absent_classes, raising
 from ..core.backend import backend_of, has_backend, why_absent
 from ..core.device import device as Device
 from ..core.errors import AcceleratorError as AcceleratorError
@@ -263,14 +263,6 @@ class device_of(device):
 _DeviceGuard = device
 
 
-class CUDAGraph(_CUDAGraph):
-    """Recorded work. Use `flambeau.cuda.graph` to record, and `replay` to run it."""
-
-    def __init__(self, keep_graph: bool = False):
-        _need("CUDAGraph", RuntimeError)
-        super().__init__(keep_graph)
-
-
 def current_blas_handle() -> int:
     """cuBLASLt, which is used here, works without a current handle."""
     raise NotImplementedError(
@@ -304,6 +296,7 @@ def cudart() -> Any:
 
 from .memory import *  # noqa: E402, F403, I001 - they use what is above, and each other
 from .memory import empty_cache as empty_cache  # noqa: E402
+from .graphs import CUDAGraph as CUDAGraph  # noqa: E402
 from .graphs import graph as graph  # noqa: E402
 from .graphs import graph_pool_handle as graph_pool_handle  # noqa: E402
 from .graphs import make_graphed_callables as make_graphed_callables  # noqa: E402
@@ -311,10 +304,29 @@ from .random import *  # noqa: E402, F403
 from .telemetry import *  # noqa: E402, F403
 
 globals().update(CUDA_TENSOR_TYPES)  # FloatTensor and its kin: programs compare with them
+globals().update(CUDA_STORAGE_TYPES)
+globals().update(absent_classes("GreenContext", "cuda.{}: parts of a GPU cannot be reserved", NotImplementedError))
+globals().update(
+    raising("current_solver_handle", NotImplementedError, "cuda.{}(): cuSOLVER's handles do not belong to streams")
+)
+
+
+class cudaStatus:  # noqa: N801 - PyTorch's name
+    """Results of calls of CUDA's runtime library."""
+
+    SUCCESS = 0
+    ERROR_NOT_READY = 34
+
+
+def check_error(res: int) -> None:
+    """Raise a `CudaError` if a call of CUDA has failed."""
+    if res != cudaStatus.SUCCESS:
+        raise CudaError(f"a call of CUDA failed with result {int(res)}")
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("nvtx", "profiler", "nccl", "graphs", "memory", "random", "streams", "sparse", "comm"):
+    if name in ("nvtx", "profiler", "nccl", "graphs", "memory", "random", "streams", "sparse", "comm",
+                "tunable", "gds", "jiterator", "green_contexts"):  # fmt: skip
         return _naming.submodule(__name__, name)
     if name == "default_generators":
         return tuple(backend_of(_CUDA).generator(Device("cuda", i)) for i in range(device_count()))

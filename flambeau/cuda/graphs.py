@@ -6,6 +6,7 @@ import gc
 from typing import Any
 
 from ..backends.nvidia import streams
+from ..backends.nvidia.graphs import CUDAGraph as _CUDAGraph
 from ..backends.nvidia.graphs import graph_pool_handle as graph_pool_handle
 from ..core.backend import backend_of
 from ..core.device import device as Device
@@ -13,7 +14,15 @@ from ..core.pytree import tree_flatten, tree_unflatten
 from ..core.tensor import Tensor
 from . import Stream, _need, empty_cache, is_current_stream_capturing, synchronize
 
-__all__ = ["graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
+__all__ = ["CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
+
+
+class CUDAGraph(_CUDAGraph):
+    """Recorded work. Use `flambeau.cuda.graph` to record, and `replay` to run it."""
+
+    def __init__(self, keep_graph: bool = False):
+        _need("CUDAGraph", RuntimeError)
+        super().__init__(keep_graph)
 
 
 class graph:

@@ -9,17 +9,21 @@ from typing import Any
 
 from ..backends.nvidia import pinned, threads
 from ..backends.nvidia.memory import DeviceMemory, in_words, memories
+from ..core.absent import absent_classes, raising
 from ..core.backend import has_backend
 from ..core.device import device as Device
 from . import _index, _need, is_initialized
 
 __all__ = [
     "caching_allocator_alloc", "caching_allocator_delete", "empty_cache", "get_allocator_backend", "get_per_process_memory_fraction",
-    "host_memory_stats", "list_gpu_processes", "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info",
+    "host_memory_stats", "host_memory_stats_as_nested_dict",
+    "list_gpu_processes", "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info",
     "memory_allocated", "memory_cached", "memory_reserved", "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict",
     "memory_summary", "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
     "reset_peak_memory_stats", "set_per_process_memory_fraction",
 ]  # fmt: skip
+
+_ONE_POOL = "cuda.{}: there is one pool of memory for each GPU"
 
 
 def _memory(where: Any, name: str = "") -> DeviceMemory:
@@ -110,8 +114,12 @@ def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """Return `memory_stats` with a dictionary for each part of a name."""
+    return _nested(memory_stats(device))
+
+
+def _nested(figures: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    for name, value in memory_stats(device).items():
+    for name, value in figures.items():
         *path, last = name.split(".")
         place = result
         for part in path:
@@ -197,6 +205,24 @@ def get_allocator_backend() -> str:
 def host_memory_stats() -> dict[str, Any]:
     """Figures of the memory of the host that is locked for the GPU."""
     return pinned.stats()
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """Return `host_memory_stats` with one dictionary for each part of its names."""
+    return _nested(host_memory_stats())
+
+
+_absent: dict[str, Any] = {
+    **raising(
+        "reset_accumulated_host_memory_stats reset_peak_host_memory_stats caching_allocator_enable caching_allocator_disabled",
+        NotImplementedError,
+        "cuda.{}(): locked memory has no such counters, and memory of the GPU is always kept for the next tensor",
+    ),
+    **raising("change_current_allocator use_mem_pool", NotImplementedError, _ONE_POOL),
+    **absent_classes("CUDAPluggableAllocator MemPool", _ONE_POOL, NotImplementedError),
+}
+globals().update(_absent)
+__all__ += list(_absent)
 
 
 def list_gpu_processes(device: Any = None) -> str:

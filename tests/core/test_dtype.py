@@ -45,7 +45,7 @@ def test_names_and_numbers_are_distinct() -> None:
     ):
         found = [getattr(d, field) for d in dt.RECORDS if getattr(d, field) is not None]
         assert len(set(found)) == len(found), field
-    assert len({d.letter for d in dt.RECORDS} - {"n"}) == len(dt.RECORDS) - len(dt.NARROW_DTYPES)
+    assert len({d.letter for d in dt.RECORDS} - {"n"}) == len(dt.RECORDS) - len(dt.NARROW_DTYPES) - len(dt.BITS_DTYPES)
 
 
 @names

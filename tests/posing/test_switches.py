@@ -70,6 +70,12 @@ ANSWERS = [
     "backends.mps.is_built()", "backends.cuda.is_built()", "backends.cuda.matmul.allow_tf32", "backends.cuda.flash_sdp_enabled()",
     "version.cuda", "version.hip", "version.debug", "device('mps')", "device('xpu', 1)", "device('abacus')",
     "zeros(1, device='cuda')", "zeros(1, device='xpu')", "zeros(1).to('mps')", "zeros(1).cuda()", "nn.Linear(1, 1).to('mps')",
+    "xpu.memory_stats()", "xpu.random.get_rng_state_all()", "xpu.get_arch_list()", "xpu.memory.max_memory_reserved()", "xpu.init()",
+    "xpu.graphs.XPUGraph()", "xpu.streams.Stream()", "mtia.is_initialized()", "mtia.memory.memory_stats()", "mtia.init()",
+    "mtia.default_stream()", "mps.profiler.start()", "accelerator.memory.memory_allocated()", "accelerator.empty_host_cache()",
+    "cuda.cudaStatus.SUCCESS", "cuda.FloatStorage.__name__", "isinstance(zeros(1).storage(), cuda.FloatStorage)",
+    "backends.cuda.is_flash_attention_available()",
+    "backends.cuda.preferred_linalg_library('abacus')", "backends.cuda.fp16_bf16_reduction_math_sdp_allowed()",
     "distributed.is_initialized()", "amp.GradScaler('cpu', growth_factor=1.0)", "autocast(3)",
 ]  # fmt: skip
 
@@ -77,6 +83,32 @@ ANSWERS = [
 @pytest.mark.parametrize("question", ANSWERS)
 def test_questions_about_devices(agrees, question):
     agrees(f"torch.{question}")
+
+
+def test_tuned_products_are_refused_and_untuned_ones_allowed():
+    tunable = flambeau.cuda.tunable
+    tunable.enable(False)
+    assert not tunable.is_enabled() and not tunable.tuning_is_enabled()
+    with pytest.raises(NotImplementedError, match="cuBLASLt"):
+        tunable.enable()
+
+
+def test_collectives_between_tensors_of_one_process():
+    nccl = flambeau.cuda.nccl
+    parts = [flambeau.arange(4.0), flambeau.ones(4), flambeau.full((4,), 2.0)]
+    outputs = [flambeau.zeros(4) for _ in parts]
+    nccl.all_reduce(parts, outputs)
+    assert all(out.tolist() == [3.0, 4.0, 5.0, 6.0] for out in outputs)
+    nccl.reduce(parts, outputs[0], op=2)
+    assert outputs[0].tolist() == [2.0, 2.0, 2.0, 3.0]
+    halves = [flambeau.zeros(2), flambeau.zeros(2)]
+    nccl.reduce_scatter(parts[:2], halves)
+    assert [h.tolist() for h in halves] == [[1.0, 2.0], [3.0, 4.0]]
+    gathered = [flambeau.zeros(8)]
+    nccl.all_gather(parts[:2], gathered)
+    assert gathered[0].tolist() == [0.0, 1.0, 2.0, 3.0, 1.0, 1.0, 1.0, 1.0]
+    nccl.broadcast(parts, root=1)
+    assert parts[0].tolist() == parts[2].tolist() == [1.0] * 4
 
 
 def test_switches_are_remembered():

@@ -5,11 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
+from ...core.absent import absent_classes, raising, returning
 from ...core.settings import attention_kernels, matmul_switches
 
 matmul = matmul_switches
+cuBLASModule = type(matmul_switches)
 
 
 def is_built() -> bool:
@@ -55,3 +59,91 @@ def sdp_kernel(
         yield {}
     finally:
         attention_kernels.update(before)
+
+
+@dataclass
+class SDPAParams:
+    """The arguments of an attention, to ask which kernels could compute it."""
+
+    query: Any
+    key: Any
+    value: Any
+    attn_mask: Any
+    dropout: float
+    is_causal: bool
+    enable_gqa: bool
+
+
+def _asks_for(kind: str, params: SDPAParams, halves: bool) -> bool:
+    """Return whether attention of GPU tensors may use a kernel; those of cuDNN take half precision alone."""
+    return attention_kernels[kind] and params.query.is_cuda and (not halves or params.query.dtype.itemsize == 2)
+
+
+def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """Return whether attention with these arguments keeps no matrix of weights: on a GPU, in half precision, without a mask."""
+    return _asks_for("flash", params, True) and params.attn_mask is None
+
+
+def can_use_efficient_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """Return whether the memory-efficient kernel may compute the attention: on a GPU."""
+    return _asks_for("mem_efficient", params, False)
+
+
+def can_use_cudnn_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """Return whether cuDNN may compute the attention: on a GPU, in half precision."""
+    return _asks_for("cudnn", params, True)
+
+
+globals().update(
+    returning("is_flash_attention_available is_ck_sdpa_available", bool, "nothing here was compiled with it.")
+)
+
+
+class _Choice:
+    """A library that a program prefers: it is kept and told, and the fastest that is there computes."""
+
+    def __init__(self, name: str, kinds: str):
+        self.kinds = Enum(name, kinds, start=0)
+        self.chosen = self.kinds["Default"]
+
+    def __call__(self, backend: Any = None) -> Any:
+        """Return the library that is preferred, after setting it where one is named."""
+        if isinstance(backend, str):
+            names = {kind.name.lower(): kind for kind in self.kinds}
+            if backend not in names:
+                raise RuntimeError(f"Unknown input value. Choose from: {', '.join(names)}.")
+            self.chosen = names[backend]
+        elif isinstance(backend, self.kinds):
+            self.chosen = backend
+        elif backend is not None:
+            raise RuntimeError("Unknown input value type.")
+        return self.chosen
+
+
+preferred_linalg_library = _Choice("_LinalgBackend", "Default Cusolver Magma")
+preferred_blas_library = _Choice("_BlasBackend", "Default Cublas Cublaslt Ck")
+preferred_rocm_fa_library = _Choice("_ROCmFABackend", "Default AOTriton Ck")
+_reduced_math = [False]
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
+    """Let attention of half precision without a fused kernel add in half precision. It never does: sums are float32."""
+    _reduced_math[0] = bool(enabled)
+
+
+def fp16_bf16_reduction_math_sdp_allowed() -> bool:
+    """Return what `allow_fp16_bf16_reduction_math_sdp` has set."""
+    return _reduced_math[0]
+
+
+globals().update(
+    raising(
+        "blas_workspace_size cublas_workspace_size cublaslt_workspace_size",
+        NotImplementedError,
+        "backends.cuda.{}(): each product takes the workspace that cuBLASLt's heuristics ask for",
+    )
+)
+_NO_PLANS = "backends.cuda.{}: plans of cuFFT are kept by shape, and their number is not limited"
+globals().update(
+    absent_classes("cuFFTPlanCache cuFFTPlanCacheAttrContextProp cuFFTPlanCacheManager", _NO_PLANS, NotImplementedError)
+)

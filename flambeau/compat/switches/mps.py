@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...core.absent import raising
+
 
 def is_built() -> bool:
     """False: it is not part of Flambeau."""
@@ -16,3 +18,8 @@ def is_macos_or_newer(major: int, minor: int) -> bool:
 def is_available() -> bool:
     """False: it is not used."""
     return False
+
+
+globals().update(
+    raising("get_core_count get_name is_macos13_or_newer", RuntimeError, "Cannot execute mps.{}() without MPS backend.")
+)

@@ -1,0 +1,32 @@
+"""`torch.cuda.tunable`: PyTorch's search for the fastest kernel of each matrix product. Here cuBLASLt's own heuristics choose; the
+questions answer that nothing is tuned, and switching it on raises."""
+
+from __future__ import annotations
+
+from ..core.absent import raising as _raising
+from ..core.absent import returning as _returning
+
+_UNTUNED = "products are never tuned."
+globals().update(_returning("is_enabled tuning_is_enabled record_untuned_is_enabled", bool, _UNTUNED))
+globals().update(
+    _returning("get_max_tuning_duration get_max_tuning_iterations get_rotating_buffer_size", int, _UNTUNED)
+)
+globals().update(_returning("get_results get_validators", tuple, _UNTUNED))
+globals().update(_returning("get_filename", str, _UNTUNED))
+globals().update(
+    _raising(
+        "mgpu_tune_gemm_in_file read_file set_filename set_max_tuning_duration set_max_tuning_iterations"
+        " set_numerical_check_tolerances set_rotating_buffer_size tune_gemm_in_file",
+        NotImplementedError,
+        "cuda.tunable.{}(): products are chosen by cuBLASLt's heuristics, not tuned",
+    )
+)
+
+
+def enable(val: bool = True) -> None:
+    """Raise an error if tuned products are asked for."""
+    if val:
+        raise NotImplementedError("cuda.tunable: products are chosen by cuBLASLt's heuristics, not tuned")
+
+
+tuning_enable = record_untuned_enable = enable
