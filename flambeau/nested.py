@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from .core import dtype as dt
+from .core import naming as _naming
 from .core.layout import jagged, layout, strided
 from .core.tensor import Tensor
 from .ops.creation.construct import as_tensor, from_data
@@ -23,6 +24,8 @@ from .ops.shape.joining import cat
 __all__ = [
     "as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged", "to_padded_tensor",
 ]  # fmt: skip
+
+__path__: list[str] = []  # modules of gathered names are found below this one
 
 
 def _is_jagged(chosen: layout | None) -> bool:
@@ -129,3 +132,39 @@ def to_padded_tensor(input: Any, padding: float, output_size: Any = None) -> Ten
     if not input.is_nested:
         raise RuntimeError("to_padded_tensor expects a nested tensor")
     return input.to_padded_tensor(padding, output_size)
+
+
+def __getattr__(name: str) -> Any:
+    return _naming.submodule(__name__, name)
+
+
+# -- what libraries take from PyTorch's private `nested._internal` ------------------------------------------------------
+
+
+def _buffer_from_jagged(jagged: Any) -> Tensor:
+    return jagged.values()
+
+
+def _jagged_from_list(
+    tensors: list[Tensor], offsets: Tensor | None, dtype: Any = None, device: Any = None
+) -> tuple[Any, Tensor]:
+    """A nested tensor of rows, and its offsets; those given may be shared with others of the same rows."""
+    made = _joined(list(tensors), dtype, device, jagged)
+    return (made, made.offsets()) if offsets is None else (from_values(made.values(), offsets), offsets)
+
+
+def _jagged_from_lengths(tensor: Tensor, starts: Tensor, lengths: Tensor) -> tuple[Any, Tensor, Tensor | None]:
+    made = narrow(tensor, 1, starts, lengths, layout=jagged)
+    return made, made.offsets(), made.lengths()
+
+
+def _view(values: Tensor, offsets: Tensor, lengths: Tensor | None = None, ragged_idx: int = 1, **sizes: Any) -> Any:
+    return nested_tensor_from_jagged(values, offsets, lengths, ragged_idx)
+
+
+class _ViewNestedFromBuffer:
+    """A function with PyTorch's name for it: `ViewNestedFromBuffer.apply(values, offsets)`."""
+
+    @staticmethod
+    def apply(values: Tensor, offsets: Tensor, metadata_cache: Any = None) -> Any:
+        return from_values(values, offsets)

@@ -65,3 +65,8 @@ def fork_rng(
     finally:
         for generator, state in saved:
             generator.set_state_bytes(state)
+
+
+def thread_safe_generator() -> Generator | None:
+    """Return None: workers of a DataLoader are processes, each with a generator of its own, so the default one is safe to use."""
+    return None

@@ -6,6 +6,11 @@ from .core.return_types import NamedResult as _NamedResult
 from .core.return_types import named_result as _named_result
 
 globals().update(_ALL)
+all_return_types = list(_ALL.values())
+
+
+def pytree_register_structseq(cls: type) -> None:
+    """Do nothing: trees take every named tuple apart."""
 
 
 def __getattr__(name: str) -> type[_NamedResult]:

@@ -110,3 +110,29 @@ def _assert(condition: Any, message: str) -> None:
     """`assert` as a function, which tracers can follow."""
     if not condition:
         raise AssertionError(message)
+
+
+SymTypes = (SymInt, SymFloat, SymBool)
+
+
+def has_free_symbols(val: Any) -> bool:
+    """Return whether a value holds unknown sizes; sizes are always numbers here."""
+    return False
+
+
+def is_concrete_int(a: Any) -> bool:
+    """Return whether a value is a known whole number."""
+    return isinstance(a, int)
+
+
+def sym_bool(a: Any) -> bool:
+    """The truth of a comparison of sizes, which is always known."""
+    return bool(a)
+
+
+class ShapeEnv:
+    """PyTorch's record of unknown sizes and what is known of them. It stays empty: sizes are always numbers here."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.guards: list[Any] = []
+        self.var_to_val: dict[Any, Any] = {}

@@ -5,7 +5,7 @@ from typing import Any
 from ..core.naming import submodule
 from . import functional, graph
 from .api import backward, bind, grad
-from .function import Function, FunctionCtx, once_differentiable
+from .function import Function, FunctionCtx, NestedIOFunction, once_differentiable
 from .grad_mode import (
     detect_anomaly,
     enable_grad,
@@ -39,7 +39,7 @@ _OF_PROFILER = (
 
 
 __all__ = [
-    "Function", "FunctionCtx", "GradcheckError", "Variable", "anomaly_mode", "backward", "detect_anomaly",
+    "Function", "FunctionCtx", "NestedIOFunction", "GradcheckError", "Variable", "anomaly_mode", "backward", "detect_anomaly",
     "enable_grad", "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode",
     "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled",
     "is_multithreading_enabled", "no_grad", "once_differentiable", "set_detect_anomaly", "set_grad_enabled",

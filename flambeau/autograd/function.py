@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..core import modes
+from ..core.absent import absent_class
 from ..core.batched import BatchedTensor
 from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, grad_mode, gradient_edge, raw_value, unrecorded
 from ..core.tensor import Tensor, empty
@@ -436,3 +437,10 @@ class Error(Node):
 
     def apply(self, grads: list) -> tuple:
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+FunctionMeta = type(Function)
+BackwardCFunction = FunctionCtx  # PyTorch's class of the nodes behind a Function; contexts are those here
+NestedIOFunction = absent_class(
+    "NestedIOFunction", "NestedIOFunction: write a Function of plain tensors", NotImplementedError
+)

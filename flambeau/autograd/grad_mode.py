@@ -241,6 +241,11 @@ class detect_anomaly(set_detect_anomaly):
         grad_mode.anomaly, grad_mode.anomaly_check_nan = True, self.check_nan
 
 
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Switch anomaly detection on or off in this thread."""
+    grad_mode.anomaly, grad_mode.anomaly_check_nan = bool(enabled), check_nan
+
+
 def is_anomaly_enabled() -> bool:
     """Return whether gradients are checked and errors name the forward line."""
     return grad_mode.anomaly

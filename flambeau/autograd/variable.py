@@ -14,6 +14,9 @@ class _TensorLike(type):
         return isinstance(instance, Tensor)
 
 
+VariableMeta = _TensorLike
+
+
 class Engine:
     """The engine that PyTorch calls `Variable._execution_engine`."""
 

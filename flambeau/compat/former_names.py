@@ -6,6 +6,7 @@ in `compat.private`. The finder answers for names under this package alone.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -28,7 +29,7 @@ MOVED = {
         "",
         "compat.private.",
         "_C _VF __config__ __future__ _custom_op _dynamo _higher_order_ops _inductor"
-        " _jit_internal _library _ops _prims_common _subclasses _tensor _tensor_str _utils",
+        " _functorch _guards _jit_internal _library _ops _prims_common _subclasses _tensor _tensor_str _utils",
     ),
     **_same_names(
         "backends.", "compat.switches.", "cuda cudnn cusparselt mha mkldnn mps nnpack openmp opt_einsum quantized"
@@ -36,6 +37,7 @@ MOVED = {
     "backends.kleidiai": "compat.switches.unused",
     "backends.mkl": "compat.switches.unused",
     "compat.private._dynamo.exc": "core.compile_options",
+    "compiler.config": "compat.private._dynamo.config",
     "distributed._tensor": "distributed.tensor",
     "distributed._tensor.api": "distributed.tensor",
     "distributed._tensor.device_mesh": "distributed.device_mesh",
@@ -58,6 +60,15 @@ GATHERED = {
     "ao.quantization.fx.lower_to_fbgemm": "ao.quantization.fx._lower_to_native_backend: lower_to_fbgemm=_lower_to_native_backend",
     "ao.quantization.fx.pattern_utils": "ao.quantization.fx.match_utils: _sorted_patterns_dict",
     "autograd.anomaly_mode": "autograd.grad_mode: detect_anomaly set_detect_anomaly",
+    "compat.private._C._distributed_rpc": "distributed.rpc: PyRRef=RRef RpcBackendOptions WorkerInfo _is_current_rpc_agent_set",
+    "compat.private._functorch": "func: functional_call grad grad_and_value hessian jacfwd jacrev jvp linearize vjp vmap",
+    "compat.private._functorch.apis": "func: grad grad_and_value vmap",
+    "compat.private._functorch.eager_transforms": "func: hessian jacfwd jacrev jvp linearize vjp",
+    "compat.private._functorch.vmap": "func: vmap, compat.private.fake_tensors: _maybe_remove_batch_dim",
+    "compat.private._guards": "compat.private.fake_tensors: TracingContext active_fake_mode detect_fake_mode",
+    "compat.private._inductor.cpp_builder": "utils.cpp_extension: get_cxx_compiler",
+    "compat.private._inductor.cpu_vec_isa": "compat.private.fake_tensors: valid_vec_isa_list",
+    "compat.private._inductor.runtime": "",
     "compat.private._library": "",
     "compat.private._library.infer_schema": "library: infer_schema",
     "compat.private._ops": "library.higher_order: HigherOrderOperator, library.aten: OpOverload OpOverloadPacket, : ops",
@@ -80,15 +91,23 @@ GATHERED = {
     " _is_causal_behavior _RotateMethod context_parallel context_parallel_unshard set_rotate_method,"
     " distributed.tensor.experimental._context_parallel._load_balancer: _HeadTailLoadBalancer _LoadBalancer"
     " _PerDocumentHeadTailLoadBalancer _PTRRLoadBalancer",
+    "export.decomp_utils": "export.decompositions: CustomDecompTable",
+    "fx.experimental.symbolic_shapes": "symbolic: ShapeEnv SymTypes guard_or_false=sym_bool guard_or_true=sym_bool has_free_symbols is_concrete_int statically_known_true=sym_bool",
     "jit.frontend": "jit.source: FrontendError NotSupportedError UnsupportedNodeError",
     "mps.event": "mps: Event",
     "mps.profiler": "mps: is_capturing_metal=_is_capturing_metal is_metal_capture_enabled=_is_metal_capture_enabled"
     " metal_capture=_metal_capture profile=_profile start=_start stop=_stop",
     "mtia.memory": "mtia: max_memory_allocated memory_allocated memory_stats reset_peak_memory_stats",
     "mtia.mtia_graph": "mtia: MTIAGraph graph graph_pool_handle",
+    "nested._internal": "",
+    "nested._internal.nested_tensor": "core.jagged: NestedTensor, nested: ViewNestedFromBuffer=_ViewNestedFromBuffer"
+    " buffer_from_jagged=_buffer_from_jagged jagged_from_list=_jagged_from_list jagged_from_tensor_and_lengths=_jagged_from_lengths"
+    " nested_view_from_values_offsets=_view nested_view_from_values_offsets_lengths=_view",
+    "nested._internal.ops": "compat.private.fake_tensors: extract_kwargs",
     "serve.ts.protocol.otf_message_handler": "serve.ts.handler_utils.utils: send_intermediate_predict_response",
     "utils._contextlib": "autograd.grad_mode: _DecoratorContextManager _NoParamDecoratorContextManager=_NoArguments",
-    "utils.model_zoo": "hub: load_url=load_state_dict_from_url",
+    "utils.model_zoo": "hub: load_url=load_state_dict_from_url tqdm",
+    "utils.tensorboard.summary": "utils.tensorboard.more_summaries: hparams",
     "vision.models.mobilenet": "vision.models.mobilenetv2: MobileNetV2 MobileNet_V2_Weights mobilenet_v2, vision.models.mobilenetv3: MobileNetV3"
     " MobileNet_V3_Large_Weights MobileNet_V3_Small_Weights mobilenet_v3_large mobilenet_v3_small",
     "vision.models.quantization.mobilenet": "vision.models.quantization.mobilenetv2: MobileNet_V2_QuantizedWeights QuantizableMobileNetV2"
@@ -144,7 +163,8 @@ class _Gatherer(importlib.abc.Loader):
                 here, _, there = name.partition("=")
                 gathered[here] = getattr(found, there or here)
         about = "Where PyTorch has " + ", ".join(f"`{name}`" for name in gathered) + "."
-        vars(module).update(gathered, __all__=list(gathered), __doc__=about)
+        below = functools.partial(naming.submodule, module.__name__)
+        vars(module).update(gathered, __all__=list(gathered), __doc__=about, __getattr__=below)
 
 
 def spec_of(fullname: str) -> importlib.machinery.ModuleSpec | None:

@@ -171,6 +171,8 @@ class _StorageType(type):
         bytes_ = UntypedStorage.from_buffer(buffer, order, count, offset, dtype=cls.dtype)
         return TypedStorage(bytes_, cls.dtype)
 
+    _from_buffer = from_buffer
+
     def from_file(cls, filename: str, shared: bool = False, size: int = 0) -> TypedStorage:
         """The elements in a file; with shared=True, changes go to the file."""
         return TypedStorage(UntypedStorage.from_file(filename, shared, size * cls.dtype.itemsize), cls.dtype)

@@ -27,8 +27,15 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ..core import naming as _naming
+from ..core import pytree
+from ..core.absent import raising
 from ..core.compile_options import BACKENDS, check_compile_options, generation
+from ..core.tensor import Tensor
 from ..nn import Module
+from ..ops.creation.construct import from_numpy
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
@@ -141,7 +148,7 @@ def compile(model: Callable[..., Any] | None = None, **options: Any) -> Any:
         raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
     if options.get("disable"):
         return model
-    if options.get("backend") in _AS_IT_IS:
+    if options.get("backend", _default_backend[0]) in _AS_IT_IS:
         options = {**options, "run_as_it_is": True}
     if isinstance(model, Module):
         return OptimizedModule(model, options)
@@ -236,6 +243,74 @@ class set_stance:  # noqa: N801 - PyTorch's name
 
     def __exit__(self, *exc: Any) -> None:
         _room("function").stance[0] = self.before
+
+
+_default_backend = ["inductor"]
+
+
+def get_default_backend() -> str:
+    """The name of the backend that `compile` uses where none is given."""
+    return _default_backend[0]
+
+
+def set_default_backend(backend: str | None) -> None:
+    """Set the backend that `compile` uses where none is given; None sets "inductor" again."""
+    check_compile_options(backend=backend)
+    _default_backend[0] = backend or "inductor"
+
+
+def nested_compile_region(fn: Callable | None = None, **options: Any) -> Any:
+    """Mark a function that a compiled one calls often. It is returned unchanged: repeated parts of a program are found by themselves."""
+    return functools.partial(nested_compile_region, **options) if fn is None else fn
+
+
+def substitute_in_graph(
+    original_fn: Callable, *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
+) -> Callable:
+    """A decorator for a function that a compiler may read in the place of `original_fn`. It is returned unchanged: a recording runs the
+    original and needs no other."""
+    return lambda replacement: replacement
+
+
+def wrap_numpy(fn: Callable) -> Callable:
+    """A function of NumPy arrays as one of tensors: arguments become arrays, arrays in the results become tensors."""
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = pytree.tree_map(lambda x: x.numpy() if isinstance(x, Tensor) else x, (args, kwargs))
+        return pytree.tree_map(lambda x: from_numpy(x) if isinstance(x, np.ndarray) else x, fn(*args, **kwargs))
+
+    return wrapped
+
+
+def set_enable_guard_collectives(enabled: bool) -> bool:
+    """Return whether ranks agreed on their guards before: never. Each rank records by itself, so True is refused."""
+    if enabled:
+        raise NotImplementedError("set_enable_guard_collectives(True): ranks do not ask each other about their guards")
+    return False
+
+
+globals().update(
+    raising(
+        "keep_portable_guards_unsafe keep_tensor_guards_unsafe skip_all_guards_unsafe skip_guard_on_all_nn_modules_unsafe"
+        " skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe",
+        NotImplementedError,
+        "compiler.{}(): a compiled function always checks what it depends on",
+    )
+)
+globals().update(
+    raising(
+        "load_cache_artifacts load_compiled_function save_cache_artifacts",
+        NotImplementedError,
+        "compiler.{}(): kernels are kept on disk by themselves (FLAMBEAU_CACHE_DIR); `export` and `cpp` write programs to files",
+    )
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "config":
+        return _naming.submodule(__name__, name)
+    raise _naming.no_attribute(__name__, name)
 
 
 _disable_dynamo = disable  # PyTorch's name for itself

@@ -17,6 +17,10 @@ class TorchDynamoException(RuntimeError):
     """Something about compiling went wrong."""
 
 
+class TensorifyScalarRestartAnalysis(TorchDynamoException):
+    """PyTorch's sign to itself that a capture begins anew; nothing here raises it."""
+
+
 class Unsupported(TorchDynamoException):
     """Raised by `compile(fullgraph=True)` for a function that cannot be one graph."""
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_CATEGORIES = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3, "q": 4}
+_CATEGORIES = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3, "n": 4, "q": 4}
+_SIGNED = frozenset(f"int{bits}" for bits in range(1, 8))  # whose elements are no numbers
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
 
@@ -45,7 +46,7 @@ class dtype(_WeaklyReferable):
     scalar_type: str  # "Float": c10::ScalarType's name; torch.FloatTensor and torch.FloatStorage are called after it
     letter: str  # one-character name for kernel keys
     method: str | None = None  # "float": the tensor method that converts to it
-    kind: str = ""  # "b" bool, "u" unsigned, "i" signed, "f" floating, "c" complex, "q" quantized; NumPy's unless given
+    kind: str = ""  # "b" bool, "u" unsigned, "i" signed, "f" floating, "c" complex, "q" quantized, "n" no numbers; NumPy's unless given
     numpy: Any = (
         None  # the np.dtype that holds the bytes, of the same name unless given; bfloat16 travels as uint16 bits
     )
@@ -77,7 +78,7 @@ class dtype(_WeaklyReferable):
         self.itemsize = self.numpy.itemsize
         self.is_floating_point = self.kind == "f"
         self.is_complex = self.kind == "c"
-        self.is_signed = self.kind in "ic" or (self.limits is not None and self.limits.min < 0)
+        self.is_signed = self.kind in "ic" or self.name in _SIGNED or (self.limits is not None and self.limits.min < 0)
         self.category = _CATEGORIES[self.kind]
         self.short = self.short or f"{self.kind}{8 * self.itemsize}"
         self.cpp = self.cpp or self.name
@@ -210,8 +211,8 @@ NARROW_DTYPES: tuple[dtype, ...] = tuple(
         first + bits,
         f"{sign.title()}Int{bits}",
         "n",
-        kind="q",
-        numpy="uint8",
+        kind="n",
+        numpy=[(f"{sign}int{bits}", "u1")],
         short=f"{sign}int{bits}",
     )
     for sign, first in (("", 36), ("u", 29))
@@ -219,13 +220,13 @@ NARROW_DTYPES: tuple[dtype, ...] = tuple(
 )
 # Bits without a meaning, so many times so many to an element.
 BITS_DTYPES: tuple[dtype, ...] = tuple(
-    dtype(name, number, name.title(), "n", kind="q", numpy=held, short=name)
+    dtype(name, number, name.title(), "n", kind="n", numpy=[(name, held)], short=name)
     for name, number, held in (
-        ("bits1x8", 18, "uint8"),
-        ("bits2x4", 19, "uint8"),
-        ("bits4x2", 20, "uint8"),
-        ("bits8", 21, "uint8"),
-        ("bits16", 22, "uint16"),
+        ("bits1x8", 18, "u1"),
+        ("bits2x4", 19, "u1"),
+        ("bits4x2", 20, "u1"),
+        ("bits8", 21, "u1"),
+        ("bits16", 22, "u2"),
     )
 )
 # Two numbers of four bits to a byte: memory that products of a GPU read; nothing here converts to it.

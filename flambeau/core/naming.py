@@ -105,6 +105,7 @@ LATE = frozenset(
         "library.torchaudio",
         "mps",
         "mtia",
+        "nn.functional",
         "nn.scaling",
         "ops.kinds",
         "ops.kinds.mkldnn",

@@ -58,6 +58,7 @@ from .work import Work
 GroupName = str
 ProcessGroupGloo = ProcessGroup
 _reduce_op = groups.reduce_op
+_pg_map = _world.pg_map
 
 __all__ = [
     "AllToAllOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "BarrierOptions", "BroadcastOptions", "DebugLevel",

@@ -29,6 +29,7 @@ from .geometric import Geometric
 from .gumbel import Gumbel
 from .half_normal import HalfNormal
 from .independent import Independent
+from .kl_registry import _registered as _KL_REGISTRY  # noqa: F401  libraries look into it
 from .kl_registry import kl_divergence, register_kl
 from .laplace import Laplace
 from .lowrank_multivariate_normal import LowRankMultivariateNormal

@@ -13,6 +13,7 @@ from ..core.tensor import Tensor
 from ..ops.creation.ranges import eye
 from ..ops.shape.dimensions import broadcast_shapes
 from . import constraints
+from .distribution import Distribution as Distribution
 from .parametric import Parametric, checked
 from .utils import lazy_property
 

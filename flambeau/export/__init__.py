@@ -19,6 +19,7 @@ from ..nn import Module
 from ..utils import _pytree as pytree
 from . import dynamic_shapes as _dynamic_shapes
 from ._trace import Unsupported, trace
+from .decompositions import CustomDecompTable
 from .dynamic_shapes import AdditionalInputs, Constraint, Dim, ShapesCollection, dims
 from .exported_program import (
     ExportedProgram,
@@ -33,7 +34,7 @@ from .serialize import load, save
 from .unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 
 __all__ = [
-    "AdditionalInputs", "Constraint", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
+    "AdditionalInputs", "Constraint", "CustomDecompTable", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
     "FlatArgsAdapter", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule",
     "Unsupported", "default_decompositions", "dims", "export", "export_for_training", "load", "register_dataclass",
     "save", "unflatten",

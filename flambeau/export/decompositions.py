@@ -41,6 +41,17 @@ def core_table() -> dict[Any, Callable]:
     return {overload: overload.decompose for overload in made_of_others(core=True)}
 
 
+class CustomDecompTable(dict):
+    """The table of `core_table`, to be changed before it is given to `run_decompositions`."""
+
+    def __init__(self) -> None:
+        super().__init__(core_table())
+
+    def materialize(self) -> dict[Any, Callable]:
+        """The table as a plain dictionary."""
+        return dict(self)
+
+
 def _functional_name(name: str) -> str | None:
     """The operator that gives a new tensor, for one that changes its first."""
     return name[:-1] if name.endswith("_") and not name.endswith("__") else None

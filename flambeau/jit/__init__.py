@@ -21,7 +21,7 @@ from .tracing_state import is_tracing
 __all__ = [
     "Attribute", "CompilationUnit", "Error", "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "annotate", "export",
     "fork", "freeze", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load", "optimize_for_inference", "save",
-    "script", "script_if_tracing", "script_method", "set_fusion_strategy", "trace", "trace_module", "unused", "wait",
+    "script", "script_if_tracing", "strict_fusion", "script_method", "set_fusion_strategy", "trace", "trace_module", "unused", "wait",
 ]  # fmt: skip
 
 _python_isinstance = isinstance
@@ -178,6 +178,16 @@ def fuser(name: str) -> Iterator[None]:
     if name not in ("", "none", "fuser0", "fuser1", "fuser2", "fuser3"):
         raise Exception(f"unrecognized fuser option (name: {name})")
     yield
+
+
+class strict_fusion:  # noqa: N801 - PyTorch's name
+    """Context manager for a part of a graph that must become one kernel. Scripted functions are refused it: none is fused."""
+
+    def __enter__(self) -> None:
+        """Do nothing: outside of a script it means nothing in PyTorch, either."""
+
+    def __exit__(self, *exc: Any) -> None:
+        """Do nothing."""
 
 
 def onednn_fusion_enabled() -> bool:

@@ -1,8 +1,23 @@
-"""`BroadcastingList2[int]`: a list of ints for which a single int may stand, that many times."""
+"""Annotations of functions as types of TorchScript: `BroadcastingList2[int]` is a list of ints for which a single int may stand, that many
+times; the functions tell what an annotation is."""
 
 from __future__ import annotations
 
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable
 from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: F401, UP035  found here in PyTorch, too
+
+from ..nn import Module  # noqa: F401
+from .signatures import UnknownType, python_type
+from .source import Range
+from .types import INFERRED, NAMED, DictType, ListType, TensorType, TupleType, Type  # noqa: F401
+
+AnyType, ComplexType, FloatType, IntType, StringType = (
+    type(NAMED[n]) for n in ("Any", "complex", "float", "int", "str")
+)
 
 
 class _BroadcastingList:
@@ -19,3 +34,103 @@ BroadcastingList3 = _BroadcastingList(3)
 BroadcastingList4 = _BroadcastingList(4)
 BroadcastingList5 = _BroadcastingList(5)
 BroadcastingList6 = _BroadcastingList(6)
+
+
+def _origin(ann: Any, bare: Any, name: str) -> Any:
+    if ann is bare:
+        raise RuntimeError(
+            f"Attempted to use {name} without a contained type. Please add a contained type, e.g. {name}[int]"
+        )
+    return typing.get_origin(ann)
+
+
+def is_list(ann: Any) -> bool:
+    """Return whether an annotation is a list of something."""
+    return _origin(ann, typing.List, "List") is list  # noqa: UP006
+
+
+def is_dict(ann: Any) -> bool:
+    """Return whether an annotation is a dictionary of something."""
+    return _origin(ann, typing.Dict, "Dict") is dict  # noqa: UP006
+
+
+def is_tuple(ann: Any) -> bool:
+    """Return whether an annotation is a tuple of something."""
+    return _origin(ann, typing.Tuple, "Tuple") is tuple  # noqa: UP006
+
+
+def is_union(ann: Any) -> bool:
+    """Return whether an annotation is a union, `Optional` among them."""
+    return _origin(ann, Union, "Union") in (Union, types.UnionType)
+
+
+def is_optional(ann: Any) -> bool:
+    """Return whether an annotation is something or None."""
+    inside = typing.get_args(ann)
+    return _origin(ann, Optional, "Optional") in (Union, types.UnionType) and len(inside) == 2 and type(None) in inside
+
+
+def try_ann_to_type(ann: Any, loc: Range | None, rcb: Any = None) -> Type | None:
+    """The type of TorchScript that an annotation stands for; None if there is none. No annotation means a tensor."""
+    if ann is inspect.Signature.empty:
+        return INFERRED
+    if ann is None:
+        return NAMED["NoneType"]
+    try:
+        return python_type(ann)
+    except UnknownType:
+        return None
+
+
+def ann_to_type(ann: Any, loc: Range | None, rcb: Any = None) -> Type:
+    """The type of TorchScript that an annotation stands for; an error if there is none."""
+    found = try_ann_to_type(ann, loc, rcb)
+    if found is None:
+        raise ValueError(f"Unknown type annotation: '{ann}' at {loc}")
+    return found
+
+
+def try_real_annotations(fn: Callable, loc: Range | None) -> tuple[list[Type], Type] | None:
+    """The types of a function's arguments and of its result, by its annotations; None if it has none."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return None
+    given = [p.annotation for p in signature.parameters.values()]
+    if all(a is inspect.Signature.empty for a in (*given, signature.return_annotation)):
+        return None
+    return [ann_to_type(a, loc) for a in given], ann_to_type(signature.return_annotation, loc)
+
+
+def get_signature(fn: Callable, rcb: Any, loc: Range | None, is_method: bool) -> tuple[list[Type], Type] | None:
+    """The types of a function's arguments, without `self` of a method, and of its result."""
+    found = try_real_annotations(fn, loc)
+    return (found[0][1:], found[1]) if found and is_method and not inspect.ismethod(fn) else found
+
+
+def get_param_names(fn: Any, n_args: int) -> list[str]:
+    """The names of a function's parameters; numbers where Python does not know them."""
+    call = fn if inspect.isroutine(fn) else type(fn).__call__
+    if inspect.isfunction(call) or inspect.ismethod(call):
+        return inspect.getfullargspec(call).args
+    return [str(i) for i in range(n_args)]
+
+
+def check_fn(fn: Any, loc: Range | None) -> None:
+    """Raise an error if a class stands where a function is wanted."""
+    if inspect.isclass(fn):
+        raise RuntimeError(f"Cannot instantiate class '{fn.__name__}' in a script function")
+
+
+def get_type_line(source: str) -> str | None:
+    """The comment of a source text that gives a function's types; None if there is none."""
+    found = re.findall(r"#\s*type:\s*(?!\s*ignore)(.*)", source)
+    return f"# type: {found[-1].strip()}" if found else None
+
+
+def split_type_line(type_line: str) -> tuple[str, str]:
+    """The parts of such a comment: types of the arguments, and of the result."""
+    arguments, arrow, result = type_line.removeprefix("# type:").partition("->")
+    if not arrow:
+        raise RuntimeError("Syntax error in type annotation (couldn't find `->`)")
+    return arguments.strip(), result.strip()

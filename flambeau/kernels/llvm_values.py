@@ -22,7 +22,7 @@ def value_type(d: dtype) -> str:
         return "double"
     if d in dt.FLOAT8:
         raise NotImplementedError(f"native kernels do not know {d}; the NumPy emitter does")
-    if d is dt.float4_e2m1fn_x2:
+    if d is dt.float4_e2m1fn_x2 or d.kind == "n":
         raise NotImplementedError(f"\"copy_kernel\" not implemented for '{d.scalar_type}'")
     if d.is_floating_point:
         return "float"

@@ -9,6 +9,7 @@
 tensor([0., 0.])
 """
 
+from ..core.absent import raising, returning
 from ..ops.machinery.inferred_schema import infer_schema
 from .custom_op import CustomOpDef, custom_op
 from .registration import (
@@ -26,6 +27,14 @@ from .registration import (
 )
 
 impl_abstract = register_fake
+globals().update(returning("get_ctx", lambda: None, "shapes are found by running on tensors without memory."))
+globals().update(
+    raising(
+        "get_kernel triton_op wrap_triton",
+        NotImplementedError,
+        "library.{}(): kernels are called through operators",
+    )
+)
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract", "infer_schema",

@@ -15,7 +15,16 @@ from ..core import overrides, pytree
 from ..core.tensor import Tensor
 from .aten import recording
 
-__all__ = ["CondOp", "HigherOrderOperator", "cond", "cond_op", "higher_order"]
+__all__ = [
+    "CondOp",
+    "HigherOrderOperator",
+    "WhileLoopOp",
+    "cond",
+    "cond_op",
+    "higher_order",
+    "while_loop",
+    "while_loop_op",
+]
 
 
 class HigherOrderOperator:
@@ -56,9 +65,32 @@ class CondOp(HigherOrderOperator):
         return (true_fn if pred else false_fn)(*operands)
 
 
+class WhileLoopOp(HigherOrderOperator):
+    """Calls a function on its own results as long as another says so."""
+
+    def __call__(
+        self, cond_fn: Callable, body_fn: Callable, carried_inputs: tuple, additional_inputs: tuple = ()
+    ) -> Any:
+        overriding = overrides.overriding_arguments((*carried_inputs, *additional_inputs), {})
+        if overriding:
+            return overrides.call_override(self, (cond_fn, body_fn, carried_inputs, additional_inputs), {}, overriding)
+        if recording.recorder is not None:
+            raise NotImplementedError("while_loop: graphs have no loops; `flambeau.compile` runs one in parts")
+        carried = tuple(carried_inputs)
+        while cond_fn(*carried, *additional_inputs):
+            made = body_fn(*carried, *additional_inputs)
+            made = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+            if len(made) != len(carried):
+                raise RuntimeError(f"body_fn should return {len(carried)} values as it was given, got {len(made)}")
+            carried = made
+        return carried
+
+
 cond_op = CondOp("cond")
+while_loop_op = WhileLoopOp("while_loop")
 higher_order: Any = ModuleType("torch.ops.higher_order", "Operators that take functions.")
 higher_order.cond = cond_op
+higher_order.while_loop = while_loop_op
 
 
 def _found(name: str) -> HigherOrderOperator:
@@ -89,3 +121,16 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: tuple | lis
             stacklevel=2,
         )
     return cond_op(pred, true_fn, false_fn, tuple(operands))
+
+
+def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: tuple | list) -> tuple:
+    """`carried = body_fn(*carried)` as long as `cond_fn(*carried)` is true, from `carried_inputs` on; the last `carried`.
+
+    >>> while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (flambeau.tensor(0), flambeau.ones(1)))
+    (tensor(3), tensor([8.]))
+    """
+    if not callable(cond_fn) or not callable(body_fn):
+        raise RuntimeError("Expect cond_fn and body_fn to be callable.")
+    if not isinstance(carried_inputs, (tuple, list)):
+        raise RuntimeError(f"Expect carried_inputs to be a tuple or list, got {type(carried_inputs).__name__}.")
+    return while_loop_op(cond_fn, body_fn, tuple(carried_inputs))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...core.layout import channels_last, channels_last_3d, contiguous_format, memory_format
 from ...core.tensor import Tensor
 
-__all__ = ["make_contiguous_strides_for", "suggest_memory_format"]
+__all__ = ["is_contiguous_or_false", "make_contiguous_strides_for", "suggest_memory_format"]
 
 
 def suggest_memory_format(x: Tensor) -> memory_format:
@@ -28,3 +28,8 @@ def make_contiguous_strides_for(shape: Sequence[int], row_major: bool = True) ->
     if not row_major and len(strides) >= 2:
         strides[-2:] = [1, max(shape[-2], 1)]
     return tuple(strides)
+
+
+def is_contiguous_or_false(a: Tensor) -> bool:
+    """Return whether a tensor's elements follow each other; with sizes that are numbers there is always an answer."""
+    return a.is_contiguous()

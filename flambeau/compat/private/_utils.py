@@ -98,3 +98,8 @@ def _get_device_module(device_type: str) -> Any:
             f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
         )
     return found
+
+
+def _get_available_device_type() -> str | None:
+    """The type of accelerator that is there; None without one."""
+    return "cuda" if cuda.is_available() else None

@@ -8,7 +8,9 @@ from typing import Any, NoReturn
 from ...core.overrides import disabled_torch_function
 from ...core.tensor import Tensor
 
-__all__ = ["FakeTensor", "FakeTensorMode", "FunctionalTensor", "is_fake"]
+__all__ = [
+    "FakeTensor", "FakeTensorMode", "FunctionalTensor", "TracingContext", "active_fake_mode", "detect_fake_mode", "is_fake",
+]  # fmt: skip
 
 
 class FakeTensor(Tensor):
@@ -34,3 +36,34 @@ class FakeTensorMode:
 def is_fake(x: Any) -> bool:
     """Return whether `x` is one of PyTorch's fake tensors; no tensor of this library is."""
     return isinstance(x, FakeTensor)
+
+
+def active_fake_mode() -> None:
+    """Return None: no mode of fake tensors is ever on."""
+
+
+def detect_fake_mode(inputs: Any = None) -> None:
+    """Return None: no tensor is a fake one."""
+
+
+class TracingContext:
+    """What PyTorch's compiler knows while it traces; there is never one."""
+
+    @staticmethod
+    def try_get() -> None:
+        """Return None."""
+
+
+def valid_vec_isa_list() -> list[Any]:
+    """Return no classes of vector instructions: PyTorch's compiler writes C++ for them, and kernels here are LLVM's."""
+    return []
+
+
+def _maybe_remove_batch_dim(name: str, batched_output: Any, vmap_level: int, batch_size: int, out_dim: Any) -> Any:
+    """Refuse: `vmap` here takes results apart by itself."""
+    raise NotImplementedError("torch._functorch.vmap is PyTorch's own step of vmap; use flambeau.vmap")
+
+
+def extract_kwargs(arg: Any) -> dict[str, Any]:
+    """The arguments beside the values that make a nested tensor of the same rows."""
+    return {"offsets": arg.offsets(), "lengths": arg.lengths()}

@@ -51,6 +51,10 @@ __all__ = [
 PrimitiveType = Any
 ValueType = Any
 
+DictValueType = dict[str, Any]
+ListDictValueType = list[DictValueType]
+OptimizerStateType = dict[str, DictValueType | ListDictValueType]
+
 
 # -- models ---------------------------------------------------------------------------------------------------------------------
 

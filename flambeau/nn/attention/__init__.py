@@ -12,8 +12,24 @@ from enum import IntEnum
 
 from ...backends import cuda as _switches
 from ...core import naming as _naming
+from ...core.absent import raising as _raising
+from ...core.absent import returning as _returning
 
-__all__ = ["SDPBackend", "sdpa_kernel"]
+__all__ = [
+    "SDPBackend", "WARN_FOR_UNFUSED_KERNELS", "current_flash_attention_impl", "list_flash_attention_impls", "sdpa_kernel",
+]  # fmt: skip
+WARN_FOR_UNFUSED_KERNELS = False
+globals().update(
+    _raising(
+        "activate_flash_attention_impl register_flash_attention_impl",
+        NotImplementedError,
+        "nn.attention.{}(): attention has one fused kernel for each device, which cannot be exchanged",
+    )
+)
+globals().update(
+    _returning("restore_flash_attention_impl current_flash_attention_impl", lambda: None, "none is ever chosen.")
+)
+globals().update(_returning("list_flash_attention_impls", list, "there are none to choose from."))
 
 
 class SDPBackend(IntEnum):

@@ -322,3 +322,9 @@ def transfer_parametrizations_and_params(
         for each in names_of_tensors:
             setattr(target, each, getattr(source, each))
     return to_module
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("_cache", "_cache_enabled"):  # what PyTorch keeps in the module itself
+        return _Cache.values if name == "_cache" else _Cache.depth
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -391,3 +391,13 @@ for _name, _method in {
     "_nested_tensor_storage_offsets": lambda self: places_of(self)[2],
 }.items():  # fmt: skip
     setattr(StridedNestedTensor, _name, _method)
+
+
+_nested_view_from_buffer = from_parts
+
+
+def _nested_compute_contiguous_strides_offsets(nested_size: Tensor) -> tuple[Tensor, Tensor]:
+    """The strides and beginnings of rows of these sizes (a line for each) that lie one behind the other."""
+    places = packed_places(tuple(map(tuple, nested_size.tolist())))
+    where = nested_size.device
+    return from_data(list(map(list, places.strides)), dt.int64, where), from_data(list(places.starts), dt.int64, where)

@@ -76,6 +76,8 @@ def tolist(self: Tensor) -> Any:
             watching.tell_converted(start, nbytes)
         raw = ctypes.string_at(start, nbytes)
         return memoryview(raw).cast(letter, shape).tolist()  # an array of NumPy costs more than its elements
+    if self.dtype.kind == "n":
+        raise RuntimeError(f"load_scalar: invalid type: elements of {self.dtype} are no numbers")
     return readable(self._array(), self.dtype).tolist()
 
 

@@ -238,3 +238,8 @@ def hyperparameters(values: dict, metrics: dict, choices: dict | None) -> list[S
         data = plugin_data_pb2.HParamsPluginData(version=metadata.PLUGIN_DATA_VERSION, **content).SerializeToString()
         written.append(Summary(value=[_with_plugin(tag, metadata.PLUGIN_NAME, data)]))
     return written
+
+
+def hparams(hparam_dict: dict, metric_dict: dict, hparam_domain_discrete: dict | None = None) -> tuple[Summary, ...]:
+    """The settings a run was started with, as three summaries: the experiment, its start and its end."""
+    return tuple(hyperparameters(hparam_dict, metric_dict, hparam_domain_discrete))

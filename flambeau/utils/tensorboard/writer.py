@@ -20,6 +20,36 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from . import _pytorch_graph, embedding, more_summaries, summaries
 
 
+class FileWriter:
+    """Writes events and summaries to one file of a folder, as `SummaryWriter` does inside."""
+
+    def __init__(self, log_dir: Any, max_queue: int = 10, flush_secs: int = 120, filename_suffix: str = ""):
+        self.event_writer = EventFileWriter(str(log_dir), max_queue, flush_secs, filename_suffix)
+
+    def get_logdir(self) -> str:
+        """The folder."""
+        return self.event_writer.get_logdir()
+
+    def add_event(self, event: Event, step: int | None = None, walltime: float | None = None) -> None:
+        """Write an event, with the time and the number of the step."""
+        event.wall_time = time.time() if walltime is None else walltime
+        if step is not None:
+            event.step = int(step)
+        self.event_writer.add_event(event)
+
+    def add_summary(self, summary: Summary, global_step: int | None = None, walltime: float | None = None) -> None:
+        """Write a summary."""
+        self.add_event(Event(summary=summary), global_step, walltime)
+
+    def flush(self) -> None:
+        """Write what is waiting to the file."""
+        self.event_writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.event_writer.close()
+
+
 class SummaryWriter:
     """Writes scalars, histograms, pictures and text to `log_dir`.
 

@@ -20,7 +20,8 @@ from ....core.size import Size
 from ....core.tensor import Tensor
 from ....futures import Future
 from ....jit import trace_graph, tracing_state
-from . import script_types
+from ... import entry_points
+from . import executor_switches, script_types
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "Future", "Generator", "Size", "_VariableFunctions", "_VariableFunctionsClass",
@@ -81,6 +82,9 @@ def __getattr__(name: str):
         found = script_types.exposed(name)
         if found is not None:
             return found
+    for further in (executor_switches, entry_points):
+        if name in vars(further):
+            return vars(further)[name]
     return _naming.submodule(__name__, name)
 
 

@@ -5,6 +5,7 @@ In a worker process batches are built in shared memory, so that the loader's pro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from .blocks import worker_pool
 from .containers import each_part, rebuilt_mapping, rebuilt_sequence
 from .info import get_worker_info
 
+np_str_obj_array_pattern = re.compile(r"[SaUO]")  # kinds of NumPy's arrays that hold texts or objects
 _ops = namespace("torch")
 _stack, _tensor, _as_tensor = _ops["stack"], _ops["tensor"], _ops["as_tensor"]
 

@@ -135,3 +135,9 @@ class _Worker:
             raise
         except Exception as problem:  # the batch cannot be pickled, or there is no shared memory left
             self.channel.send(self.epoch, number, Failure.of(problem, self.where))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_worker_info":
+        return get_worker_info()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,154 @@
+"""Names of PyTorch's that stand for parts of how it is built: C++ classes behind TorchScript, entry points of one library's kernels,
+other makers' devices. Programs may compare with them and import them; calling one says what to call instead."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from ..core import dtype as _dt
+from ..core.absent import absent_classes, raising, returning
+from ..core.storage import UntypedStorage as StorageBase  # noqa: F401  the base of PyTorch's, which has one class more
+from ..jit.failures import Error as JITException  # noqa: F401
+from ..jit.schema import Argument, parse_schema  # noqa: F401
+from ..jit.schema import Schema as FunctionSchema  # noqa: F401
+from ..jit.types import Type  # noqa: F401
+from ..ops.creation.construct import tensor
+from ..serialization.archive import ArchiveWriter
+from ..testing.file_check import FileCheck  # noqa: F401
+
+AggregationType = Enum("AggregationType", "SUM AVG", start=0)  # how counters of a JIT logger are joined
+SUM, AVG = AggregationType
+AggregationType.__doc__ = "How the counters of a TorchScript logger are joined."
+DispatchKey = Enum(
+    "DispatchKey", "Undefined CPU CUDA Meta Autograd AutogradCPU AutogradCUDA CompositeImplicitAutograd", start=0
+)
+DispatchKey.__doc__ = "PyTorch's names of the places where an operator may have a kernel."
+PRIVATE_OPS = ("unique_dim",)
+TYPE_CHECKING = USE_RTLD_GLOBAL_WITH_LIBTORCH = has_mkl = False
+USE_GLOBAL_DEPS = True
+
+
+class PyTorchFileWriter(ArchiveWriter):
+    """PyTorch's writer of its zip files: `write_record(name, data, size)` for each part, then `write_end_of_file()`."""
+
+    def __init__(self, file_name_or_buffer: Any, compute_crc32: bool = True, storage_alignment: int = 64):
+        opened = hasattr(file_name_or_buffer, "write")
+        self._own = None if opened else open(file_name_or_buffer, "wb")  # noqa: SIM115  closed with the archive
+        root = "archive" if opened else Path(file_name_or_buffer).stem
+        super().__init__(file_name_or_buffer if opened else self._own, root)
+
+    def set_min_version(self, version: int) -> None:
+        """Do nothing: what is written can be read by every version of PyTorch that reads zip files."""
+
+    def write_end_of_file(self) -> None:
+        super().write_end_of_file()
+        if self._own is not None:
+            self._own.close()
+
+
+class classproperty:  # noqa: N801 - PyTorch's name
+    """A property of a class: `function(cls)` is called at each look."""
+
+    def __init__(self, func: Any):
+        self.func = func
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self.func(owner)
+
+
+globals().update(
+    absent_classes(
+        "AliasDb ArgumentSpec AwaitType BenchmarkConfig BenchmarkExecutionStats BufferDict CallStack Capsule Code"
+        " CompleteArgumentSpec ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable DeserializationStorageContext"
+        " DispatchKeySet ErrorReport ExcludeDispatchKeyGuard ExecutionPlan Gradient GraphExecutorState IODescriptor InferredType"
+        " LiteScriptModule LockingLogger LoggerBase ModuleDict NoopLogger OperatorInfo ParameterDict PyObjectType RRefType ScriptClass"
+        " ScriptClassFunction ScriptDictIterator ScriptDictKeyIterator ScriptListIterator ScriptModuleSerializer"
+        " ScriptObjectProperty SerializationStorageContext StaticModule SymBoolType SymIntType TracingState Use",
+        "torch.{} is a C++ class of PyTorch's own; TorchScript is Python here (flambeau.jit)",
+        NotImplementedError,
+    )
+)
+globals().update(
+    raising(
+        "import_ir_module import_ir_module_from_buffer merge_type_from_type_comment parse_ir parse_type_comment unify_type_list",
+        NotImplementedError,
+        "torch.{}() is a C++ function of PyTorch's own; TorchScript is Python here (flambeau.jit)",
+    )
+)
+globals().update(
+    raising(
+        "batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats"
+        " batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats cudnn_affine_grid_generator cudnn_batch_norm"
+        " cudnn_convolution cudnn_convolution_add_relu cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler"
+        " fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight"
+        " fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16"
+        " fbgemm_pack_quantized_matrix miopen_batch_norm miopen_convolution miopen_convolution_add_relu miopen_convolution_relu"
+        " miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution miopen_rnn mkldnn_adaptive_avg_pool2d"
+        " mkldnn_convolution mkldnn_linear_backward_weights mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer native_norm",
+        NotImplementedError,
+        "torch.{}() is the entry point of one library's kernel; call the operator itself, whose kernel is chosen by its device",
+    )
+)
+_NO_DEVICE = "there is no such device."
+globals().update(
+    returning(
+        "is_autocast_ipu_enabled is_autocast_xla_enabled is_vulkan_available cudnn_is_acceptable", bool, _NO_DEVICE
+    )
+)
+globals().update(returning("get_autocast_ipu_dtype", lambda: _dt.float16, _NO_DEVICE))
+globals().update(returning("get_autocast_xla_dtype", lambda: _dt.bfloat16, _NO_DEVICE))
+globals().update(
+    raising(
+        "set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype set_autocast_xla_enabled",
+        RuntimeError,
+        "torch.{}(): there is no such device",
+    )
+)
+globals().update(
+    returning(
+        "init_num_threads prepare_multiprocessing_environment profiler_allow_cudagraph_cupti_lazy_reinit_cuda12",
+        lambda: None,
+        "there is nothing to prepare.",
+    )
+)
+
+
+def sym_constrain_range(size: Any, *, min: int | None = None, max: int | None = None) -> None:  # noqa: A002
+    """Check that a number that a program read from a tensor lies between two bounds."""
+    if (min is not None and size < min) or (max is not None and size > max):
+        raise RuntimeError(f"Invalid value range for {size} between [{min}, {max}].")
+
+
+def sym_constrain_range_for_size(size: Any, *, min: int | None = None, max: int | None = None) -> None:  # noqa: A002
+    """Check a number that is used as a size: it is at least 0, too."""
+    sym_constrain_range(size, min=min or 0, max=max)
+
+
+def sym_fresh_size(expr: Any) -> Any:
+    """The size: none is unknown here."""
+    return int(expr)
+
+
+def indices_copy(input: Any) -> Any:
+    """A copy of a sparse tensor's indices."""
+    return input.indices().clone()
+
+
+def values_copy(input: Any) -> Any:
+    """A copy of a sparse tensor's values."""
+    return input.values().clone()
+
+
+def _shape_as_tensor(input: Any) -> Any:
+    """The sizes of a tensor as a tensor."""
+    return tensor(list(input.shape), dtype=_dt.int64)
+
+
+def _assert_async(input: Any, assert_msg: str = "Expected Tensor with single nonzero value, but got zero") -> None:
+    """Raise an error if the tensor, of one element, is zero. PyTorch's waits for a GPU only later; this waits now."""
+    if input.numel() != 1:
+        raise RuntimeError(f"Expected a Tensor with a single value, but got one of shape {list(input.shape)}")
+    if not input.item():
+        raise RuntimeError(assert_msg)

@@ -1,0 +1,26 @@
+"""Tensors of a module exchanged by name, without the checks of `setattr`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..modules.module import Module
+
+_MISSING = object()
+
+
+def swap_tensor(module: Module, name: str, tensor: Any, allow_missing: bool = False) -> Any:
+    """Put `tensor` in the place of a parameter, buffer or plain attribute of a module, and return what was there."""
+    if not isinstance(module, Module):
+        raise TypeError(f"{module} is not an instance of torch.nn.Module")
+    if not isinstance(name, str) or "." in name or not name:
+        raise KeyError(f"tensor name can't contain '.' or be empty, got {name!r}")
+    for table in (module._parameters, module._buffers):
+        if name in table:
+            before, table[name] = table[name], tensor
+            return before
+    before = getattr(module, name, _MISSING)
+    if before is _MISSING and not allow_missing:
+        raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+    setattr(module, name, tensor)
+    return before

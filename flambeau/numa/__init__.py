@@ -1,0 +1,1 @@
+"""`torch.numa`: how workers may be bound to parts of a machine."""
