@@ -273,7 +273,7 @@ _HOMES = {
             "_assert_async",
             "_shape_as_tensor",
         ],
-        "compat.entry_points",
+        "compat.private.entry_points",
     ),
     **dict.fromkeys(
         [

@@ -11,7 +11,7 @@ from .core.backend import has_backend as _has_backend
 from .core.device import device
 from .core.dtype import ALL_DTYPES as _ALL_DTYPES
 
-__path__: list[str] = []  # modules of gathered names are found below this one
+__path__ = ()  # modules of gathered names are found below this one
 _CUDA = device("cuda")
 Stream, Event = (
     _cuda.Stream,

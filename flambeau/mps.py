@@ -8,7 +8,7 @@ from .core import naming as _naming
 from .core.absent import absent_classes as _absent_classes
 from .core.absent import raising as _raising
 
-__path__: list[str] = []  # modules of gathered names are found below this one
+__path__ = ()  # modules of gathered names are found below this one
 
 
 def is_available() -> bool:

@@ -9,7 +9,7 @@ from .core.absent import absent_classes as _absent_classes
 from .core.absent import raising as _raising
 from .core.absent import returning as _returning
 
-__path__: list[str] = []  # modules of gathered names are found below this one
+__path__ = ()  # modules of gathered names are found below this one
 _NONE = "there is no such device."
 globals().update(_returning("is_available is_initialized", bool, _NONE))
 globals().update(_returning("is_bf16_supported", lambda: True, "every such device computes with it."))

@@ -25,7 +25,7 @@ __all__ = [
     "as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged", "to_padded_tensor",
 ]  # fmt: skip
 
-__path__: list[str] = []  # modules of gathered names are found below this one
+__path__ = ()  # modules of gathered names are found below this one
 
 
 def _is_jagged(chosen: layout | None) -> bool:

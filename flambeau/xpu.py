@@ -10,7 +10,7 @@ from .core.absent import absent_classes as _absent_classes
 from .core.absent import raising as _raising
 from .core.absent import returning as _returning
 
-__path__: list[str] = []  # modules of gathered names are found below this one
+__path__ = ()  # modules of gathered names are found below this one
 _NONE = "there is no such device."
 _NEEDED = "Torch not compiled with XPU enabled: xpu.{} needs an XPU device"
 default_generators: tuple = ()

@@ -7,6 +7,7 @@ True
 from __future__ import annotations
 
 import functools
+import types
 from typing import Any
 
 from ..backends.nvidia import driver, sharing, streams, threads
@@ -296,10 +297,7 @@ def cudart() -> Any:
 
 from .memory import *  # noqa: E402, F403, I001 - they use what is above, and each other
 from .memory import empty_cache as empty_cache  # noqa: E402
-from .graphs import CUDAGraph as CUDAGraph  # noqa: E402
-from .graphs import graph as graph  # noqa: E402
-from .graphs import graph_pool_handle as graph_pool_handle  # noqa: E402
-from .graphs import make_graphed_callables as make_graphed_callables  # noqa: E402
+from .graphs import *  # noqa: E402, F403
 from .random import *  # noqa: E402, F403
 from .telemetry import *  # noqa: E402, F403
 
@@ -311,11 +309,7 @@ globals().update(
 )
 
 
-class cudaStatus:  # noqa: N801 - PyTorch's name
-    """Results of calls of CUDA's runtime library."""
-
-    SUCCESS = 0
-    ERROR_NOT_READY = 34
+cudaStatus = types.SimpleNamespace(SUCCESS=0, ERROR_NOT_READY=34)  # results of calls of CUDA
 
 
 def check_error(res: int) -> None:

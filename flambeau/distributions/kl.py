@@ -29,8 +29,7 @@ from .geometric import Geometric
 from .gumbel import Gumbel
 from .half_normal import HalfNormal
 from .independent import Independent
-from .kl_registry import _registered as _KL_REGISTRY  # noqa: F401  libraries look into it
-from .kl_registry import kl_divergence, register_kl
+from .kl_registry import _registered, kl_divergence, register_kl
 from .laplace import Laplace
 from .lowrank_multivariate_normal import LowRankMultivariateNormal
 from .multivariate_normal import MultivariateNormal
@@ -43,6 +42,9 @@ from .uniform import Uniform
 from .utils import _sum_rightmost, euler_constant
 
 __all__ = ["kl_divergence", "register_kl"]
+
+
+_KL_REGISTRY = _registered  # PyTorch's name for it, into which libraries look
 
 
 def _register(sources: Iterable[type], targets: Iterable[type]) -> Callable[[Callable], Callable]:

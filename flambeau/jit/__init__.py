@@ -180,7 +180,7 @@ def fuser(name: str) -> Iterator[None]:
     yield
 
 
-class strict_fusion:  # noqa: N801 - PyTorch's name
+class _StrictFusion:
     """Context manager for a part of a graph that must become one kernel. Scripted functions are refused it: none is fused."""
 
     def __enter__(self) -> None:
@@ -188,6 +188,9 @@ class strict_fusion:  # noqa: N801 - PyTorch's name
 
     def __exit__(self, *exc: Any) -> None:
         """Do nothing."""
+
+
+strict_fusion = _StrictFusion
 
 
 def onednn_fusion_enabled() -> bool:

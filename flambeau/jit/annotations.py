@@ -10,11 +10,13 @@ import typing
 from collections.abc import Callable
 from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: F401, UP035  found here in PyTorch, too
 
-from ..nn import Module  # noqa: F401
+from ..nn import Module as Module
+from . import types as kinds
 from .signatures import UnknownType, python_type
 from .source import Range
-from .types import INFERRED, NAMED, DictType, ListType, TensorType, TupleType, Type  # noqa: F401
+from .types import INFERRED, NAMED, Type
 
+DictType, ListType, TensorType, TupleType = kinds.DictType, kinds.ListType, kinds.TensorType, kinds.TupleType
 AnyType, ComplexType, FloatType, IntType, StringType = (
     type(NAMED[n]) for n in ("Any", "complex", "float", "int", "str")
 )
@@ -36,38 +38,41 @@ BroadcastingList5 = _BroadcastingList(5)
 BroadcastingList6 = _BroadcastingList(6)
 
 
-def _origin(ann: Any, bare: Any, name: str) -> Any:
-    if ann is bare:
+def _origin(ann: Any) -> Any:
+    """The class around an annotation's parts; an error if it names a container of nothing."""
+    found = typing.get_origin(ann)
+    if ann in (Union, Optional) or (found in (list, dict, tuple) and getattr(ann, "__args__", None) is None):
+        name = getattr(ann, "_name", str(ann))
         raise RuntimeError(
             f"Attempted to use {name} without a contained type. Please add a contained type, e.g. {name}[int]"
         )
-    return typing.get_origin(ann)
+    return found
 
 
 def is_list(ann: Any) -> bool:
     """Return whether an annotation is a list of something."""
-    return _origin(ann, typing.List, "List") is list  # noqa: UP006
+    return _origin(ann) is list
 
 
 def is_dict(ann: Any) -> bool:
     """Return whether an annotation is a dictionary of something."""
-    return _origin(ann, typing.Dict, "Dict") is dict  # noqa: UP006
+    return _origin(ann) is dict
 
 
 def is_tuple(ann: Any) -> bool:
     """Return whether an annotation is a tuple of something."""
-    return _origin(ann, typing.Tuple, "Tuple") is tuple  # noqa: UP006
+    return _origin(ann) is tuple
 
 
 def is_union(ann: Any) -> bool:
     """Return whether an annotation is a union, `Optional` among them."""
-    return _origin(ann, Union, "Union") in (Union, types.UnionType)
+    return _origin(ann) in (Union, types.UnionType)
 
 
 def is_optional(ann: Any) -> bool:
     """Return whether an annotation is something or None."""
     inside = typing.get_args(ann)
-    return _origin(ann, Optional, "Optional") in (Union, types.UnionType) and len(inside) == 2 and type(None) in inside
+    return _origin(ann) in (Union, types.UnionType) and len(inside) == 2 and type(None) in inside
 
 
 def try_ann_to_type(ann: Any, loc: Range | None, rcb: Any = None) -> Type | None:

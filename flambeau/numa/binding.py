@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class AffinityMode(str, Enum):
-    """Which processors a worker may use."""
+    """Set of processors that a worker may use."""
 
     NODE = "node"
     SOCKET = "socket"

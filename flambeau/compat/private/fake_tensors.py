@@ -47,7 +47,7 @@ def detect_fake_mode(inputs: Any = None) -> None:
 
 
 class TracingContext:
-    """What PyTorch's compiler knows while it traces; there is never one."""
+    """State of PyTorch's compiler while it traces; there is never one."""
 
     @staticmethod
     def try_get() -> None:

@@ -99,11 +99,14 @@ globals().update(
 )
 
 
+_new_enum: Any = Enum  # by names that are only known when it runs
+
+
 class _Choice:
     """A library that a program prefers: it is kept and told, and the fastest that is there computes."""
 
     def __init__(self, name: str, kinds: str):
-        self.kinds = Enum(name, kinds, start=0)
+        self.kinds = _new_enum(name, kinds, start=0)
         self.chosen = self.kinds["Default"]
 
     def __call__(self, backend: Any = None) -> Any:

@@ -8,14 +8,17 @@ def is_available() -> bool:
     return False
 
 
-class verbose:  # noqa: N801 - PyTorch's name
+class _Verbose:
     """Context manager in which MKL tells what it computes; it computes nothing here, so nothing is told."""
 
     def __init__(self, enable: int):
         self.enable = enable
 
-    def __enter__(self) -> verbose:
+    def __enter__(self) -> _Verbose:
         return self
 
-    def __exit__(self, *exc: object) -> bool:
-        return False
+    def __exit__(self, *exc: object) -> None:
+        """Do nothing."""
+
+
+verbose = _Verbose

@@ -20,7 +20,7 @@ from ....core.size import Size
 from ....core.tensor import Tensor
 from ....futures import Future
 from ....jit import trace_graph, tracing_state
-from ... import entry_points
+from .. import entry_points
 from . import executor_switches, script_types
 
 __all__ = [

@@ -11,19 +11,20 @@ from ....core.absent import raising
 from ....core.settings import cudnn_switches
 
 _has_xpu = False
-_settings: dict[str, bool] = {}
 
 
 def _switch(setter: str, getter: str = "", start: bool = False) -> dict[str, Callable]:
     """A function that sets and returns what was set before, and one that tells."""
 
+    setting = [start]
+
     def set_value(enabled: bool) -> bool:
-        before, _settings[setter] = _settings.get(setter, start), bool(enabled)
+        before, setting[0] = setting[0], bool(enabled)
         return before
 
     set_value.__name__ = set_value.__qualname__ = setter
     set_value.__doc__ = "Keep the setting, which nothing reads, and return the one before."
-    return {setter: set_value, **({getter: lambda: _settings.get(setter, start)} if getter else {})}
+    return {setter: set_value, **({getter: lambda: setting[0]} if getter else {})}
 
 
 globals().update(

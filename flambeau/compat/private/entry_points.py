@@ -7,17 +7,20 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from ..core import dtype as _dt
-from ..core.absent import absent_classes, raising, returning
-from ..core.storage import UntypedStorage as StorageBase  # noqa: F401  the base of PyTorch's, which has one class more
-from ..jit.failures import Error as JITException  # noqa: F401
-from ..jit.schema import Argument, parse_schema  # noqa: F401
-from ..jit.schema import Schema as FunctionSchema  # noqa: F401
-from ..jit.types import Type  # noqa: F401
-from ..ops.creation.construct import tensor
-from ..serialization.archive import ArchiveWriter
-from ..testing.file_check import FileCheck  # noqa: F401
+from ...core import dtype as _dt
+from ...core.absent import absent_classes, raising, returning
+from ...core.storage import UntypedStorage
+from ...jit.failures import Error
+from ...jit.schema import Argument as Argument
+from ...jit.schema import Schema
+from ...jit.schema import parse_schema as parse_schema
+from ...jit.types import Type as Type
+from ...ops.creation.construct import tensor
+from ...serialization.archive import ArchiveWriter
+from ...testing.file_check import FileCheck as FileCheck
 
+StorageBase = UntypedStorage  # the base of PyTorch's, which has one class more
+JITException, FunctionSchema = Error, Schema
 AggregationType = Enum("AggregationType", "SUM AVG", start=0)  # how counters of a JIT logger are joined
 SUM, AVG = AggregationType
 AggregationType.__doc__ = "How the counters of a TorchScript logger are joined."
@@ -35,7 +38,7 @@ class PyTorchFileWriter(ArchiveWriter):
 
     def __init__(self, file_name_or_buffer: Any, compute_crc32: bool = True, storage_alignment: int = 64):
         opened = hasattr(file_name_or_buffer, "write")
-        self._own = None if opened else open(file_name_or_buffer, "wb")  # noqa: SIM115  closed with the archive
+        self._own = None if opened else Path(file_name_or_buffer).open("wb")  # noqa: SIM115  closed with the archive
         root = "archive" if opened else Path(file_name_or_buffer).stem
         super().__init__(file_name_or_buffer if opened else self._own, root)
 
@@ -48,7 +51,7 @@ class PyTorchFileWriter(ArchiveWriter):
             self._own.close()
 
 
-class classproperty:  # noqa: N801 - PyTorch's name
+class _ClassProperty:
     """A property of a class: `function(cls)` is called at each look."""
 
     def __init__(self, func: Any):
@@ -57,6 +60,8 @@ class classproperty:  # noqa: N801 - PyTorch's name
     def __get__(self, instance: Any, owner: type) -> Any:
         return self.func(owner)
 
+
+classproperty = _ClassProperty
 
 globals().update(
     absent_classes(
@@ -115,15 +120,16 @@ globals().update(
 )
 
 
-def sym_constrain_range(size: Any, *, min: int | None = None, max: int | None = None) -> None:  # noqa: A002
-    """Check that a number that a program read from a tensor lies between two bounds."""
-    if (min is not None and size < min) or (max is not None and size > max):
-        raise RuntimeError(f"Invalid value range for {size} between [{min}, {max}].")
+def sym_constrain_range(size: Any, **bounds: int | None) -> None:
+    """Check that a number that a program read from a tensor lies between `min` and `max`."""
+    least, most = bounds.get("min"), bounds.get("max")
+    if (least is not None and size < least) or (most is not None and size > most):
+        raise RuntimeError(f"Invalid value range for {size} between [{least}, {most}].")
 
 
-def sym_constrain_range_for_size(size: Any, *, min: int | None = None, max: int | None = None) -> None:  # noqa: A002
+def sym_constrain_range_for_size(size: Any, **bounds: int | None) -> None:
     """Check a number that is used as a size: it is at least 0, too."""
-    sym_constrain_range(size, min=min or 0, max=max)
+    sym_constrain_range(size, min=bounds.get("min") or 0, max=bounds.get("max"))
 
 
 def sym_fresh_size(expr: Any) -> Any:
