@@ -15,7 +15,7 @@ ORDER = [
     "torch_version", "compat", "random", "flambeau",
     "masked", "fft", "linalg", "special", "signal", "sparse", "functional", "return_types", "symbolic", "quasirandom", "nested", "types",
     "nn", "optim", "amp", "serialization", "storage", "safetensors", "library", "overrides", "distributions", "multiprocessing", "futures", "config", "utils", "func", "hub",
-    "cpu", "mps", "xpu", "mtia",
+    "cpu", "mps", "xpu", "mtia", "numa", "package",
     "compiler", "fx", "export", "jit", "ao", "vision", "onnx", "cpp",
     "compat.as_torch", "distributed", "testing", "profiler", "cuda", "accelerator", "installed", "horovod", "serve",
     "compat.private", "commands", "cli", "demo", "version",

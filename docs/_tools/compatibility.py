@@ -27,21 +27,23 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "compatibility.md"
 # Why names are absent: the first pattern that fits the whole name.
 REASONS = [
-    (r"torch\.(xpu|mtia|mps)\b|torch\.backends\.mps|.*_(ipu|xla|vulkan|privateuse1)_?.*|torch\.backends\.python_native", "other makers' devices: the devices are `cpu`, `cuda`, `meta` and your own ([a new device](architecture.md))"),
-    (r"torch\.(cudnn|miopen|mkldnn|fbgemm)_.*|torch\.batch_norm_(stats|elemt|gather|backward|update).*|torch\.native_norm", "entry points of one library's kernels; the operator itself is there"),
-    (r"torch\.(u?int[1-7]|bits?\w*|chalf|complex32|float4_\w+|quint[24]x\d|QUInt[24]x\dStorage)|torch\.Tensor\.chalf", "dtypes narrower than eight bits, and complex numbers of two halves"),
-    (r"torch\.(package)\b.*", "`torch.package` runs code out of a file; weights and graphs are saved without code ([Files](files.md))"),
-    (r"torch\.(Script\w+|\w*Type|AliasDb|Argument\w*|Block|CallStack|Capsule|Code|CompilationUnit|CompleteArgumentSpec|ConcreteModule\w*|Deserialization\w*|Serialization\w*|ErrorReport|ExecutionPlan|FileCheck|FunctionSchema|Gradient|Graph\w*|IODescriptor|JITException|LiteScriptModule|LockingLogger|LoggerBase|Node|NoopLogger|OperatorInfo|StaticModule|TracingState|Use|Value|BufferDict|ParameterDict|ModuleDict|DeepCopyMemoTable|import_ir\w*|parse_\w+|merge_type\w*|unify_type_list|PyTorchFileWriter|BenchmarkConfig|BenchmarkExecutionStats|AggregationType|AVG|SUM)", "C++ classes behind TorchScript; here it is Python ([TorchScript](torchscript.md))"),
-    (r"torch\.(DispatchKey\w*|ExcludeDispatchKeyGuard|StorageBase|DisableTorchFunction|Tag|USE_\w+|PRIVATE_OPS|TYPE_CHECKING|classproperty|prepare_multiprocessing_environment|profiler_\w+|init_num_threads|sym_\w+|has_mkl)", "parts of how PyTorch is built"),
-    (r"torch\.utils\.data\..*(DataPipe|datapipe|DataChunk).*|torch\.utils\.data\.(argument_validation|guaranteed_datapipes_determinism|runtime_validation\w*|non_deterministic|functional_datapipe)", "data pipes, which PyTorch no longer develops: use datasets and loaders"),
-    (r"torch\.utils\.benchmark\..*", "Callgrind and the generators of random inputs; `Timer` and `Compare` are there"),
-    (r"torch\.(sparse_bs[rc]_tensor|Tensor\.to_sparse_bs[rc])|torch\.sparse\..*SemiStructured.*|torch\.sparse\.to_sparse_semi.*", "sparse tensors in blocks"),
-    (r"torch\.cuda\..*Storage|torch\.Q\w+Storage", "typed storages, which PyTorch has deprecated"),
-    (r"torch\.cuda\.(gds|green_contexts|tunable)\b.*|torch\.cuda\.\w*(Pluggable|MemPool|change_current_allocator)\w*", "NVIDIA's own extensions of the driver"),
-    (r"torch\.distributed\.(rpc|autograd)\b.*|torch\.distributed\.nn\.RemoteModule|torch\.distributed\.optim\.DistributedOptimizer", "remote procedure calls"),
-    (r"torch\.fx\.experimental\..*|torch\.compiler\..*|torch\.export\..*", "parts of PyTorch's own compiler; programs are recorded here ([compile](compile.md), [graphs](graphs.md))"),
-    (r"torch\.(quantization|ao|nn\.quantized|nn\.qat|nn\.intrinsic|nn\.quantizable|backends\.quantized)\b.*|.*quant.*|torch\.(Tensor\.)?(q_\w+|int_repr|qscheme|per_(tensor|channel)_\w+|qint\w+)", "a part of quantization that is not there yet"),
-    (r"torch\.(monitor|mobile|jit\.mobile|utils\.mobile_optimizer|utils\.bundled_inputs|utils\.show_pickle|numa)\b.*", "tools around PyTorch's own files and servers"),
+    (r".*privateuse1.*", "PyTorch's one place for a device of one's own; here a device is registered under its own name ([a new device](architecture.md))"),
+    (r"torch\.utils\.data\..*", "data pipes, which PyTorch no longer develops: use datasets and loaders"),
+    (r"torch\.utils\.benchmark\..*|.*ThroughputBenchmark|torch\.utils\.debug_log.*|.*get_cpp_backtrace", "Callgrind, the generators of random inputs and views into C++; `Timer` and `Compare` are there"),
+    (r"torch\.masked\..*", "masked tensors, a prototype of PyTorch's; the masked reductions are there"),
+    (r"torch\.onnx\..*", "parts of PyTorch's own exporter; `onnx.export` writes files that ONNX Runtime checks ([ONNX](onnx.md))"),
+    (r"torch\.(quantization|ao)\b.*|torch\.(empty_)?quantized.*", "quantization of TorchScript graphs, sparse quantized layers and single quantized cells; eager and FX quantization are there ([quantization](quantization.md))"),
+    (r"torch\.fx\..*|torch\.export\..*|torch\.func\.debug_unwrap|.*region_activation_memory_budget|torch\.nn\.attention\.flex_attention\..*", "parts of PyTorch's own compiler; programs are recorded here ([compile](compile.md), [graphs](graphs.md))"),
+    (r"torch\.func\.rearrange", "needs PyTorch's first-class dimensions; the package `einops` does the same"),
+    (r"torch\.autograd\.profiler.*|torch\.profiler\..*", "readers of nvprof's files and PyTorch's execution traces ([profiling](profiling.md) writes Chrome traces)"),
+    (r"torch\.autograd\.(gradcheck\.get_.*)", "deprecated in PyTorch; `gradcheck` and `autograd.functional.jacobian` are there"),
+    (r".*(enforce_grad_layout_policy|grad_dtype|set_override_stale_capture_stream|set_warn_on_accumulate_grad_stream_mismatch)", "switches of PyTorch's engine for layouts, dtypes and streams of gradients, which are always those of the parameter here"),
+    (r"torch\.distributed\..*", "tools around PyTorch's own servers and formats ([several processes](distributed.md))"),
+    (r"torch\.(monitor|jit\.mobile|utils\.show_pickle)\b.*|torch\.serialization\..*", "tools around PyTorch's own files and servers"),
+    (r"torch\.utils\.(backcompat|hooks|checkpoint|cpp_extension)\..*", "inner parts, of which nothing here is made"),
+    (r"torch\.(accelerator\.|cuda\.|backends\.cuda\.).*", "graphs of any accelerator, kernels from C++ texts and the plans of cuFFT; `cuda.CUDAGraph` and [your own operators](tutorials/operators.md) are there"),
+    (r"torch\.nn\.functional\.scaled_mm", "products of 8-bit floats with scales in blocks; `torch._scaled_mm` is there"),
+    (r"torch\.(Tensor\.)?(resize_as_sparse_|slice_inverse|index)|torch\.Tensor\.to_padded_tensor|torch\.sparse\.as_sparse_gradcheck|torch\.optim\.adamw\.adamw|torch\.nn\.functional\.assert_int_or_pair|torch\.jit\.annotations\.parse_type_line", "inner steps of other functions, which are there (`nested.to_padded_tensor`, `optim.AdamW`, slices)"),
 ]  # fmt: skip
 
 # Why parameters are not taken.

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
 from flambeau.testing._internal.case import SEED as SEED
 from flambeau.testing._internal.case import TestCase as _TestCase
 from flambeau.testing._internal.case import set_rng_seed as set_rng_seed
@@ -11,3 +18,20 @@ from .sparse_cases import SparseCases
 
 class TestCase(SparseCases, _TestCase):
     pass
+
+
+def _rows(value: Any) -> Any:
+    return list(value.unbind()) if isinstance(value, torch.Tensor) and value.is_nested else value
+
+
+class NestedTensorTestCase(TestCase):
+    """Comparisons of nested tensors by their rows: two of the same rows have different numbers for their ragged sizes."""
+
+    def assertEqualIgnoringNestedInts(self, a: Any, b: Any) -> None:  # noqa: N802 - PyTorch's name
+        self.assertEqual(tree_map(_rows, a), tree_map(_rows, b))
+
+    assertEqualNoncontigAware = assertEqualIgnoringNestedInts  # noqa: N815 - PyTorch's name
+
+    @contextlib.contextmanager
+    def branch_nested_state(self) -> Iterator[None]:
+        yield

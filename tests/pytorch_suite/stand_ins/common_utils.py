@@ -32,7 +32,7 @@ from flambeau.testing._internal.parametrization import (  # noqa: F401
     subtest,
 )
 
-from .case import SEED, TestCase, set_rng_seed  # noqa: F401
+from .case import SEED, NestedTensorTestCase, TestCase, set_rng_seed  # noqa: F401
 from .matrices import *  # noqa: F403
 from .permissive import guess, harmless
 

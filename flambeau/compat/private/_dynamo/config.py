@@ -15,6 +15,6 @@ enable_cpp_symbolic_shape_guards = fail_on_recompile_limit_hit = force_disable_c
 skip_fwd_side_effects_in_bwd_under_checkpoint = suppress_errors = verbose = wrap_top_frame = False
 job_id: _Any = None
 log_file_name: _Any = None
-reorderable_logging_functions: set = set()
+reorderable_logging_functions = set[object]()
 
 patch = _functools.partial(_SettingsPatch, _sys.modules[__name__])

@@ -1,0 +1,44 @@
+"""Questions about packages: what is from one, what a function uses, why an export failed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+from .importer import is_mangled
+
+__all__ = ["find_first_use_of_broken_modules", "is_from_package", "trace_dependencies"]
+
+
+def is_from_package(obj: Any) -> bool:
+    """Return whether a module, or the class of an object, was made from the code of a package."""
+    if isinstance(obj, ModuleType):
+        return is_mangled(obj.__name__)
+    return is_mangled((obj if isinstance(obj, type) else type(obj)).__module__)
+
+
+def trace_dependencies(callable: Callable[[Any], Any], inputs: Iterable[tuple[Any, ...]]) -> list[str]:
+    """The names of the modules whose functions are called when `callable` runs on these inputs."""
+    used: set[str] = set()
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        name = frame.f_globals.get("__name__") if event == "call" else getattr(arg, "__module__", None)
+        if event in ("call", "c_call") and name:
+            used.add(name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        for args in inputs:
+            callable(*args)
+    finally:
+        sys.setprofile(before)
+    return list(used)
+
+
+def find_first_use_of_broken_modules(exc: Any) -> dict[str, list[str]]:
+    """For each module that could not be packaged, the shortest way on which something that was saved leads to it."""
+    graph = exc.dependency_graph
+    return {name: graph.first_path(name) for name in graph.broken()}
