@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.dtype import dtype, float64, opmath
+from ..core.dtype import bfloat16, dtype, float16, float32, float64, opmath
 from ..core.layout import has_internal_overlap
-from ..expr.node import Expr, arg
+from ..expr.node import Expr, arg, cast
 from .fusion import fused_call
 from .loops import Loop, Number, Place, Read, collapsed
 from .patterns import Matches
 from .program import Call, Program, Value
+
+_KINDS = (float32, float64, bfloat16, float16)
 
 
 def spread_norms(program: Program) -> None:
@@ -31,22 +33,24 @@ def _spread(program: Program, matches: Matches, call: Call) -> list[Call] | None
     bound = call.op.bind(call.args, call.kwargs)
     found = call.op.affine(**bound)
     x, y = next(iter(bound.values())), call.results
-    if found is None or not isinstance(y, Value) or x.dtype is not y.dtype or opmath(x.dtype) is not x.dtype:
+    if found is None or not isinstance(y, Value) or x.dtype is not y.dtype or x.dtype not in _KINDS:
         return None
     operands, factor, addend, besides = found
     tensors = [v for v in operands if isinstance(v, Value)]
     unread = all(matches.is_alone(v.buffer) for v in besides)
-    if not unread or any(v.dtype is not x.dtype or v.shape != (x.shape[1],) for v in tensors) or 0 in y.shape:
+    if not unread or any(v.dtype not in _KINDS or v.shape != (x.shape[1],) for v in tensors) or 0 in y.shape:
         return None
     if has_internal_overlap(y.shape, y.strides) or len(call.makes) < 1 or call.makes[0] != y.buffer:
         return None
     reads: list[Read] = [_operand(v) for v in operands]
-    scale, shift = (program.new_value((x.shape[1],), x.dtype, x.device) for _ in range(2))
+    wide = opmath(x.dtype)
+    scale, shift = (program.new_value((x.shape[1],), wide, x.device) for _ in range(2))
     results = {_place(v, (1,)): (root, v.dtype) for v, root in ((scale, factor), (shift, addend))}
     channels = Loop((x.shape[1],), reads, results, (call,), x.device)
     walked = tuple(int(d == 1) for d in range(len(x.shape)))
-    given: list[Read] = [(_place(x, x.strides), x.dtype), *((_place(v, walked), x.dtype) for v in (scale, shift))]
-    formula: dict[Place, tuple[Expr, dtype]] = {_place(y, y.strides): (arg(0) * arg(1) + arg(2), y.dtype)}
+    given: list[Read] = [(_place(x, x.strides), x.dtype), *((_place(v, walked), wide) for v in (scale, shift))]
+    value = cast(arg(0), wide) * arg(1) + arg(2)
+    formula: dict[Place, tuple[Expr, dtype]] = {_place(y, y.strides): (value, y.dtype)}
     elements = collapsed(call, x.shape, given, formula, x.device)
     if elements is None:
         return None

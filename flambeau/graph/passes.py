@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .channels import spread_norms
 from .conversions import fold_conversions, read_unconverted
 from .fusion import drop_dead, fuse
 from .gathering import gather
@@ -21,6 +22,7 @@ PASSES: tuple[Callable[[Program], None], ...] = (
     drop_dead,
     share,
     remake_kept,
+    spread_norms,
     place_parts,
     split_where_made,
     place,

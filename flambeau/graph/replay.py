@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..autograd.grad_mode import no_grad
 from ..core import modes, watching
+from ..core.casts import casts
+from ..core.graph import grad_mode
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .memory import mapped
@@ -39,7 +40,7 @@ class Replay(watching.Watcher):
     def calls(self, calls: list[Call]) -> None:
         """Make these calls, one after the other, and let go of memory behind its last use."""
         last = {b: i for i, call in enumerate(calls) for b in call.touches()}
-        with watching.watch(self), no_grad():
+        with watching.watch(self), modes_off():
             for i, call in enumerate(calls):
                 self.call(call)
                 for b in call.touches():
@@ -86,4 +87,15 @@ def through_door(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     return modes.unwatched(function)(*args, **kwargs)
 
 
-__all__ = ["Diverged", "Replay", "through_door"]
+class modes_off:  # noqa: N801 - reads like a keyword
+    """Inside, autograd takes no notes, and autocast, whose casts are calls of their own, leaves arguments as they are."""
+
+    def __enter__(self) -> None:
+        self.before = grad_mode.enabled, casts.active
+        grad_mode.enabled = casts.active = False
+
+    def __exit__(self, *exc: Any) -> None:
+        grad_mode.enabled, casts.active = self.before
+
+
+__all__ = ["Diverged", "Replay", "modes_off", "through_door"]

@@ -3,6 +3,7 @@
     python -m tests.compiler.everything                         # all three; needs torch==2.13.0
     python -m tests.compiler.everything modules --only Conv
     python -m tests.compiler.everything operators --samples 2 --log build/operators.jsonl
+    python -m tests.compiler.everything operators --device cuda --share 3/8      # on a GPU: every eighth, from the third on
 
 Each sample is called six times as it is and compiled, forward and backward, on twins of the same state. Results, gradients, parameters,
 buffers and the random number generator must agree. The last lines say how many did, how many ran natively, and which did not.
@@ -86,12 +87,12 @@ def samples_of(info: Any, given: Any) -> Iterator[Sample]:
     for k, sample in enumerate(samples[:: max(1, len(samples) // given.samples)][: given.samples]):
 
         def build(sample: Any = sample) -> Step:
-            kwargs = converted(sample.kwargs)
+            kwargs = converted(sample.kwargs, given.device)
 
             def step(*args: Any) -> Any:
                 return backward(function(*args, **kwargs))
 
-            return step, None, lambda: tuple(converted(v) for v in (sample.input, *sample.args))
+            return step, None, lambda: tuple(converted(v, given.device) for v in (sample.input, *sample.args))
 
         yield f"{info.formatted_name}[{k}]", build
 
@@ -107,7 +108,8 @@ def modules(given: Any) -> Iterator[Subject]:
             def build(sample: Any = sample) -> Step:
                 cls = function_of(info.module_cls.__module__.replace("torch.", "", 1) + "." + info.module_cls.__name__)
                 made = sample.constructor_input
-                module = cls(*converted(made.args), **converted(made.kwargs))
+                where = given.device
+                module = cls(*converted(made.args), **converted(made.kwargs)).to(where or "cpu")
                 called = sample.forward_input
 
                 def step(*args: Any, **kwargs: Any) -> Any:
@@ -115,7 +117,7 @@ def modules(given: Any) -> Iterator[Subject]:
                         p.grad = None
                     return backward(module(*args, **kwargs))
 
-                return step, module, lambda: (converted(called.args), converted(called.kwargs))
+                return step, module, lambda: (converted(called.args, where), converted(called.kwargs, where))
 
             yield f"{info.name}[{k}]", build
 
@@ -137,7 +139,7 @@ def optimizers(given: Any) -> Iterator[Subject]:
                     if sparse
                     else flambeau.nn.Linear(4, 6, bias=name != "Muon"),
                     flambeau.nn.Tanh(),
-                )
+                ).to(given.device or "cpu")
                 optimizer = function_of(f"optim.{name}")(model.parameters(), **converted(sample.kwargs))
 
                 def step(x: Any) -> Any:
@@ -156,7 +158,9 @@ def optimizers(given: Any) -> Iterator[Subject]:
                 return (
                     step,
                     [model, optimizer],
-                    lambda: (flambeau.randint(0, 5, (3,)) if sparse else flambeau.randn(3, 4),),
+                    lambda: (
+                        (flambeau.randint(0, 5, (3,)) if sparse else flambeau.randn(3, 4)).to(given.device or "cpu"),
+                    ),
                 )
 
             yield f"{name}[{k}]", build
@@ -165,7 +169,7 @@ def optimizers(given: Any) -> Iterator[Subject]:
         yield info.optim_cls.__name__, lambda info=info: samples_of(info)
 
 
-def outcome(build: Callable[[], Step]) -> str:
+def outcome(build: Callable[[], Step], near: tuple[float, float]) -> str:
     """ "native", "in parts" or "eager": how the sample ran compiled, having given what it gives as it is."""
     from tests.compiler.helpers import visible
 
@@ -188,9 +192,11 @@ def outcome(build: Callable[[], Step]) -> str:
                 if isinstance(t, Tensor) and t.is_leaf and t.layout is flambeau.strided
             ]
             grads = [None if g is None else g.to_dense() if g.is_sparse else g for g in grads]
-            results.append([result, grads, flambeau.get_rng_state()])
-        same(*results, f"call {number}")
-        same(visible(plain_state), visible(state), f"state after call {number}")
+            generators = [flambeau.get_rng_state()]
+            generators += [flambeau.cuda.get_rng_state()] if flambeau.cuda.is_initialized() else []
+            results.append([result, grads, generators])
+        same(*results, f"call {number}", near)
+        same(visible(plain_state), visible(state), f"state after call {number}", near)
     return told(compiled._compiled)
 
 
@@ -202,14 +208,14 @@ def told(behind: Any) -> str:
     return "in parts" if inside else f"eager: {re.sub(' [(].*', '', (behind.reasons or ['-'])[0])[:90]}"
 
 
-def tried(build: Callable[[], Step]) -> str:
+def tried(build: Callable[[], Step], near: tuple[float, float]) -> str:
     """How a sample ran: see `outcome`; or what went wrong."""
     try:
         once(build)
     except Exception as error:
         return f"not as it is either: {type(error).__name__}: {str(error)[:160]}"
     try:
-        return outcome(build)
+        return outcome(build, near)
     except AssertionError as error:
         return f"WRONG: {str(error)[:300]}"
     except Exception as error:
@@ -220,15 +226,17 @@ def work(given: Any) -> int:
     """Samples that the log does not know yet, each with a line before and one after it; at most so many."""
     known = {entry["done"] for entry in entries(given.log)}
     left = PER_PROCESS
+    first, step = map(int, given.share.split("/"))
+    near = (1e-5, 1e-6) if given.device is None else (1e-4, 1e-5)  # kernels of a graph sum in another order
     for what in given.what:
-        for subject, samples in globals()[what](given):
-            if f"{what} {subject}" in known or not re.search(given.only, subject):
+        for number, (subject, samples) in enumerate(globals()[what](given), 1):
+            if number % step != first % step or f"{what} {subject}" in known or not re.search(given.only, subject):
                 continue
             for name, build in samples():
                 if f"{what} {name}" in known:
                     continue
                 print(json.dumps({"begin": f"{what} {name}"}), flush=True)
-                print(json.dumps({"done": f"{what} {name}", "how": tried(build)}), flush=True)
+                print(json.dumps({"done": f"{what} {name}", "how": tried(build, near)}), flush=True)
                 left -= 1
                 if not left:
                     return 0
@@ -245,7 +253,8 @@ def entries(log: str) -> list[dict]:
 def supervise(given: Any, log: Any) -> bool:
     """Run one process of work and write down what it says. Whether all is done."""
     command = [sys.executable, "-m", "tests.compiler.everything", *given.what, "--work", "--log", given.log]
-    command += ["--samples", str(given.samples), "--only", given.only]
+    command += ["--samples", str(given.samples), "--only", given.only, "--share", given.share]
+    command += [] if given.device is None else ["--device", given.device]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)  # no line may wait behind another
     assert worker.stdout is not None
     running, ended = "", False
@@ -281,6 +290,8 @@ def main() -> int:
         "--total", type=float, default=float("inf"), help="seconds after which it stops, to go on later"
     )
     parser.add_argument("--log", default="", help="where results are kept")
+    parser.add_argument("--device", help="where samples run, such as cuda; the CPU unless said")
+    parser.add_argument("--share", default="1/1", help="K/N: every Nth subject, from the Kth on")
     parser.add_argument("--work", action="store_true", help="run samples in this process")
     given = parser.parse_args()
     if given.work:

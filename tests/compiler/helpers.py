@@ -11,24 +11,24 @@ import flambeau
 SETTLED = 4  # calls after which a function runs as one native call
 
 
-def same(a: Any, b: Any, where: str = "") -> None:
-    """Equal values, dtypes, shapes, strides and flags; structures compared part by part."""
+def same(a: Any, b: Any, where: str = "", near: tuple[float, float] = (1e-5, 1e-6)) -> None:
+    """Equal values (up to a relative and an absolute tolerance), dtypes, shapes, strides and flags; structures compared part by part."""
     assert type(a) is type(b), f"{where}: {type(a)} and {type(b)}"
     if isinstance(a, flambeau.Tensor):
         for name in ("shape", "dtype", "requires_grad", "is_leaf"):
             assert getattr(a, name) == getattr(b, name), f"{where}.{name}: {getattr(a, name)} and {getattr(b, name)}"
         assert a.stride() == b.stride(), where
         flambeau.testing.assert_close(
-            a.detach(), b.detach(), rtol=1e-5, atol=1e-6, equal_nan=True, msg=f"{where}: {a} and {b}"
+            a.detach(), b.detach(), rtol=near[0], atol=near[1], equal_nan=True, msg=f"{where}: {a} and {b}"
         )
     elif isinstance(a, (list, tuple)):
         assert len(a) == len(b), where
         for i, (x, y) in enumerate(zip(a, b)):
-            same(x, y, f"{where}[{i}]")
+            same(x, y, f"{where}[{i}]", near)
     elif isinstance(a, dict):
         assert list(a) == list(b), where
         for k in a:
-            same(a[k], b[k], f"{where}[{k!r}]")
+            same(a[k], b[k], f"{where}[{k!r}]", near)
     else:
         assert a == b or (a != a and b != b), f"{where}: {a} and {b}"
 

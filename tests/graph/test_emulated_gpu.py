@@ -78,6 +78,28 @@ for kind in (fl.float32, fl.bfloat16):
     names = [call.op.name for call in compiled._compiled.recordings()[0].written.program.calls]
     assert names[0] == "norm_of_order of a list", names
 
+# A norm in evaluation is a formula of its channels, which goes along with what follows; the factors of all norms are one launch.
+class Evaluated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.BatchNorm2d(8), nn.BatchNorm2d(8)
+        for norm in (self.first, self.second):
+            norm.running_mean.normal_(), norm.running_var.uniform_(0.5, 2.0), norm.weight.data.normal_()
+    def forward(self, x):
+        h = F.relu(self.first(x))
+        return F.relu(self.second(h.flip(0)) + x)
+
+for kind in (fl.float32, fl.bfloat16):
+    net = Evaluated().eval().to(kind).cuda()
+    compiled = fl.compile(net.forward)
+    with fl.no_grad():
+        for i in range(5):
+            x = fl.linspace(-3, 3, 512).view(2, 8, 4, 8).mul(i + 1).to(kind).cuda().to(memory_format=fl.channels_last)
+            fl.testing.assert_close(compiled(x), net(x), rtol=1e-6, atol=1e-6)
+    names = [call.op.name for call in compiled._compiled.recordings()[0].written.program.calls]
+    told = [name.replace("internal.", "") for name in names]
+    assert told == ["normalised by channels of a list", "normalised+relu", "_flip", "normalised+add+relu"], names
+
 # A pass that makes a mistake is found out when the graph first runs, and the function itself is captured.
 from flambeau.graph.passes import PASSES
 from flambeau.compiler.gpu import program as gpu_program

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -142,3 +143,20 @@ def test_the_checker_finds_a_result_that_nobody_writes() -> None:
     program.calls = program.calls[:-1]
     with pytest.raises(ValueError, match="nothing has written"):
         check(program)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.3),
+        lambda x: nn.functional.bilinear(x[0, 0], x[0, 0], fl.ones(3, 4, 4)),
+    ],
+)
+def test_calls_are_cast_once_where_autocast_is_on(function: Any) -> None:
+    x = fl.randn(2, 2, 4, 4)
+    with fl.autocast("cpu", fl.bfloat16):
+        program = record(function, x)
+        fl.manual_seed(1)
+        expected = function(x)
+        fl.manual_seed(1)
+        assert fl.equal(Replay(program).run([x]), expected)

@@ -39,7 +39,9 @@ class CapturedDerivative(Derivative):
         """Record the backward pass, for gradients that are made up, as a program of its own over the same buffers."""
         grads = [empty_strided(shape, strides, d, where) for shape, strides, d, where in self.layouts]
         program = self.program_of_calls = recorder.begin()
-        program.inputs = [recorder.know(g, ("argument", i)) for i, g in enumerate(grads)]
+        for i, g in enumerate(grads):  # they may lie where something of the forward pass lay
+            recorder.memory.add(g._storage.ptr, g._storage.size_bytes, ("argument", i))
+        program.inputs = [recorder.held(g) for g in grads]
         with recorder.recording():
             found = run_backward(self._live, grads, True, False, self._inside, False)
         results = Results(recorder.memory, grads, {})

@@ -23,9 +23,8 @@ from ...core.device import cpu, device
 from ...core.graph import GONE
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, empty_strided, tensors_in
-from ...graph.replay import Diverged
+from ...graph.replay import Diverged, modes_off
 from ..record import preparation
-from ..record.comparison import modes_off
 from ..record.operator_call import Stale
 from ..record.recorder import Memory, NotRecordable
 from ..record.recording import GradSlot, Recorded, extent

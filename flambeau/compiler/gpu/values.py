@@ -15,10 +15,11 @@ from ...core.layout import has_internal_overlap
 from ...core.size import Size
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, new_tensor
+from ...graph.replay import modes_off
 from ...ops.creation.construct import from_numpy
 from ...ops.creation.ranges import arange
 from ...ops.shape.joining import cat
-from ..record.comparison import WEIGHTS, kind_of, modes_off, numbers
+from ..record.comparison import WEIGHTS, kind_of, numbers
 from ..record.recording import extent
 
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order

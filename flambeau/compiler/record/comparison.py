@@ -13,9 +13,7 @@ import numpy as np
 
 from ...backends.cpu import jit
 from ...backends.cpu.llvm_text import Function
-from ...core.casts import casts
 from ...core.dtype import FLOAT8
-from ...core.graph import grad_mode
 from ...core.tensor import Tensor
 
 
@@ -170,15 +168,4 @@ def _magnitudes(address: int, size: int, kind: Any) -> tuple[np.ndarray, float]:
     return together, float(together.max(initial=0.0))
 
 
-class modes_off:  # noqa: N801 - reads like a keyword
-    """Inside, nothing is recorded or cast."""
-
-    def __enter__(self) -> None:
-        self.before, grad_mode.enabled = grad_mode.enabled, False
-        self.cast, casts.active = casts.active, False
-
-    def __exit__(self, *exc: Any) -> None:
-        grad_mode.enabled, casts.active = self.before, self.cast
-
-
-__all__ = ["WEIGHTS", "Print", "TensorPrint", "kind_of", "modes_off", "numbers", "view"]
+__all__ = ["WEIGHTS", "Print", "TensorPrint", "kind_of", "numbers", "view"]

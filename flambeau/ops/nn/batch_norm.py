@@ -148,16 +148,16 @@ def _by_channel(
     """Return factor and addend of each channel in evaluation: weight / sqrt(var + eps), and bias - mean * factor."""
     if training:
         return None
-    operands = [mean, running_var, eps]
+    operands, wide = [mean, running_var, eps], opmath(input.dtype)
 
     def further(operand: Any) -> Expr:
         operands.append(operand)
-        return arg(len(operands) - 1)
+        return cast(arg(len(operands) - 1), wide)
 
-    factor = rsqrt(arg(1) + cast(arg(2), input.dtype))
+    factor = rsqrt(cast(arg(1), wide) + cast(arg(2), wide))
     if weight is not None:
         factor = factor * further(weight)
-    addend = -arg(0) * factor
+    addend = -cast(arg(0), wide) * factor
     if bias is not None:
         addend = addend + further(bias)
     return operands, factor, addend, (rstd,)
