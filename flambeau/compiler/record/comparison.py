@@ -15,6 +15,7 @@ from ...backends.cpu import jit
 from ...backends.cpu.llvm_text import Function
 from ...core.dtype import FLOAT8
 from ...core.tensor import Tensor
+from ...graph.replay import modes_off
 
 
 class Print:
