@@ -16,6 +16,7 @@ __all__ = [
 class SparseSemiStructuredTensor(Tensor):
     """A matrix with two of four neighbours zero. None can be made."""
 
+    _DEFAULT_ALG_ID = 0  # of the GPU's algorithms: configurations of other people's libraries read it
     __torch_function__ = disabled_torch_function
 
     def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:

@@ -270,6 +270,10 @@ class _ConvTransposeNd(_ConvNd):
         )
 
 
+class _ConvTransposeMixin(_ConvTransposeNd):
+    """The former name of the base of transposed convolutions, from which other people's layers still derive."""
+
+
 class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution over (N, C, L): the gradient of a Conv1d as a layer of its own, which makes sequences longer."""
 

@@ -1,12 +1,14 @@
 """Data sets of images, with torchvision's names and files."""
 
 from ...utils import data as _data  # noqa: F401  the whole room before its parts: see naming.load
-from .arrays import FER2013, SEMEION, STL10, SVHN, USPS
+from .annotated import SBU, Cityscapes, Flickr8k, Flickr30k, Kitti, SBDataset, WIDERFace
+from .arrays import FER2013, SEMEION, STL10, SVHN, USPS, MovingMNIST
 from .caltech import Caltech101, Caltech256
 from .celeba import CelebA
 from .cifar import CIFAR10, CIFAR100
 from .coco import CocoCaptions, CocoDetection
 from .fakedata import FakeData
+from .flow import HD1K, FlyingChairs, FlyingThings3D, KittiFlow, Sintel
 from .folder import DatasetFolder, ImageFolder
 from .imagenet import ImageNet
 from .listed import (
@@ -24,6 +26,7 @@ from .listed import (
     StanfordCars,
 )
 from .mnist import EMNIST, KMNIST, MNIST, QMNIST, FashionMNIST
+from .scenes import LSUN, PCAM, CLEVRClassification, INaturalist, LFWPairs, LFWPeople, LSUNClass, Omniglot
 from .vision import StandardTransform, VisionDataset
 from .voc import VOCDetection, VOCSegmentation
 
@@ -33,4 +36,6 @@ __all__ = [
     "DatasetFolder", "EuroSAT", "FGVCAircraft", "FakeData", "FashionMNIST", "Flowers102", "Food101", "ImageFolder",
     "ImageNet", "Imagenette", "OxfordIIITPet", "RenderedSST2", "StandardTransform", "StanfordCars", "VOCDetection",
     "VOCSegmentation", "VisionDataset",
+    "CLEVRClassification", "Cityscapes", "Flickr30k", "Flickr8k", "FlyingChairs", "FlyingThings3D", "HD1K", "INaturalist", "Kitti", "KittiFlow", "LFWPairs",
+    "LFWPeople", "LSUN", "LSUNClass", "MovingMNIST", "Omniglot", "PCAM", "SBDataset", "SBU", "Sintel", "WIDERFace",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Data sets that fit into memory, read from one or a few files: STL10, SVHN, USPS, SEMEION, FER2013."""
+"""Data sets that fit into memory, read from one or a few files: STL10, SVHN, USPS, SEMEION, FER2013, MovingMNIST."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ... import from_numpy
 from ...utils.pillow import pillow
 from .archived import ArchivedDataset
-from .utils import MISSING_OR_CORRUPTED, check_integrity, download_url, optional_module, verify_str_arg
+from .utils import MISSING, MISSING_OR_CORRUPTED, check_integrity, download_url, optional_module, verify_str_arg
 from .vision import VisionDataset
 
 
@@ -259,3 +260,40 @@ class FER2013(VisionDataset):
 
     def extra_repr(self) -> str:
         return f"split={self._split}"
+
+
+class MovingMNIST(VisionDataset):
+    """Videos (20, 1, 64, 64) of two digits that move; "train" and "test" are their first `split_ratio` frames and the others."""
+
+    _URL = "http://www.cs.toronto.edu/~nitish/unsupervised_video/mnist_test_seq.npy"
+    _MD5 = "be083ec986bfe91a449d63653c411eb2"
+
+    def __init__(
+        self,
+        root: Any,
+        split: str | None = None,
+        split_ratio: int = 10,
+        download: bool = False,
+        transform: Callable[..., Any] | None = None,
+    ):
+        super().__init__(root, transform=transform)
+        self.split = None if split is None else verify_str_arg(split, "split", ("train", "test"))
+        if not isinstance(split_ratio, int):
+            raise TypeError(f"`split_ratio` should be an integer, but got {type(split_ratio)}")
+        if not 1 <= split_ratio <= 19:
+            raise ValueError(f"`split_ratio` should be `1 <= split_ratio <= 19`, but got {split_ratio} instead.")
+        self.split_ratio = split_ratio
+        folder, name = os.path.join(self.root, type(self).__name__), os.path.basename(self._URL)
+        if download and not os.path.exists(os.path.join(folder, name)):
+            download_url(self._URL, folder, name, self._MD5)
+        if not os.path.exists(os.path.join(folder, name)):
+            raise RuntimeError(MISSING)
+        frames = from_numpy(np.load(os.path.join(folder, name)))
+        parts = {"train": frames[:split_ratio], "test": frames[split_ratio:]}
+        self.data = parts.get(self.split or "", frames).transpose(0, 1).unsqueeze(2).contiguous()
+
+    def __getitem__(self, index: int) -> Any:
+        return self.data[index] if self.transform is None else self.transform(self.data[index])
+
+    def __len__(self) -> int:
+        return len(self.data)
