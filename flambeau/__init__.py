@@ -5,12 +5,20 @@
 tensor(6.)
 """
 
-# ruff: noqa: F401
+# ruff: noqa: E402, F401
 
+import gc as _gc
 import math as _math
 import sys as _sys
 
-from . import autograd, ops
+_collects = _gc.isenabled()
+_gc.disable()  # an import makes next to no garbage: looking for it 170 times would take a fifth of the time
+try:
+    from . import autograd, ops
+finally:
+    if _collects:
+        _gc.enable()
+
 from .autograd import (
     enable_grad,
     inference_mode,

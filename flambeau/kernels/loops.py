@@ -38,6 +38,7 @@ from ..core.backend import backend_of
 from ..core.device import cpu, device
 from ..core.dtype import FROM_NUMPY, dtype
 from ..core.storage import UntypedStorage
+from ..core.written import written
 from ..expr.node import Expr
 from . import ir
 from .loops_frontend import lower_kernel, lower_scalar
@@ -101,12 +102,13 @@ class LoopKernel:
             return entry
 
         space: dict[str, Any] = {"_type": type, "_known": entries.get, "_new": new_entry, "__name__": __name__}
-        exec(_call_code(len(self.positional), left), space)  # made of the constants' names only
-        call = space["_call"]
+        positional, named = self.function.__defaults__ or (), self.function.__kwdefaults__ or {}
+        operands = len(self.positional)
+        space.update({f"_default_{operands - len(positional) + i}": v for i, v in enumerate(positional)})
+        space.update({f"_default_{n}": v for n, v in named.items()})
+        call = written(lambda: _call_code(operands, left, len(positional), tuple(n for n in left if n in named)), space)
         call.__name__ = call.__qualname__ = self.__name__
         call.__doc__ = self.__doc__
-        call.__defaults__ = self.function.__defaults__
-        call.__kwdefaults__ = {n: v for n, v in (self.function.__kwdefaults__ or {}).items() if n in left}
         return call
 
     def __repr__(self) -> str:
@@ -274,17 +276,19 @@ class LoopKernel:
 
 
 @functools.cache
-def _call_code(operands: int, constants: tuple[str, ...]) -> CodeType:
-    """The call of kernels with so many operands and these constants. Written out, because many kernels run for less time
-    than it takes to pack arguments and unpack them again. 1, 1.0 and True are equal but not the same constant, hence their
-    types in the key."""
+def _call_code(operands: int, constants: tuple[str, ...], optional: int, preset: tuple[str, ...]) -> CodeType:
+    """The call of kernels with so many operands, the last of them `optional`, and these constants, some `preset`. Written out, because
+    many kernels run for less time than it takes to pack arguments and unpack them again. 1, 1.0 and True are equal but not the same
+    constant, hence their types in the key."""
     names = [f"_{i}" for i in range(operands)]
     given = ", ".join(names)
-    keywords = f", *, {', '.join(constants)}" if constants else ""
+    signature = ", ".join(f"_{i}" + f"=_default_{i}" * (i >= operands - optional) for i in range(operands))
+    if constants:
+        signature += ", *, " + ", ".join(n + f"=_default_{n}" * (n in preset) for n in constants)
     key = ", ".join([*(f"_type({n})" for n in names), *(f"{n}, _type({n})" for n in constants)])
     named = ", ".join(f"'{n}': {n}" for n in constants)
     source = (
-        f"def _call({given}{keywords}):\n _key = ({key},)\n _entry = _known(_key)\n"
+        f"def compute({signature}):\n _key = ({key},)\n _entry = _known(_key)\n"
         f" if _entry is None: _entry = _new(_key, ({given},), {{{named}}})\n _entry({given})\n"
     )
     return compile(source, f"{__file__}<loop kernel>", "exec")

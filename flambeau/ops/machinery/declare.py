@@ -185,10 +185,12 @@ def declare_primitive(
         fn.__annotations__["return"] = "Tensor" if described == "NewTensor" else "tuple" if plain else "Any"
     impl = Primitive(fn, grads or {}, quirks, kind == "view", multi_view)
     impl.saves, impl.keeps = saves, keeps or {}
-    calls = None if layout is None else specialised(impl, dict(inspect.signature(fn).parameters))
+    arguments = dict(inspect.signature(fn).parameters) if layout is not None else {}
+    calls = specialised(impl, arguments) if layout is not None else None
     run = _calling(calls or impl, fn, quirks.former)
     face = _declare(fn, run, impl, kind, bool(grads), layout=layout, quirks=quirks, **declared)
     if layout is not None:
+        face.op.arguments = arguments
         if planned:
             door = planned_result(face.op, layout)
         else:

@@ -14,9 +14,9 @@ from ...core.backend import backend_of
 from ...core.device import device
 from ...core.modes import active, intercept, watching
 from ...core.tensor import Tensor, empty, empty_strided
+from ...core.written import written
 from .primitive import Saved, make_independent
 from .record import Op
-from .written import written
 
 # The door of one operator, written out for its parameters: packing and unpacking arguments costs more than the rest.
 _ONE = """

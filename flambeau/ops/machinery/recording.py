@@ -10,8 +10,8 @@ from typing import Any
 from ...core import graph
 from ...core.graph import SavedTensor, grad_mode, gradient_edge
 from ...core.tensor import Tensor
+from ...core.written import written
 from .primitive import Needs, Primitive, Saved, make_independent
-from .written import written
 
 _CALL = """
 {before}

@@ -14,7 +14,7 @@ from typing import Any
 _Parameter = inspect.Parameter
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 # A docstring may begin with the call: "sort(input, dim=-1, *, stable=None): elements in order".
-_CALL = r"{}\(((?:[^()]|\(\))*)\):"
+_CALL = re.compile(r"\w+\(((?:[^()]|\(\))*)\):")
 _UNDOCUMENTED = (
     "_more",
     "named",
@@ -52,7 +52,8 @@ def _is_open(function: Any) -> bool:
 def documented(function: Any, name: str = "") -> inspect.Signature:
     """The signature that PyTorch documents for a function called `name`."""
     own = inspect.signature(function)
-    stated = re.match(_CALL.format(re.escape(name)), function.__doc__ or "")
+    doc = function.__doc__ or ""
+    stated = _CALL.match(doc) if doc.startswith(f"{name}(") else None
     if stated is not None:
         own = inspect.signature(eval(f"lambda {stated[1]}: None")).replace(return_annotation=own.return_annotation)  # noqa: S307 - our own docstring
     return own.replace(parameters=list(_parameters(own)))
