@@ -15,7 +15,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core import modes
 from ..core.allocator import allocator
@@ -30,6 +30,7 @@ from ..nn.modules import module as module_room
 from .known_function import DEEPEST, KnownFunction, Unfit, Unsplit, available, counters, splitting
 from .late import late
 from .ranges import DryCall, LastOfMany, Range, Ranges
+from .record.differentiable import Derivative
 from .record.histories import attached, cut, take_histories
 from .record.operator_call import OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
@@ -38,12 +39,10 @@ from .record.recording import Last, Recorded
 from .record.results import is_live, replaced, write_back
 from .sizes import Waiting
 from .state.arguments import Arguments, settings_key
+from .state.guards import Item
 from .state.reach import Reach, Unreachable
+from .state.source import Source
 
-if TYPE_CHECKING:
-    from .record.differentiable import Derivative
-    from .split.source import Source
-    from .state.guards import Item
 differentiable, marking, gpu_recording = late("record.differentiable"), late("split.marking"), late("gpu.recording")
 
 _GLOBAL_HOOKS = [

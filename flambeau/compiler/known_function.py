@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..backends.cpu import jit, native_call
 from ..core.compile_options import Unsupported
@@ -13,15 +13,11 @@ from ..nn.modules.module import Module
 from .late import late
 from .record.recording import Last, Recorded
 from .sizes import FREE, UNUSED, Idling, Sizes
+from .split.splitting import Split
 from .state.arguments import Arguments
 from .state.observer import Observer
 from .state.reach import Reach
-
-if TYPE_CHECKING:
-    from .function import CompiledFunction
-    from .split.source import Source
-    from .split.splitting import Split
-
+from .state.source import Source
 
 counters, splitting = late("state.counters"), late("split.splitting")
 _LIMIT = 8  # recordings for different arguments and states
@@ -157,7 +153,7 @@ class KnownFunction:
         ranged = [one.program.recorded for alike in self.patterns.values() for one in alike.ranges.known]
         return [*(r for entry in self.found.values() if type(entry) is list for r in entry), *ranged]
 
-    def parts(self) -> list[CompiledFunction]:
+    def parts(self) -> list[KnownFunction]:
         """The compiled functions that it is split into."""
         return [] if self.split is None else [*self.split.parts, *(inner for _, inner in self.split.inner.values())]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+from .. import autograd
 from ..backends.nvidia import streams
 from ..backends.nvidia.graphs import CUDAGraph as _CUDAGraph
 from ..backends.nvidia.graphs import graph_pool_handle as graph_pool_handle
@@ -12,6 +13,7 @@ from ..core.backend import backend_of
 from ..core.device import device as Device
 from ..core.pytree import tree_flatten, tree_unflatten
 from ..core.tensor import Tensor
+from ..nn import Module
 from . import Stream, _need, empty_cache, is_current_stream_capturing, synchronize
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
@@ -92,8 +94,6 @@ def make_graphed_callables(
 
 
 def _graphed(function: Any, sample: tuple, warmup: int, allow_unused: bool, pool: Any) -> Any:
-    from .. import autograd  # noqa: PLC0415 - this room is above
-    from ..nn import Module  # noqa: PLC0415
     from . import CUDAGraph  # noqa: PLC0415
 
     module = function if isinstance(function, Module) else None

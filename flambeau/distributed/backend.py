@@ -16,6 +16,7 @@ from typing import Any
 
 from ..core import naming
 from .errors import DistBackendError
+from .fake_engine import FakeProcessGroup
 from .store import PrefixStore, Store
 
 
@@ -133,8 +134,6 @@ def is_backend_available(backend: str) -> bool:
 def plugin_group(backend: str, store: Store, rank: int, size: int, timeout: timedelta) -> Any:
     """The group of a backend that makes its own: one that was registered, or `fake`."""
     if backend not in Backend._plugins:
-        from .fake_engine import FakeProcessGroup  # noqa: PLC0415  few programs pretend
-
         return FakeProcessGroup(rank, size)
     function, extended = Backend._plugins[backend]
     if not extended:

@@ -7,7 +7,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.graph import grad_mode
 from ..core.tensor import Tensor
@@ -19,14 +19,11 @@ from . import collectives, groups
 from .algorithms.join import Join, Joinable, JoinHook, _DDPJoinHook
 from .buckets import assign_by_size
 from .ddp_logging import Logger
-from .ddp_settings import _MB_TO_BYTES, _BucketCapacityConfig
+from .ddp_settings import _MB_TO_BYTES, _BucketCapacityConfig, _MixedPrecision
 from .options import DebugLevel, get_debug_level
 from .reducer import BuiltinCommHookType, Reducer
 from .replicas import _broadcast_coalesced
 from .utils import _find_tensors, _sync_module_states, _to_kwargs, _verify_param_shape_across_processes
-
-if TYPE_CHECKING:
-    from .ddp_settings import _MixedPrecision
 
 __all__ = ["DistributedDataParallel"]
 _BROADCAST_BYTES = 250 * _MB_TO_BYTES

@@ -247,7 +247,7 @@ class Block:
 
     def __init__(self, graph: Graph, owner: Node | None):
         self.graph, self.owning_node = graph, owner
-        self.nodes_ = NodeList()
+        self.nodes_: NodeList[Node] = NodeList()
         self.param = Node(graph, "prim::Param", outputs=0)
         self.ret = Node(graph, "prim::Return", outputs=0)
         self.param.owner = self.ret.owner = self

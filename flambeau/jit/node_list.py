@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, overload
-
-if TYPE_CHECKING:
-    from .ir import Node
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 
-class NodeList:
+class Linked(Protocol):
+    """An entry of a list: it has attributes for its neighbours."""
+
+    preceding: Any
+    following: Any
+
+
+Node = TypeVar("Node", bound=Linked)
+
+
+class NodeList(Generic[Node]):
     """Nodes, each of which knows the one before (`preceding`) and after it (`following`). A node is in one list at most."""
 
     __slots__ = ("count", "first", "last")

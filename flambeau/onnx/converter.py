@@ -19,6 +19,7 @@ from .errors import UnsupportedOperatorError
 from .forms.indexing import places_of, put_at
 from .functions import form_of_function
 from .registry import custom_form, form_of, in_torchlib, operator_named, reason
+from .scripted import call_function
 from .torchlib.calls import SAYS_HOW
 
 
@@ -199,7 +200,6 @@ class Converter:
         proto = getattr(function, "to_function_proto", None)
         if proto is None:
             return function(self.g, *values)
-        from .scripted import call_function  # noqa: PLC0415
 
         return call_function(self.g, function, values)
 

@@ -12,7 +12,7 @@ import flambeau
 from ..core.tensor import Tensor
 from ..nn import Module, Parameter
 from .checking import InvalidFile, check_model
-from .dtypes import DTYPE, tensor_of
+from .dtypes import DTYPE, NUMBER, tensor_of
 from .errors import OnnxExporterError
 from .nodes import NODES, Call, reference
 from .serialize import onnx_package
@@ -251,8 +251,6 @@ class _Step:
         for value in args:
             kind = onnx.TypeProto()
             if isinstance(value, Tensor):
-                from .dtypes import NUMBER  # noqa: PLC0415
-
                 kind = onnx.helper.make_tensor_type_proto(NUMBER[value.dtype], list(value.shape))
             types.append(kind.SerializeToString())
         text = schema.get_context_dependent_function(self.proto.SerializeToString(), types)

@@ -8,6 +8,7 @@ import numpy as np
 
 from .builder import Builder, Graph, Node, Value
 from .dtypes import DTYPE, array_of, dtype_of_array, tensor_of
+from .serialize import onnx_package
 from .torchlib.schemas import evaluated
 
 _LIMIT = 1 << 16  # elements: larger results are not worth a constant
@@ -29,7 +30,6 @@ def optimized(g: Builder, *, constants: bool = True, twins: bool = True, norms: 
 
 def optimized_proto(model: Any) -> Any:
     """Return the model with the shapes that onnx's shape inference finds; the graph passes ran while it was written."""
-    from .serialize import onnx_package  # noqa: PLC0415
 
     return onnx_package().shape_inference.infer_shapes(model)
 

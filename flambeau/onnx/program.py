@@ -14,6 +14,7 @@ import flambeau
 from ..core.tensor import Tensor
 from ..utils import _pytree as pytree
 from .dtypes import array_of, tensor_of
+from .optimize import optimized_proto
 from .serialize import onnx_package
 
 _EXTERNAL_FROM = 1024  # bytes: smaller tensors stay in the file itself
@@ -83,7 +84,6 @@ class ONNXProgram:
 
     def optimize(self) -> None:
         """Make the graph smaller; exports with optimize=True have done so already."""
-        from .optimize import optimized_proto  # noqa: PLC0415
 
         self.model_proto = optimized_proto(self.model_proto)
         self._session = None

@@ -24,7 +24,6 @@ formula with tensors.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
@@ -39,7 +38,7 @@ from ..ops.machinery.plan import NATIVE, compiles
 from ..ops.machinery.record import Op
 from ..ops.machinery.watched import PrivateCall
 from ..ops.shape.complex_views import view_as_complex, view_as_real
-from .variant import Variant, is_number, store_number
+from .variant import Formula, Variant, is_number, store_number
 
 _NUMBER = object()  # stands for any number in the key of a variant
 
@@ -75,18 +74,11 @@ class Parts:
         raise RuntimeError("a parameter that is spread over ranks has a sparse gradient, which no optimizer can use")
 
 
-class Update:
+class Update(Formula):
     """A formula and what has been compiled from it."""
 
     def __init__(self, formula: Callable, scalars: tuple[str, ...] = ()):
-        self.formula = formula
-        self.name = formula.__name__
-        parameters = inspect.signature(formula).parameters.values()
-        positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
-        self.positional = tuple(positional)
-        self.options = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-        self.elements = tuple(n for n in positional if n not in scalars)  # "param", "grad", state of the same shape
-        self.scalars = scalars
+        super().__init__(formula, scalars)
         self.variants: dict[tuple, Variant] = {}
 
     def __call__(self, *args: Any, **options: Any) -> dict[str, Any]:

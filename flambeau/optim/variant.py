@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable
+from typing import Any
 
 from ..core import dtype as dt
 from ..core.backend import backend_of
@@ -20,10 +22,6 @@ from ..ops.machinery.plan import Layout, kernel
 from .driver import loop_over_parameters, scalar_function
 from .on_device import DeviceForm
 
-if TYPE_CHECKING:
-    from .fused import Update
-
-
 _MAX_PLANS = 4096
 
 
@@ -36,10 +34,24 @@ def is_number(value: Any) -> bool:
     return value is not None and type(value) not in (bool, str)
 
 
+class Formula:
+    """A function that computes one element of the new parameter and state, and the names of what it takes: elements, scalars, options."""
+
+    def __init__(self, formula: Callable, scalars: tuple[str, ...] = ()):
+        self.formula = formula
+        self.name = formula.__name__
+        parameters = inspect.signature(formula).parameters.values()
+        positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        self.positional = tuple(positional)
+        self.options = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        self.elements = tuple(n for n in positional if n not in scalars)  # "param", "grad", state of the same shape
+        self.scalars = scalars
+
+
 class Variant:
     """A formula with its flags decided: the Python function of the scalars and, by layout, compiled kernels."""
 
-    def __init__(self, update: Update, options: dict[str, Any]):
+    def __init__(self, update: Formula, options: dict[str, Any]):
         self.name = update.name
         numbers = [n for n, v in options.items() if is_number(v)]
         elements = update.elements

@@ -9,7 +9,7 @@ import struct
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -19,10 +19,8 @@ from .models import Model
 from .protos import CLASSES, INFERENCE, MANAGEMENT, OPEN_INFERENCE, SERVICES
 from .registry import Registration
 from .rest import no_worker, pretty
+from .server import Server
 from .settings import Address
-
-if TYPE_CHECKING:
-    from .server import Server
 
 logger = logging.getLogger("flambeau.serve.grpc")
 _CODES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -182,7 +183,6 @@ class Metrics:
 
 def system(gpus: int) -> list[tuple[str, tuple[str, ...], float]]:
     """Metrics of the machine: CPU, memory, disk."""
-    import shutil  # noqa: PLC0415
 
     memory: dict[str, int] = {}
     with open("/proc/meminfo", encoding="ascii") as file:

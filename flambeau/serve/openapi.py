@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .models import Model
 from .ts.version import __version__
-
-if TYPE_CHECKING:
-    from .models import Model
 
 _ERRORS = {"type": "object", "required": ["code", "type", "message"],
            "properties": {"code": {"type": "integer"}, "type": {"type": "string"}, "message": {"type": "string"}}}  # fmt: skip

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .models import resident_bytes
 from .pool import LOADED
-
-if TYPE_CHECKING:
-    from .server import Server
+from .registry import Registry
+from .settings import Address
 
 # The page is one file: nothing is fetched from elsewhere, and nothing else may run in it.
 HEADERS = {
@@ -26,16 +25,16 @@ def html() -> bytes:
     return Path(__file__).with_name("page.html").read_bytes()
 
 
-def stats(server: Server) -> dict[str, Any]:
+def stats(registry: Registry, started: float, inference: Address) -> dict[str, Any]:
     """The numbers that the page shows."""
     models = []
-    for model in server.registry.all():
+    for model in registry.all():
         latencies = model.latencies[-512:]
         models.append(
             {
                 "name": model.name,
                 "version": model.version,
-                "default": server.registry.models[model.name].default == model.version,
+                "default": registry.models[model.name].default == model.version,
                 "url": model.archive.url,
                 "handler": model.archive.handler,
                 "batchSize": model.settings.batch_size,
@@ -55,4 +54,4 @@ def stats(server: Server) -> dict[str, Any]:
                 ],
             }
         )
-    return {"started": server.started, "inference": str(server.addresses["inference"]), "models": models}
+    return {"started": started, "inference": str(inference), "models": models}

@@ -343,7 +343,9 @@ class Rest:
     def _page(self, connection: Connection, request: Request, segments: list[str]) -> None:
         """Answer requests of the server's web page: statistics, the interface, and predictions without a second address."""
         if segments[2:] == ["stats"] and request.method == "GET":
-            connection.send(200, pretty(page.stats(self.server)))
+            connection.send(
+                200, pretty(page.stats(self.server.registry, self.server.started, self.server.addresses["inference"]))
+            )
         elif segments[2:] == ["interface"] and request.method == "GET":
             connection.send(200, pretty(openapi.describe({"inference", "management", "metrics"})))
         elif len(segments) == 4 and segments[2] in ("predictions", "explanations") and request.method == "POST":

@@ -5,14 +5,12 @@ from __future__ import annotations
 import datetime
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.ownership import planted, refuse_planted, write_own
 from . import bounded_json
+from .registry import Registry
 from .settings import ConfigurationError, Settings, read_properties, write_properties
-
-if TYPE_CHECKING:
-    from .registry import Registry
 
 
 def last(folder: Path) -> Path | None:

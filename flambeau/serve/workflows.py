@@ -6,8 +6,9 @@ import asyncio
 import json
 import uuid
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import bounded_json
 from .archive import ModelArchive, WorkflowArchive, file_name_of, is_url, open_workflow
@@ -25,9 +26,6 @@ from .job import CallbackJob
 from .models import Model, Owner
 from .registry import Registration, Registry, paged
 from .settings import ModelSettings, Settings
-
-if TYPE_CHECKING:
-    from graphlib import TopologicalSorter
 
 _DEFAULTS = {
     "min-workers": 1, "max-workers": 1, "batch-size": 1, "max-batch-delay": 50, "retry-attempts": 1, "timeout-ms": 10_000,
@@ -87,7 +85,6 @@ class Workflow:
         )
 
     def sorter(self) -> TopologicalSorter[str]:
-        from graphlib import CycleError, TopologicalSorter  # noqa: PLC0415  few servers have workflows
 
         sorter = TopologicalSorter(self.parents)
         try:

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.backend import backend_of
-from ...core.device import cpu
+from ...core.device import cpu, device
 from ...core.tensor import Tensor
+from ..record.preparation import Prepared
 from .values import Bytes, Copy, sums
-
-if TYPE_CHECKING:
-    from .recording import GraphRecorded
 
 
 class LeftState:
     """State that a call leaves behind besides gradients and values on the device: memory of the host, versions, where random numbers go on."""
 
-    def __init__(self, recorded: GraphRecorded):
-        prepared = recorded.prepared
+    def __init__(self, prepared: Prepared, where: device):
         memory = [s for s in prepared.storages.values() if s.device is cpu and s.ptr]
         self.bytes = [(s.ptr, ctypes.string_at(s.ptr, s.size_bytes)) for s in memory]
         self.versions = [(s, s.version) for s in prepared.storages.values()]
-        self.generator: Any = backend_of(recorded.where).generator(recorded.where)
+        self.generator: Any = backend_of(where).generator(where)
         self.mark = self.generator.state_bytes()
 
     def put_back(self) -> None:
@@ -37,10 +34,9 @@ class LeftState:
 class StateBefore:
     """The state before a call, to be put back."""
 
-    def __init__(self, recorded: GraphRecorded):
-        prepared = recorded.prepared
-        self.left = LeftState(recorded)
-        self.grads = [_Gradient(t, id(t) in prepared.read) for t in prepared.state if t.is_leaf]
+    def __init__(self, prepared: Prepared, where: device, read: set[int]):
+        self.left = LeftState(prepared, where)
+        self.grads = [_Gradient(t, id(t) in read) for t in prepared.state if t.is_leaf]
         self.tensors = [t for t in prepared.state if t.device is not cpu and t._storage.ptr]
         held = {id(t._storage) for t in self.tensors}
         kept = [g.kept for g in self.grads if g.kept is not None and _on_device(g.kept)]

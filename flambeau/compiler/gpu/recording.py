@@ -145,11 +145,11 @@ class GraphRecorded(Recorded):
     def check(self, tensors: list[Tensor], run: Callable[..., Any]) -> tuple[str, Any]:
         """Run the function, undo that, capture and run the graph, and compare: why they differ (or nothing), and the function's result.
         One comes after the other, so that the graph's memory and that of the function are never needed together."""
-        before = StateBefore(self)
+        before = StateBefore(self.prepared, self.where, self.prepared.read)
         arguments = [Copy(t) for t in tensors]
         result = run({})
         limit = self._memory().reserved
-        left = LeftState(self)
+        left = LeftState(self.prepared, self.where)
         eager = self._outcome(tensors, before, result)
         # A run that needs much memory is better made now than when the graph has its own.
         swings = self._swings(tensors, before, eager, arguments, run) if limit > _LARGE else None

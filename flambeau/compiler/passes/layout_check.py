@@ -11,7 +11,7 @@ import ctypes
 import math
 import mmap
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,7 @@ from ..record.comparison import Print, kind_of, numbers, view
 from ..record.relaid import Relaid, relaid_steps
 from ..record.steps import Launch, Ref
 from ..runtime import driver
-
-if TYPE_CHECKING:
-    from ..runtime.program import Program
+from ..runtime.program import Program
 
 _PIECE = 1 << 16  # numbers that are looked at together
 _OF_RESULTS, _OF_TERMS = 1e-4, 1e-5  # how far sums over pictures may be apart

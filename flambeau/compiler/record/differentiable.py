@@ -6,6 +6,7 @@ memory that the derivative reads, and the versions this memory had."""
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from typing import Any
@@ -22,6 +23,7 @@ from ..passes.pipeline import Stage
 from ..runtime.first_run import Rehearsal, to_the_end
 from ..runtime.messages import Answers
 from ..runtime.program import Program
+from ..runtime.stepwise import run_stepwise
 from .comparison import TensorPrint
 from .recorder import NotRecordable, Recorder
 from .results import Results, leaves_of, nodes_of
@@ -165,8 +167,9 @@ class Derivative:
         assert self.program is not None
         made = [UntypedStorage(slot.size) for slot in self.slots]
         tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]
-        rehearsal = self.program.rehearsal = Rehearsal(self.program, tensors, made)
+        rehearsal = Rehearsal(self.program, tensors, made)
         rehearsal.answers = answers
+        self.program.rehearsal = functools.partial(run_stepwise, rehearsal=rehearsal)
         try:
             found = [None if g is None else TensorPrint(g) for g in self.run(node, grads, made)]
         finally:

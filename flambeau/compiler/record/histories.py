@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor
 from ..late import late
 from ..state.arguments import Arguments
+from .differentiable import Derivative
 from .results import replaced, saved_storages
-
-if TYPE_CHECKING:
-    from .differentiable import Derivative
 
 differentiable = late("record.differentiable")
 

@@ -7,8 +7,9 @@ run as it is instead. That is possible only while the program has changed nothin
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Container
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ...core import watching
 from ...core.device import cpu, device
@@ -21,8 +22,15 @@ from ...graph.program import Value
 from ..state.arguments import ATOMS
 from .steps import Call, Graph, Launch
 
-if TYPE_CHECKING:
-    from ..runtime.program import Program
+
+class Placed(Protocol):
+    """A program with memory: the graph, the buffers that later steps need, and where each of them is."""
+
+    graph: Graph
+    needed: Container[int]
+    arena: UntypedStorage
+
+    def address(self, ref: Ref) -> int: ...
 
 
 class Stale(Exception):
@@ -33,7 +41,7 @@ class OtherLayout(Stale):
     """Raised in a replay when an operator whose result depends on a number read from a tensor gives another shape than was recorded."""
 
 
-def call_operator(program: Program, call: Call) -> None:
+def call_operator(program: Placed, call: Call) -> None:
     """Call an operator as a whole, and put what it makes where later steps look for it."""
     arguments, keywords = mapped((call.arguments, call.keywords), Value, lambda v: tensor_at(program, v))
     collector = _Collector()
@@ -83,7 +91,7 @@ def holds_numbers(graph: Graph) -> bool:
     return any(isinstance(step, Call) and step.numbers is not None for step in graph.steps)
 
 
-def _found(program: Program, call: Call, result: Any, made: list[UntypedStorage]) -> dict[int, UntypedStorage]:
+def _found(program: Placed, call: Call, result: Any, made: list[UntypedStorage]) -> dict[int, UntypedStorage]:
     """The storages of the buffers that later steps need."""
     needed = [b for b in call.makes if b in program.needed]
     found = {} if call.results is None else _compared(program, call, result)
@@ -106,7 +114,7 @@ def _found(program: Program, call: Call, result: Any, made: list[UntypedStorage]
     return {b: found[b] for b in needed}
 
 
-def _compared(program: Program, call: Call, result: Any) -> dict[int, UntypedStorage]:
+def _compared(program: Placed, call: Call, result: Any) -> dict[int, UntypedStorage]:
     """The storages of results that are new, by buffer; all results must look as they did."""
     tensors = [t for t in parts_of(result) if t is not None]
     assert call.results is not None
@@ -132,7 +140,7 @@ def _said(call: Call) -> str:
     )
 
 
-def tensor_at(program: Program, v: Value) -> Tensor:
+def tensor_at(program: Placed, v: Value) -> Tensor:
     """The tensor that a value is in the present call."""
     alone = replace(v, start=0)
     if v.buffer < 0:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.allocator import allocator
 from ...core.storage import INFERENCE, UntypedStorage
 from ...core.tensor import Tensor, tensors_in
 from ..late import late
+from ..passes.pipeline import Stage
 from ..runtime import messages
 from ..runtime.first_run import Rehearsal, SetAside, extent, to_the_end
 from ..runtime.program import Program
+from ..runtime.stepwise import run_stepwise
 from ..state.arguments import Arguments, settings_key
 from ..state.guards import Guard, Words, gradient_rows
 from ..state.object_layouts import GRADIENTS_ARE_KNOWN
 from .comparison import TensorPrint
+from .differentiable import Derivative
 from .operator_call import Stale
 from .results import Header, Results
-
-if TYPE_CHECKING:
-    from ..passes.pipeline import Stage
-    from .differentiable import Derivative
 
 differentiable = late("record.differentiable")
 
@@ -298,7 +298,7 @@ class Recorded:
         rehearsal = Rehearsal(self.program, tensors, made, shown)
         self.times, rehearsal.answers = rehearsal.times, answers
         try:
-            self.program.rehearsal = rehearsal
+            self.program.rehearsal = functools.partial(run_stepwise, rehearsal=rehearsal)
             self.program.run(tensors, made, self._options())
             ours = [TensorPrint(t) for t in tensors_in(self.make(tensors, made, None))]
             gradients = [None if s.header is None else TensorPrint(s.header.make(made)) for s in self.grads]

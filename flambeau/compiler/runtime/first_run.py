@@ -9,16 +9,14 @@ import ctypes
 import importlib
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.generator import default_generator
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 from ..record.comparison import Print, kind_of, view
 from ..record.steps import Launch, Test, operands
-
-if TYPE_CHECKING:
-    from .program import Program
+from .program import Program
 
 _GARBAGE = 0xCB
 _WORTHWHILE = 1 << 20  # bytes

@@ -21,7 +21,7 @@ Another way of running the steps, such as one captured CUDA graph, takes this cl
                     some results go into these storages from now on, unless a run says otherwise
     rest()          gives memory of the program's own back to the system until the next run, if it can
     changed         which storages of `made` are others than in the last run; None if any may be. To be used or not
-    rehearsal       where this is a `Rehearsal`, it is told of every step before it runs, and how long each native step took
+    rehearsal       where this is a function, it runs the steps of the program: see `stepwise`
     sends           whether it exchanges messages with other processes
     graph, segments, arena_size, bytes, offsets, in_place, only
                     what `show` tells and `recorded` asks: `segments` are the runs between calls through Python, `only` is the one
@@ -43,15 +43,14 @@ from ...backends.cpu.onednn import plan as onednn_plan
 from ...backends.cpu.onednn import sequence
 from ...core.generator import Generator
 from ...core.storage import UntypedStorage
-from ..late import Late
+from ..late import Late, late
 from ..record.operator_call import Stale, call_operator
 from ..record.steps import Call, Graph, Launch, Number, Ref, Same, Test
 from . import driver
 from .arena import arrange
 from .arena_memory import give_back, shared_arena
-from .first_run import Rehearsal
-from .stepwise import layout_check, run_stepwise
 
+layout_check = late("passes.layout_check")
 winograd = Late(f"{__name__.partition('.')[0]}.backends.cpu.winograd")
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
@@ -94,7 +93,7 @@ class Program:
         self._lists: list[tuple[int, int]] = []  # words that take the addresses of steps
         self._flags: dict[int, Any] = {}  # of these, what tells of infinities and nan
         self._relaid: dict[int, Any] = {}  # steps with feature maps in another layout than in the recorded calls
-        self.rehearsal: Rehearsal | None = None
+        self.rehearsal: Callable[[Program], None] | None = None
         self.changed: list[int] | None = None
         self._left = False  # whether a run has ended between the start and the end of a message
         self._build()
@@ -369,7 +368,7 @@ class Program:
 
     def _run(self) -> None:
         if self.rehearsal is not None:
-            run_stepwise(self, self.rehearsal)
+            self.rehearsal(self)
             return
         only = self.only
         if only is not None:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..late import late
 from ..record.comparison import Print
 from ..record.operator_call import call_operator
 from ..record.steps import Launch
 from .first_run import PIECE, Rehearsal
-
-if TYPE_CHECKING:
-    from .program import Program
-
-layout_check = late("passes.layout_check")
+from .program import Program, layout_check
 
 
 def run_stepwise(program: Program, rehearsal: Rehearsal) -> None:

@@ -14,7 +14,7 @@ from ...nn import Module
 from ...nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
 from ...nn.parallel import DistributedDataParallel
 from ...optim import Optimizer
-from .. import groups
+from .. import fsdp, groups
 from .._state_dict_utils import _gather_state_dict, _offload_state_dict_to_cpu
 
 FQNS_T = set[str]
@@ -144,7 +144,6 @@ def _fsdp_parts(model: Module, options: StateDictOptions) -> tuple[list[Module],
     modules = [module for module in model.modules() if _is_fsdp(module)]
     if not modules:
         return [], contextlib.nullcontext
-    from .. import fsdp  # noqa: PLC0415 - only for those who use it
 
     if options.full_state_dict:
         alone = options.cpu_offload

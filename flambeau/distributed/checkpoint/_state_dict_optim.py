@@ -11,7 +11,7 @@ from ...core.tensor import Tensor
 from ...nn import Module
 from ...ops.creation.filled import zeros_like
 from ...optim import Optimizer
-from .. import groups
+from .. import fsdp, groups
 from .._state_dict_utils import (
     _broadcast_state_dict,
     _distribute_state_dict,
@@ -151,7 +151,6 @@ def _named(model: Module, optim: Optimizer, state_dict: dict[str, Any]) -> dict[
 def _fsdp_optim_state(
     model: Module, optim: Optimizer, state_dict: dict[str, Any], info: _StateDictInfo
 ) -> dict[str, Any]:
-    from .. import fsdp  # noqa: PLC0415 - only for those who use it
 
     with info.fsdp_context():
         found = fsdp.FullyShardedDataParallel.optim_state_dict(model, optim, state_dict)
@@ -237,8 +236,6 @@ def _load_optim_state_dict(
             take = _split_optim_state_dict if _STATE in state_dict else None
             own = take(model, optim, state_dict, info) if take else _unflatten_optim_state_dict(optim, state_dict, info)
         if info.fsdp_modules:
-            from .. import fsdp  # noqa: PLC0415 - only for those who use it
-
             with info.fsdp_context():
                 named = _renamed(own, _compiled_names(model))
                 own = fsdp.FullyShardedDataParallel.optim_state_dict_to_load(model, optim, named)

@@ -10,6 +10,7 @@ from ...core.size import Size
 from ...core.tensor import Tensor
 from .._shard.metadata import ShardMetadata
 from .._shard.sharded_tensor import ShardedTensor
+from ..groups import _get_pg_default_device, is_initialized
 from ..tensor import DTensor
 from ..tensor._utils import compute_local_shape_and_global_offset
 from .metadata import BytesStorageMetadata, ChunkStorageMetadata, MetadataIndex, TensorProperties, TensorStorageMetadata
@@ -230,6 +231,5 @@ def _materialised(value: Any) -> Any:
 
 
 def _place() -> Device:
-    from ..groups import _get_pg_default_device, is_initialized  # noqa: PLC0415 - asked of no single process
 
     return _get_pg_default_device() if is_initialized() else Device("cpu")

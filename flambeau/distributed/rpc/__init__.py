@@ -20,6 +20,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlparse
 
+from ...core import naming
 from .. import autograd as dist_autograd
 from ..rendezvous import rendezvous
 from ..store import FileStore, PrefixStore, Store
@@ -68,7 +69,6 @@ def is_available() -> bool:
 def __getattr__(name: str) -> Any:
     if name in backend_registry.__all__:  # BackendType grows when a backend is registered
         return getattr(backend_registry, name)
-    from ...core import naming  # noqa: PLC0415
 
     if name.startswith("__"):
         raise naming.no_attribute(__name__, name)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.tensor import Tensor
 from ...futures import Future
 from ..autograd.contexts import container
 from .options import WorkerInfo
-
-if TYPE_CHECKING:
-    from .agent import TensorPipeAgent
 
 
 class Message(NamedTuple):
@@ -47,27 +44,7 @@ def handler(operation: str, at_once: bool = False) -> Callable[[Handler], Handle
 # -- tensors in messages ------------------------------------------------------------------------------------------------------
 
 
-def message_with(
-    agent: TensorPipeAgent,
-    to: WorkerInfo,
-    operation: str,
-    details: Any,
-    parts: tuple[bytes, list[Tensor]],
-    places: dict | None = None,
-) -> Message:
-    """A message with tensors, which takes part in this thread's autograd context."""
-    data, tensors = parts
-    devices = {str(a): str(b) for a, b in agent._get_device_map(to).items()} if places is None else places
-    mark = container.leaving(tensors, to.id)
-    flags = [mark is not None and t.requires_grad for t in tensors]
-    wanted = [_place(t, devices) for t in tensors]
-    back = {b: a for a, b in devices.items()} if places is None and devices else None
-    return Message(
-        operation, details, data, [_bare(t, to.id == agent.info.id) for t in tensors], flags, wanted, mark, back
-    )
-
-
-def _place(tensor: Tensor, devices: dict[str, str]) -> str | None:
+def wanted_place(tensor: Tensor, devices: dict[str, str]) -> str | None:
     here = str(tensor.device)
     if here == "cpu" or here in devices:
         return devices.get(here)
@@ -78,7 +55,7 @@ def _place(tensor: Tensor, devices: dict[str, str]) -> str | None:
     )
 
 
-def _bare(tensor: Tensor, stays: bool) -> Tensor:
+def bare_values(tensor: Tensor, stays: bool) -> Tensor:
     """The values alone, without history and without what else lies in the same storage."""
     bare = tensor.detach()
     if stays:

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from ...core.tensor import Tensor
 from ...futures import Future
 from ..autograd import contexts as autograd
 from . import constants
-from .agent import _get_current_rpc_agent, timeout_error
+from .agent import TensorPipeAgent, _get_current_rpc_agent, timeout_error
 from .internal import PythonUDF, RemoteException, deserialize, raise_remote, remote_exception, serialize
-from .messages import Message, handler, message_with, opened
+from .messages import Message, bare_values, handler, opened, wanted_place
 from .options import WorkerInfo
-from .references import Owned, references
-
-if TYPE_CHECKING:
-    from .references import GloballyUniqueId
+from .references import GloballyUniqueId, Owned, references
 
 T = TypeVar("T")
 
@@ -295,6 +293,26 @@ def _value_or_error(done: Future, where: WorkerInfo) -> Any:
         return done.value()
     except Exception as problem:
         return remote_exception(problem, where)
+
+
+def message_with(
+    agent: TensorPipeAgent,
+    to: WorkerInfo,
+    operation: str,
+    details: Any,
+    parts: tuple[bytes, list[Tensor]],
+    places: dict | None = None,
+) -> Message:
+    """A message with tensors, which takes part in this thread's autograd context."""
+    data, tensors = parts
+    devices = {str(a): str(b) for a, b in agent._get_device_map(to).items()} if places is None else places
+    mark = autograd.container.leaving(tensors, to.id)
+    flags = [mark is not None and t.requires_grad for t in tensors]
+    wanted = [wanted_place(t, devices) for t in tensors]
+    back = {b: a for a, b in devices.items()} if places is None and devices else None
+    return Message(
+        operation, details, data, [bare_values(t, to.id == agent.info.id) for t in tensors], flags, wanted, mark, back
+    )
 
 
 def _answer(source: WorkerInfo, message: Message, result: Any) -> Message:

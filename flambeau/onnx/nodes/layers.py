@@ -12,7 +12,11 @@ import flambeau
 from ...core.tensor import Tensor
 from ...nn import functional as F  # noqa: N812
 from ...ops.nn.windows import pooled_size
-from ..dtypes import DTYPE, tensor_of
+from ...vision.ops import deform_conv2d
+from ...vision.ops import roi_align as pooled
+from ..dtypes import DTYPE, NUMBER, tensor_of
+from .elementwise import cast
+from .sampling import resized
 from .table import Call, node, numbers
 
 
@@ -118,7 +122,6 @@ def deform_conv(
     call: Call, x: Tensor, w: Tensor, offset: Tensor, b: Any = None, mask: Any = None, dilations: Any = None, group: int = 1,
     kernel_shape: Any = None, offset_group: int = 1, pads: Any = None, strides: Any = None,
 ) -> Tensor:  # fmt: skip
-    from ...vision.ops import deform_conv2d  # noqa: PLC0415
 
     pads, n = list(pads or [0] * 4), 2
     if pads[:n] != pads[n:]:
@@ -236,9 +239,6 @@ def quantize_linear(
     point = _shaped(zero, x, axis, block_size)
     ratio = x.float() / _shaped(scale, x, axis, block_size).float()
     if dtype.is_floating_point:
-        from ..dtypes import NUMBER  # noqa: PLC0415
-        from .elementwise import cast  # noqa: PLC0415
-
         return cast(call, ratio, NUMBER[dtype], saturate)
     made = flambeau.round(ratio) + (0 if point is None else point.float())
     info = flambeau.iinfo(dtype)
@@ -348,7 +348,6 @@ def resize(
     extrapolation_value: float = 0.0, keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest", nearest_mode: str = "round_prefer_floor",
     **old: Any,
 ) -> Tensor:  # fmt: skip
-    from .sampling import resized  # noqa: PLC0415
 
     if call.kind == "Upsample" or call.opset < 11:
         given = old.get("scales", roi if scales is None else scales)
@@ -424,7 +423,6 @@ def roi_align(
     call: Call, x: Tensor, rois: Tensor, batch: Tensor, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg",
     output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    from ...vision.ops import roi_align as pooled  # noqa: PLC0415
 
     if mode != "avg":
         raise NotImplementedError("RoiAlign with mode='max'")

@@ -21,6 +21,7 @@ from ....ops.shape.joining import cat
 from ....serialization.rebuild import from_type, wrapper_subclass
 from ... import collectives, groups, object_collectives
 from ...remote_device import _remote_device
+from ..api import _get_current_process_group
 from ..metadata import ShardMetadata
 from ..sharding_spec.api import (
     ShardingSpec,
@@ -393,7 +394,6 @@ class ShardedTensor(SpreadTensor):
         return self._local_shards, self._metadata, world, self._sharding_spec, self._init_rrefs
 
     def __setstate__(self, state: tuple) -> None:
-        from ..api import _get_current_process_group  # noqa: PLC0415 - which spreads tensors
 
         if not groups.is_initialized():
             raise RuntimeError(
