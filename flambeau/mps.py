@@ -12,7 +12,7 @@ __path__ = ()  # modules of gathered names are found below this one
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False: MPS is not supported."""
     return False
 
 

@@ -100,7 +100,7 @@ class SobolEngine:
         return self
 
     def draw(self, n: int = 1, out: Tensor | None = None, dtype: Any = None) -> Tensor:
-        """The next n points, as rows."""
+        """Return the next n points, one per row."""
         wanted = get_default_dtype() if dtype is None else dtype
         steps = n - (self.num_generated == 0)
         if steps < 0:

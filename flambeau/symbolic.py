@@ -40,13 +40,13 @@ def sym_int(a: Any) -> int:
 
 @overridable
 def sym_float(a: Any) -> float:
-    """`float(a)`."""
+    """Return `float(a)` of a number or symbolic size."""
     return float(a)
 
 
 @overridable
 def sym_not(a: Any) -> bool:
-    """`not a`."""
+    """Return `not a` of a boolean or symbolic condition."""
     return not a
 
 
@@ -79,7 +79,7 @@ def _require_numbers(*values: Any) -> None:
 
 
 def sym_sum(args: Iterable[Any]) -> Any:
-    """The sum of the numbers."""
+    """Return the sum of numbers or symbolic sizes."""
     return builtins.sum(args)
 
 

@@ -288,7 +288,7 @@ class profile:  # noqa: N801
         header: str | None = None,
         top_level_events_only: bool = False,
     ) -> str:
-        """See EventList.table."""
+        """Return the events as a table; see `EventList.table`."""
         widths = (max_src_column_width, max_name_column_width, max_shapes_column_width)
         return self.function_events.table(sort_by, row_limit, *widths, header, top_level_events_only)
 
@@ -300,7 +300,7 @@ class profile:  # noqa: N801
         self.kineto_results.save(path)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """See EventList.export_stacks."""
+        """Write call stacks to a file; see `EventList.export_stacks`."""
         events = self.function_events
         if not self.with_stack:
             raise AssertionError("export_stacks() requires with_stack=True")
@@ -314,11 +314,11 @@ class profile:  # noqa: N801
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
     ) -> EventList:
-        """See EventList.key_averages."""
+        """Average events of the same name; see `EventList.key_averages`."""
         return self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
 
     def total_average(self) -> FunctionEventAvg:
-        """See EventList.total_average."""
+        """Sum up all events; see `EventList.total_average`."""
         return self.function_events.total_average()
 
     @property

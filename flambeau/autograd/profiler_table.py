@@ -22,7 +22,7 @@ def _format_time(time_us: float) -> str:
 
 
 def _format_time_share(time_us: float, total_time_us: float) -> str:
-    """A part of a time in percent."""
+    """Format a share of a time in percent."""
     if total_time_us == 0:
         if time_us != 0:
             raise AssertionError(f"Expected time_us == 0 but got {time_us}")

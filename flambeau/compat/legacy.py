@@ -226,7 +226,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 @composite(function=False)
 def storage_type(self: Tensor) -> Any:
-    """The class of the storage."""
+    """Return the typed storage class that belongs to a tensor type."""
     return STORAGE_TYPES[str(self.storage().dtype.storage_name)]
 
 

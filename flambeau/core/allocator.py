@@ -88,7 +88,7 @@ def _fresh_block(size: int) -> int | None:
 
 
 def _to_system(pointer: int, size: int) -> None:
-    """Give a block back."""
+    """Return a block to the operating system."""
     if size < MAPPED:
         free(pointer)
     else:
@@ -168,7 +168,7 @@ class CachingAllocator:
         self.free_blocks[size].append(pointer)
 
     def cached(self) -> int:
-        """Bytes in free blocks."""
+        """Return the number of bytes in cached free blocks."""
         return sum(size * len(blocks) for size, blocks in self.free_blocks.items())
 
     def allocated(self) -> int:

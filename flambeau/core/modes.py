@@ -131,7 +131,7 @@ class Stack(list[Mode]):
 
     @uninterrupted
     def replace(self, modes: list[Mode]) -> None:
-        """Have exactly these modes on."""
+        """Replace the stack of modes by the given one."""
         active[:0] = modes
         count = _length[self]
         self[:] = modes
@@ -207,7 +207,7 @@ def observe(observer: Observer | None) -> Observer | None:
 
 
 def observing() -> Observer | None:
-    """The observer of this thread."""
+    """Return the observer of this thread."""
     return own.stack.observer if active else None
 
 

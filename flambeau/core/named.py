@@ -53,7 +53,7 @@ def _value_s(name: str) -> property:
 
 
 def _method(name: str) -> Callable:
-    """A method that is the value's."""
+    """Make a method that calls the method of the wrapped value."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._value, name)(*args, **kwargs)

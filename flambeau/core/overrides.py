@@ -107,7 +107,7 @@ def registered_for_a_while(base: type) -> Iterator[None]:
 
 
 def register_plain(cls: type) -> None:
-    """The class of plain tensors."""
+    """Register the class of plain tensors."""
     _PLAIN.add(cls)
 
 

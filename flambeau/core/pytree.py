@@ -22,7 +22,7 @@ PyTree = Any
 
 
 class MappingKey(NamedTuple):
-    """The step into a dict."""
+    """A path entry: the key of a dict."""
 
     key: Any
 
@@ -46,7 +46,7 @@ class SequenceKey(NamedTuple):
 
 
 class GetAttrKey(NamedTuple):
-    """The step into a named tuple."""
+    """A path entry: the field of a named tuple."""
 
     name: str
 
@@ -279,7 +279,7 @@ _LEAF = TreeSpec(None, None, [])
 
 
 def LeafSpec() -> TreeSpec:  # noqa: N802  a class in PyTorch
-    """The shape of a leaf."""
+    """The structure of a single leaf."""
     return _LEAF
 
 

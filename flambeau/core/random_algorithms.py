@@ -254,7 +254,7 @@ def _normal_serial(generator: Generator, n: int, to: dtype, mean: float, std: fl
 
 
 def log_normal(generator: Generator, n: int, to: dtype, mean: float = 1.0, std: float = 2.0) -> np.ndarray:
-    """`log_normal_(mean, std)`."""
+    """Draw the samples of `log_normal_(mean, std)`."""
     if not std > 0.0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     _require_floating("log_normal_", to)
@@ -302,7 +302,7 @@ def exponential(generator: Generator, n: int, to: dtype, lambd: float = 1.0) -> 
 
 
 def cauchy(generator: Generator, n: int, to: dtype, median: float = 0.0, sigma: float = 1.0) -> np.ndarray:
-    """`cauchy_(median, sigma)`."""
+    """Draw the samples of `cauchy_(median, sigma)`."""
     if not sigma > 0.0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     if not to.is_floating_point:

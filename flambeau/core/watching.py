@@ -36,7 +36,7 @@ class Watcher:
         """Note that the number in which a kernel reports errors is tested."""
 
     def filled(self, address: int, value: int, nbytes: int) -> None:
-        """Bytes were set to one value."""
+        """Note that bytes were set to one value."""
 
     def loaded(self, address: int, nbytes: int) -> None:
         """New memory got values that Python had."""
@@ -84,7 +84,7 @@ def without(watcher: Any) -> Iterator[None]:
 
 
 def tell_made(new: Any) -> None:
-    """Tell of a new storage."""
+    """Tell watchers that a storage was made."""
     for watcher in told():
         watcher.made(new)
 

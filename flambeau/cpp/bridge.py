@@ -123,7 +123,7 @@ def add_method(cls: Any, name: str, function: Callable, schema: str, result: Any
 
 
 def bare(cls: Any) -> Any:
-    """An object that C++ fills."""
+    """Return a new object whose fields C++ fills in."""
     return cls.__new__(cls)
 
 

@@ -347,7 +347,7 @@ def _string(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Exactly this number, in C."""
+    """Write a number as a C literal, exactly."""
     if math.isnan(value):
         return "NAN"
     return value.hex() if math.isfinite(value) else "INFINITY" if value > 0 else "-INFINITY"

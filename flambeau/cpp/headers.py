@@ -77,7 +77,7 @@ def _kind(argument: Argument) -> str:
 
 
 def _literal(value: Any, kind: str) -> str:
-    """A default in C++."""
+    """Write a default value as C++."""
     if value is None:
         return "nullopt"
     if isinstance(value, bool):
@@ -238,7 +238,7 @@ def _with_out(name: str, call: str, s: _Signature) -> str:
 
 
 def written() -> dict[str, str]:
-    """The files' names and texts."""
+    """Return the names and texts of the header files."""
     functions, methods = [_HEAD], [_HEAD]
     for one in _overloads():
         function, method = _written(*one)

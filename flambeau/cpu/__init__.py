@@ -20,12 +20,12 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """True: there is always a CPU."""
+    """Return True: there is always a CPU."""
     return True
 
 
 def is_initialized() -> bool:
-    """True: a CPU needs no start."""
+    """Return True: the CPU needs no initialization."""
     return True
 
 
@@ -35,7 +35,7 @@ def device_count() -> int:
 
 
 def current_device() -> str:
-    """The name of the one device."""
+    """Return "cpu", the name of the only device."""
     return "cpu"
 
 

@@ -63,7 +63,7 @@ class AsyncCollectiveTensor(Tensor):
         return self._work is None
 
     def trigger_wait(self) -> Tensor:
-        """The tensor, once it is there."""
+        """Wait for a collective and return its tensor."""
         assert self._storage is not None  # reading it waits
         return super()._bare_alias()
 

@@ -20,5 +20,5 @@ def maybe_run_for_local_tensor(func: Callable) -> Callable:
 
 
 def maybe_disable_local_tensor_mode() -> Any:
-    """Nothing to switch off."""
+    """Context manager without effect: there is no local-tensor mode."""
     return contextlib.nullcontext()

@@ -254,7 +254,7 @@ def _flatten_state_dict(state_dict: Mapping) -> tuple[dict[str, Any], dict[str, 
 
 
 def _unflatten_state_dict(state_dict: Mapping, mapping: dict[str, tuple]) -> dict[str, Any]:
-    """The nested state dict again."""
+    """Rebuild the nested state dict from a flat one."""
     from .checkpoint._traverse import set_element  # noqa: PLC0415 - checkpoints are made of these
 
     nested: dict[str, Any] = {}

@@ -28,7 +28,7 @@ STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
 
 
 class _World:
-    """The groups of this process."""
+    """The process groups of this process."""
 
     def __init__(self) -> None:
         self.default_pg: ProcessGroup | None = None

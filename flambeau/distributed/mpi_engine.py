@@ -30,7 +30,7 @@ _LOGICAL = {"SUM": "LOR", "MAX": "LOR", "BOR": "LOR", "PROD": "LAND", "MIN": "LA
 
 
 class _Request:
-    """A message between two ranks."""
+    """A pending message between two ranks."""
 
     def __init__(self, engine: MpiEngine, request: Any, peer: int | None, what: str, timeout: float, owner: Any):
         self.engine, self.request, self.peer, self.what, self.timeout, self.owner = (

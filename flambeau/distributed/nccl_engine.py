@@ -77,7 +77,7 @@ def available() -> bool:
 
 
 def version() -> tuple[int, int, int]:
-    """(2, 28, 9) for NCCL 2.28.9."""
+    """Return NCCL's version, (2, 28, 9) for 2.28.9."""
     number = _int()
     if load().ncclGetVersion(ctypes.byref(number)) != _SUCCESS:
         raise DistBackendError("NCCL does not tell its version")

@@ -192,7 +192,7 @@ def all_gather_into_tensor_(output: Tensor, tensor: Tensor, group: Any) -> tuple
 
 @collective("allgather_coalesced", writes="outputs")
 def all_gather_coalesced_(outputs: list[list[Tensor]], tensors: list[Tensor], group: Any) -> tuple:
-    """Copy several tensors of everybody into everybody's lists."""
+    """Gather several tensors from all ranks into lists on every rank."""
     return outputs, tensors
 
 
@@ -266,7 +266,7 @@ def _with_rows(input: Tensor, rows: int) -> NewTensor:
 
 @_collective(layout=_same, grads={"input": lambda g, reduction, group: all_reduce(g, reduction, group)})
 def all_reduce(input: Tensor, reduction: Any, group: Any) -> Tensor:
-    """Everybody's tensor, combined."""
+    """Return the tensors of all ranks, reduced to one."""
 
 
 @all_reduce.on("any")
@@ -282,7 +282,7 @@ def _to_root(g: Tensor, root: int, group: Any) -> Tensor:
 
 @_collective(layout=_same, grads={"input": _to_root})
 def broadcast(input: Tensor, root: int, group: Any) -> Tensor:
-    """The tensor of one rank."""
+    """Return a copy of the source rank's tensor."""
 
 
 @broadcast.on("any")

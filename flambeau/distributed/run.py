@@ -29,7 +29,7 @@ SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 
 
 def get_args_parser() -> argparse.ArgumentParser:
-    """The command line of torchrun."""
+    """Return the command-line parser of torchrun."""
     parser = argparse.ArgumentParser(prog="torchrun", description="Torch Distributed Elastic Training Launcher")
 
     def option(

@@ -21,7 +21,7 @@ _NONCE, _PROOF = 16, 32
 
 
 def shared_secret() -> bytes:
-    """The key of this user or job."""
+    """Return the key that processes of this user or job share."""
     given = os.environ.get(VARIABLE)
     if given:
         return hashlib.sha256(given.encode()).digest()
@@ -83,7 +83,7 @@ def admit(connection: socket.socket, secret: bytes) -> bool:
 
 
 def introduce(connection: socket.socket, secret: bytes) -> None:
-    """The client's side of `admit`."""
+    """Authenticate to a server: the client's side of `admit`."""
     greeting = receive_exactly(connection, len(GREETING) + _NONCE)
     if not greeting.startswith(GREETING):
         raise DistNetworkError("what answers at this address is not a store of Flambeau's")

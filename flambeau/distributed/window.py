@@ -73,7 +73,7 @@ class Peers:
                 self.gone.add(rank)
 
     def dead(self) -> list[int]:
-        """Ranks whose process has ended."""
+        """Return the ranks whose process has ended."""
         poll = select.poll()
         ranks = {descriptor: rank for rank, descriptor in self.descriptors.items()}
         for descriptor in ranks:

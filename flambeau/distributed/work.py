@@ -64,7 +64,7 @@ class Work:
         return self._future._error
 
     def result(self) -> list[Tensor]:
-        """The tensors it has written."""
+        """Return the tensors that the operation has written."""
         value = self._future.wait()
         return value if isinstance(value, list) else [value]
 

@@ -106,7 +106,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 class _OnBase(Constraint):
-    """A region made of another one."""
+    """A constraint derived from another one."""
 
     def __init__(self, base_constraint: Constraint) -> None:
         _require(
@@ -220,7 +220,7 @@ class _Stack(_Joined):
 
 
 class _Boolean(Constraint):
-    """Zeros and ones."""
+    """The values 0 and 1."""
 
     is_discrete = True
 

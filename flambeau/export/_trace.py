@@ -42,7 +42,7 @@ from .symbols import Symbol
 
 
 def class_name(cls: type) -> str:
-    """A class as metadata names it."""
+    """Return the name of a class as metadata has it."""
     module, name = written_name(cls) or (torch_name(cls.__module__), cls.__qualname__)
     return f"{module}.{name}"
 

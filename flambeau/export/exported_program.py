@@ -41,7 +41,7 @@ class ModuleCallEntry:
 
 @dataclass
 class ValueRange:
-    """The bounds of a size."""
+    """The lower and upper bound of a size."""
 
     lower: int
     upper: int | None = None

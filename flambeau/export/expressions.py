@@ -9,7 +9,7 @@ from .symbols import Expression, Symbol
 
 
 def written(value: Expression) -> str:
-    """An expression as text."""
+    """Format an expression as text."""
     pieces = [
         _product(term, factor)
         for term, factor in sorted(value.terms.items(), key=lambda item: [s.name for s in item[0]])

@@ -233,7 +233,7 @@ class ExportGraphSignature:
         return tuple(self._outputs(OutputKind.TOKEN))
 
     def replace_all_uses(self, old: str, new: str) -> None:
-        """A node has another name now."""
+        """Rename a node in the signature."""
         specs: list[Any] = [*self.input_specs, *self.output_specs]
         for spec in specs:
             if getattr(spec.arg, "name", None) == old:

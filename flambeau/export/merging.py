@@ -23,7 +23,7 @@ class Unsupported(RuntimeError):
 
 
 def other_sizes(sizes: Sizes, number: int) -> dict[Symbol, int]:
-    """The sizes of a further run."""
+    """Return the input sizes of a second trace."""
     return {s: _other(sizes, s, number, place) for place, s in enumerate(sizes.symbols)}
 
 
@@ -67,7 +67,7 @@ class Merger:
         self._merge_outputs([row[-1] for row in rows])
 
     def _merge_outputs(self, nodes: list[Node]) -> None:
-        """Sizes that the program returns."""
+        """Make the sizes that the program returns symbolic."""
         merged = self._merged([n.args for n in nodes], nodes[0])
         for position, value in enumerate(merged[0]):
             if isinstance(value, Expression):
@@ -191,7 +191,7 @@ class _BranchMerger(Merger):
         super().__init__(traces, runs, sizes)
 
     def _merge_outputs(self, nodes: list[Node]) -> None:
-        """A branch returns tensors only."""
+        """Do nothing: a branch returns tensors only."""
 
     def _symbol(self, symbol: Symbol) -> Node:
         wanted = Expression.of(symbol)

@@ -48,7 +48,7 @@ class Expression:
         return not self.symbols
 
     def value(self, sizes: Mapping[Symbol, int]) -> int:
-        """The number, for given sizes."""
+        """Evaluate the expression for given sizes."""
         total = sum(factor * math.prod(sizes[s] for s in term) for term, factor in self.terms.items())
         return total // self.divisor
 

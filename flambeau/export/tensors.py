@@ -54,7 +54,7 @@ def _named(table: dict[str, int], number: int) -> str:
 
 
 def size_entry(size: Any) -> dict[str, Any]:
-    """A size as the file has it."""
+    """Return a size in the form of the file."""
     if isinstance(size, Expression):
         return {"as_expr": {"expr_str": written(size), "hint": {"as_int": size.hint}}}
     return {"as_int": size}

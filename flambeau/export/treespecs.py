@@ -28,7 +28,7 @@ def _plain(spec: TreeSpec) -> dict[str, Any]:
 
 
 def dumps(spec: TreeSpec) -> str:
-    """A nesting as text."""
+    """Serialize a tree structure."""
     return json.dumps([1, _plain(spec)])
 
 
@@ -54,7 +54,7 @@ def _read(data: Any) -> TreeSpec:
 
 
 def loads(text: str) -> TreeSpec:
-    """A nesting from text."""
+    """Read a tree structure."""
     protocol, data = json.loads(text)
     if protocol != 1:
         raise ValueError(f"the nesting of arguments is written in protocol {protocol}; 1 is known")

@@ -75,7 +75,7 @@ class InterpreterModuleDispatcher(Module):
         self.__dict__["_calls"], self._next = calls, 0
 
     def call_modules(self) -> list[InterpreterModule]:
-        """The graph of each call."""
+        """Return the graph of each module call."""
         return self._calls
 
     def type_name(self) -> str | None:

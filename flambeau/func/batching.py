@@ -50,7 +50,7 @@ def form(word: str) -> Callable[[Callable[[Batched], Rule]], Callable[[Batched],
 
 @functools.cache
 def named_rule(declared: str | Batched) -> Rule:
-    """The rule that a record names."""
+    """Return the batching rule that a record names."""
     declared = Batched(declared) if isinstance(declared, str) else declared
     return FORMS[declared.form](declared)
 

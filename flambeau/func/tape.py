@@ -29,7 +29,7 @@ def lowered(x: Tensor, levels: list[Level]) -> Tensor:
 
 
 def raised(value: Tensor, levels: list[Level]) -> Tensor:
-    """The inverse of `lowered`."""
+    """Undo `lowered`."""
     if isinstance(value, BatchedTensor) and value._level not in levels:
         inner = raised(value._value.movedim(value._hidden, len(levels)), levels)
         return batched(inner, 0, value._level)

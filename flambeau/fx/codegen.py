@@ -174,7 +174,7 @@ class CodeGen:
     def generate_output(
         self, output_args: Any, *, descs: Sequence[str] | None = None, repr_fn: Callable[[Any], str] | None = None
     ) -> str:
-        """The `return` statement."""
+        """Return the text of the `return` statement."""
         return "return " + self._output_text(output_args, descs, repr_fn or repr)
 
     @staticmethod
@@ -247,7 +247,7 @@ class _Writer:
         return f"{name}[{','.join(self.type_name(part) for part in parts)}]" if parts else name
 
     def text(self, value: Any) -> str:
-        """A value as an expression."""
+        """Write a value as an expression."""
         if isinstance(value, Node):
             return repr(value)
         if isinstance(value, tuple):

@@ -90,7 +90,7 @@ class _node_list:  # noqa: N801
 
 
 class _Index:
-    """The nodes by what they call."""
+    """The nodes of a graph, by what they call."""
 
     def __init__(self) -> None:
         self.table: dict[tuple[str, Any], dict[Node, None]] = {}
@@ -215,7 +215,7 @@ class Graph:
         return snake_case(name)
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = inspect.Signature.empty) -> Node:
-        """An input of the graph."""
+        """Add an input to the graph."""
         args = () if default_value is inspect.Signature.empty else (default_value,)
         return self.create_node("placeholder", name, args=args, type_expr=type_expr)
 
@@ -265,7 +265,7 @@ class Graph:
         type_expr: Any = None,
         name: str | None = None,
     ) -> Node:
-        """A call of a function."""
+        """Add a call of a function to the graph."""
         return self.create_node("call_function", the_function, args, kwargs, name=name, type_expr=type_expr)
 
     def output(self, result: Any, type_expr: Any = None) -> Node:

@@ -151,7 +151,7 @@ def is_magic(name: str) -> bool:
 
 
 def snake_case(name: str) -> str:
-    """`ConvBlock` as `conv_block`."""
+    """Convert `ConvBlock` to `conv_block`."""
     return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name).lower()
 
 

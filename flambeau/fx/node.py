@@ -47,7 +47,7 @@ def _draws(target: Any) -> bool:
 
 
 def shape_text(shape: Iterable[Any]) -> str:
-    """A shape as graphs print it."""
+    """Format a shape as printed graphs have it."""
     return f"[{', '.join(str(size) for size in shape)}]"
 
 

@@ -26,7 +26,7 @@ class _SourceCache:
         self.next_id = itertools.count()
 
     def cache(self, source: str, values: dict[str, Any], origin: dict[str, Any]) -> str:
-        """A file name for the source."""
+        """Register source text under a new file name, for tracebacks."""
         key = f"<eval_with_key>.{next(self.next_id)}"
         if origin:
             key += f" from {origin['co_filename']}:{origin['co_firstlineno']} in {origin['co_name']}"

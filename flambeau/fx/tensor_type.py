@@ -33,7 +33,7 @@ class TensorType:
 
 
 class _DynType:
-    """Any type, not known now."""
+    """A type that is not known while the graph is checked."""
 
     def __init__(self) -> None:
         self.__name__ = "_DynType"

@@ -47,7 +47,7 @@ class Memory:
         return buffer
 
     def lay(self, buffer: Buffer, address: int) -> None:
-        """A buffer is here from now on."""
+        """Note the address of a buffer."""
         size = buffer.size
         first = bisect.bisect_right(self.starts, address)
         if first and self._end(self.starts[first - 1]) > address:

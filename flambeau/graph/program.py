@@ -109,13 +109,13 @@ class Call:
         return found
 
     def returned(self) -> list[Value]:
-        """The values among the results."""
+        """Return the values among the results."""
         found: list[Value] = []
         mapped(self.results, Value, found.append)
         return found
 
     def reads(self) -> set[int]:
-        """The buffers that it may read."""
+        """Return the buffers that the call may read."""
         return {v.buffer for v in self.arguments()} - {NO_MEMORY}
 
     def writes(self) -> set[int]:

@@ -59,7 +59,7 @@ class Replay(watching.Watcher):
         return v.over(held)
 
     def call(self, call: Call) -> None:
-        """Make one call again."""
+        """Replay one call."""
         if not call.makes and not call.changes and not call.op.draws and not call.stays:
             return  # a view, or a test that has passed
         outs: tuple = (mapped(call.results, Value, self.tensor),) if call.rewritten else ()

@@ -96,7 +96,7 @@ class FusedRows:
     # -- the loop nest ----------------------------------------------------------------------------------------------
 
     def nest(self) -> ir.Kernel:
-        """The loops."""
+        """Return the loop nest of the kernel."""
         outs = [ir.Buffer(f"out{k}", d) for k, (_, _, d) in enumerate(self.stored)]
         sums = [ir.Buffer("partial", float32)] if self.columns else []
         given: list[Any] = []

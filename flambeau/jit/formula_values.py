@@ -37,7 +37,7 @@ class FormulaValue(Sugared):
 
 
 class _Step:
-    """A tensor of the graph."""
+    """An operand of a formula: a tensor of the graph."""
 
     def __init__(self, value: Any):
         self.value = value

@@ -422,7 +422,7 @@ class Graph(Block):
         return self.op("prim::DictConstruct", [v for pair in pairs for v in pair], type, place)
 
     def unpack(self, value: Value, place: Range | None = None) -> list[Value]:
-        """The elements of a tuple."""
+        """Add a node that unpacks a tuple, and return its values."""
         assert isinstance(value.type, TupleType)
         if value.node.kind_ == "prim::TupleConstruct":
             return list(value.node.inputs_)

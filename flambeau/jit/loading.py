@@ -70,7 +70,7 @@ def parse(text: str, filename: str) -> ast.Module:
 
 
 class Loader:
-    """Loads one archive."""
+    """Reader of one TorchScript archive."""
 
     def __init__(self, archive: Archive):
         self.archive = archive
@@ -218,7 +218,7 @@ class Loader:
         return {a.arg: self.literal(d) for a, d in pairs}
 
     def literal(self, node: ast.expr) -> Any:
-        """A constant in source."""
+        """Read a constant from source text."""
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):

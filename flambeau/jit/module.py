@@ -414,7 +414,7 @@ class TopLevelTracedModule(RecursiveScriptModule):
 
 
 class TracedModule(ScriptModule):
-    """The parts of a traced module."""
+    """A traced module with its submodules."""
 
 
 class _Inner:

@@ -35,7 +35,7 @@ class ModuleClass(Sugared):
 
 
 class LegacyConstructor(Sugared):
-    """`torch.LongTensor([1, 2])`."""
+    """A typed tensor constructor such as `torch.LongTensor([1, 2])`."""
 
     kind = "class"
 

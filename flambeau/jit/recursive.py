@@ -98,7 +98,7 @@ _store: dict[tuple, Concrete] = {}
 
 
 def infer(module: Any, share: bool = True, memo: dict[int, Concrete] | None = None) -> Concrete:
-    """The concrete type of a module."""
+    """Infer the concrete type of a module."""
     memo = {} if memo is None else memo
     if id(module) in memo:
         return memo[id(module)]
@@ -299,7 +299,7 @@ def method_for(kind: ClassType, function: Any, name: str) -> Function:
 
 
 def _owner_of(kind: ClassType, function: Any) -> Any:
-    """The class in whose body a method stands: for super()."""
+    """Return the class whose body defines a method; `super()` needs it."""
     for base in kind.python_class.__mro__:
         if function in base.__dict__.values():
             return base

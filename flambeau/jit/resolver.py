@@ -399,7 +399,7 @@ class PythonResolver(Resolver):
 
 
 class NamesResolver(Resolver):
-    """Names of a table."""
+    """A resolver that looks names up in a table."""
 
     is_library = True
 

@@ -151,7 +151,7 @@ def dotted(node: ast.expr) -> str | None:
 
 
 def type_of(m: Any, node: ast.expr | None) -> Type:
-    """The type an annotation names."""
+    """Return the type that an annotation names."""
     place = m.at(node)
     if isinstance(node, ast.Constant):
         if node.value is None:
@@ -248,7 +248,7 @@ def _subscripted(m: Any, node: ast.Subscript, place: Range) -> Type:
 
 
 def _broadcast_size(node: ast.expr | None) -> int | None:
-    """The N of BroadcastingListN[T]."""
+    """Return the N of BroadcastingListN[T]."""
     if isinstance(node, ast.Subscript):
         word = (dotted(node.value) or "").rpartition(".")[2]
         found = _BROADCASTING.fullmatch(word)

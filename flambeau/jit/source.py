@@ -34,7 +34,7 @@ class Source:
         return Range(self, line, self._column(line, column), end, self._column(end, end_column))
 
     def _column(self, line: int, byte: int) -> int:
-        """Columns of `ast` count bytes."""
+        """Convert a column of `ast`, which counts bytes, to characters."""
         text = self.lines[line] if line < len(self.lines) else ""
         return len(text.encode()[:byte].decode(errors="replace"))
 

@@ -78,7 +78,7 @@ def _checked_output(result: Any) -> Any:
 
 
 def _aliased(tensor: Tensor) -> Tensor:
-    """The example itself would keep the traced shape if something failed: a view takes its place."""
+    """Return a view of an example tensor, so that a failed trace leaves the shape of the example itself alone."""
     if tensor.layout is torch.strided and tensor.requires_grad and not tensor.is_leaf:
         return tensor.view_as(tensor)
     return tensor.detach().requires_grad_(tensor.requires_grad)

@@ -273,7 +273,7 @@ def _count_between(r: ir.LoopCall) -> tuple[str, Callable]:
 
 
 def _max_pool_rows(r: ir.LoopCall) -> tuple[str, Callable]:
-    """A thread for each window."""
+    """Emit the max-pooling kernel with one thread per window."""
     b: Any = r.bindings
     d = b["x"].dtype
     keep = "" if b["codes"] is None else f"codes[i] = ({memory_type(b['codes'].dtype)})place;"

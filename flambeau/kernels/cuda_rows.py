@@ -33,7 +33,7 @@ MOST = 96  # registers a thread may keep rows in
 
 
 class DoesNotFit(Exception):
-    """Rows cannot be held this way."""
+    """Raised where rows do not fit into registers."""
 
 
 @dataclass
@@ -165,7 +165,7 @@ class RowFunction(TeamFunction):
         self.line(f"{turn} {guard}{{ {text} }} }}")
 
     def _put(self, row: Held) -> None:
-        """Write a changed row back."""
+        """Emit the store of a changed row."""
         if row.dirty:
             self.touch([], [(row.buffer, row.key)], row.buffer)
             start = self.value(row.base, dt.int64)

@@ -18,7 +18,7 @@ _LOOSE = frozenset(("add", "sub", "and", "or", "xor", *COMPARISONS))  # shown in
 
 
 def show(kernel: ir.Kernel) -> str:
-    """The whole kernel as text."""
+    """Format a whole kernel as text."""
     parameters = [f"{p.name}: {p.dtype.name}{'*' if isinstance(p, ir.Buffer) else ''}" for p in kernel.params]
     note = "  # buffers may overlap" if kernel.may_alias else ""
     return "\n".join([f"{kernel.name}({', '.join(parameters)}):{note}", *_block(kernel.body, 1)])

@@ -15,7 +15,7 @@ _EXTREMES = ("maximum", "minimum", "fmax", "fmin")
 
 
 class Names:
-    """Unique names in one kernel."""
+    """Generator of unique names in one kernel."""
 
     def __init__(self, taken: list[str]):
         self._count: dict[str, int] = dict.fromkeys(taken, 0)

@@ -72,7 +72,7 @@ def scaled_exp(r: Expr, shifted: Expr, f: Format, factor: Expr | None = None) ->
 
 
 def exp(x: Expr, f: Format) -> Expr:
-    """x = n ln 2 + r."""
+    """exp(x), reduced by x = n ln 2 + r."""
     x = clamp(x, -750.0, 720.0) if f.is_double else clamp(x, -105.0, 90.0)
     offset = f.round_to_integer + 2 * f.bias
     shifted = fma(x, LOG2_E, offset)

@@ -123,7 +123,7 @@ def acos(x: Expr, f: Format) -> Expr:
 
 
 def _atan_of_ratio(t: Expr, f: Format) -> Expr:
-    """0 <= t <= 1."""
+    """atan(t) for 0 <= t <= 1."""
     z = t * t
     return fma(t * z, polynomial(z, _ATAN[f.is_double]), t)
 

@@ -23,7 +23,7 @@ PARTIALS = 16
 
 
 class _Arrays:
-    """The local arrays of one task."""
+    """The local arrays of one parallel task."""
 
     def __init__(self, r: Reduction):
         self.part = Buffer("part", r.acc_dtype, local_size=TILE)

@@ -17,7 +17,7 @@ def _prepared(name: str, input: Any, mask: Any, dtype: Any) -> tuple[Tensor, Ten
 
 
 def _sum_dtype(input: Tensor, dtype: Any) -> Any:
-    """Integers are summed in int64."""
+    """Return the dtype of a sum: int64 for integers."""
     if dtype is not None or input.is_floating_point() or input.is_complex():
         return dtype
     return BY_NAME["int64"]

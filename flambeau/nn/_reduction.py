@@ -28,5 +28,5 @@ def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warni
 
 
 def legacy_get_enum(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> int:
-    """The number of that reduction."""
+    """Return the number of the reduction that `size_average` and `reduce` mean."""
     return get_enum(legacy_get_string(size_average, reduce, emit_warning))

@@ -59,7 +59,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 @overridable
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform numbers from [a, b)."""
+    """Fill a tensor with uniform numbers from [a, b)."""
     return tensor.uniform_(a, b, generator=generator)
 
 

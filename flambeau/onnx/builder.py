@@ -376,7 +376,7 @@ class Builder:
         return [self.size(x, d) for d in range(len(x.shape))]
 
     def shape_of(self, x: Value) -> Value:
-        """All sizes as one vector."""
+        """Return all sizes as one vector."""
         if x.shape is not None and all(isinstance(s, int) for s in x.shape):
             return self.constant(np.array(x.shape, np.int64))
         return self.op("Shape", x).known(flambeau.int64, None if x.shape is None else (len(x.shape),))

@@ -164,7 +164,7 @@ class _Export:
         self.shapes = shapes
 
     def say(self, what: str, run: Callable[[], Any]) -> Any:
-        """Run a step, telling of it."""
+        """Run a step of the export and report it."""
         if not self.loud:
             return run()
         print(f"[torch.onnx] {what}...", file=sys.stdout)

@@ -50,7 +50,7 @@ def operator_of(target: Any) -> Any:
 
 
 class ProgramReader:
-    """Walks a program's nodes."""
+    """Translator of an exported program's nodes to ONNX."""
 
     def __init__(self, program: Any, builder: Builder, table: dict[Any, Any] | None = None) -> None:
         self.program, self.g = program, builder

@@ -77,7 +77,7 @@ class ONNXProgram:
         )
 
     def verify(self, args: tuple, kwargs: dict[str, Any]) -> None:
-        """Compare with the model itself."""
+        """Compare the outputs of the file with those of the model."""
         wanted = pytree.tree_leaves(self.exported_program.module()(*args, **kwargs))
         for found, right in zip(self(*args, **kwargs), wanted):
             flambeau.testing.assert_close(found, right.detach(), rtol=1e-3, atol=1e-4)

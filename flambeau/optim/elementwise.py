@@ -60,7 +60,7 @@ class ElementwiseOptimizer(Optimizer):
         return {"step": self._scalar(0.0, group, p), **{name: zeros_like(p) for name in self._state_names(group)}}
 
     def _scalar(self, value: Any, group: dict[str, Any], p: Tensor) -> Tensor:
-        """A number in the state."""
+        """Return a number of the optimizer's state."""
         where = p.device if group.get("capturable") or group.get("fused") else "cpu"
         return full((), value, dtype=scalar_dtype(group.get("fused")), device=where)
 

@@ -54,7 +54,7 @@ class _Search:
 
     @property
     def low(self) -> _Point:
-        """The better end of the bracket."""
+        """Return the better end of the bracket."""
         first, last = self.ends[0], self.ends[-1]
         return first if first.loss <= last.loss else last
 

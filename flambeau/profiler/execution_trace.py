@@ -26,7 +26,7 @@ class ExecutionTraceObserver:
         return self
 
     def unregister_callback(self) -> None:
-        """Write no more."""
+        """Stop writing execution traces."""
         self.stop()
         self._path = None
 
@@ -47,7 +47,7 @@ class ExecutionTraceObserver:
             self._running.start()
 
     def stop(self) -> None:
-        """Write the file."""
+        """End the trace and write the file."""
         recorder, self._running = self._running, None
         if recorder is not None and self._path is not None:
             recorder.stop()
@@ -103,7 +103,7 @@ def _side(values: list[Any]) -> dict[str, list]:
 
 
 def written(recorder: Recorder) -> dict[str, Any]:
-    """The file's content."""
+    """Return the content of the file."""
     results = Results(recorder)
     numbers = {id(note): i for i, note in enumerate(recorder.notes, 2)}
     root = {

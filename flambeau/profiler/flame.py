@@ -80,7 +80,7 @@ def _rows(frame: Frame, x: float, y: int, scale: float, whole: float) -> Iterabl
 
 
 def drawn(events: Iterable[Any]) -> svg.Drawing:
-    """The picture as SVG."""
+    """Draw the flame graph as SVG."""
     root = tree(events)
     height = _MARGIN + _ROW * root.depth + 12
     scale = (_WIDTH - 20) / root.total if root.total else 0

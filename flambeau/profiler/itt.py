@@ -41,7 +41,7 @@ def range_pop() -> None:
 
 
 def mark(msg: str) -> None:
-    """Mark this moment."""
+    """Mark this moment in the trace."""
     _library().event(msg).begin()
 
 

@@ -94,7 +94,7 @@ class MemoryProfile:
         return found
 
     def category(self, block: Block) -> Category:
-        """The use of a block."""
+        """Return the use of a block of memory."""
         around, backward, names = block.made.note, False, []
         while around is not None:
             backward = backward or around.scope == modes.BACKWARD

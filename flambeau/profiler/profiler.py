@@ -92,7 +92,7 @@ class _KinetoProfile:
         self.stop_trace()
 
     def prepare_trace(self) -> None:
-        """Make ready to record."""
+        """Prepare the profiler for recording."""
         if self.profiler is not None and not self.acc_events:
             _warn_once(
                 "Warning: Profiler clears events at the end of each cycle. Only events from the current cycle will be reported."
@@ -117,7 +117,7 @@ class _KinetoProfile:
         self.profiler._prepare_trace()
 
     def start_trace(self) -> None:
-        """Begin to record."""
+        """Start recording."""
         if self.profiler is None:
             raise AssertionError("Profiler must be initialized before starting trace")
         self.profiler._start_trace()
@@ -135,7 +135,7 @@ class _KinetoProfile:
             self.add_metadata_json(key, value)
 
     def stop_trace(self) -> None:
-        """Record no more."""
+        """Stop recording."""
         if self.profiler is None:
             raise AssertionError("Profiler must be initialized before stopping trace")
         self._layers.close()
@@ -144,7 +144,7 @@ class _KinetoProfile:
         self.profiler.__exit__(None, None, None)
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
-        """Pause, or go on."""
+        """Pause or resume recording."""
         if self.profiler is not None:
             self.profiler.toggle_collection_dynamic(enable, activities)
 
@@ -257,7 +257,7 @@ def schedule(
 
 
 def _default_schedule_fn(_: int) -> ProfilerAction:
-    """Record every step."""
+    """Record every step, the schedule where none is given."""
     return ProfilerAction.RECORD
 
 
@@ -403,7 +403,7 @@ class profile(_KinetoProfile):  # noqa: N801
         self.custom_trace_id_callback = callback
 
     def get_trace_id(self) -> str | None:
-        """The name of the recording."""
+        """Return the name of the recording."""
         return None if self.profiler is None else self.profiler.trace_id
 
     def _trace_ready(self) -> None:

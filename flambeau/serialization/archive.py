@@ -161,7 +161,7 @@ class ArchiveReader:
         return [name.partition("/")[2] for name in self.archive.namelist()]
 
     def get_record(self, name: str) -> bytes:
-        """The bytes of a record."""
+        """Return the bytes of a record."""
         info = self._info(name)
         start = self._start(info)
         self.file.seek(start)

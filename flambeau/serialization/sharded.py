@@ -30,7 +30,7 @@ _UNITS = {"": 1, "B": 1} | {
 
 @dataclass(frozen=True)
 class _Kind:
-    """Kind of shard files."""
+    """A kind of shard files."""
 
     stem: str
     extension: str

@@ -293,7 +293,7 @@ class RestrictedUnpickler(Unpickler):
             raise pickle.UnpicklingError(f"Can only {what} for {names}, but got {got}")
 
     def _below(self) -> list:
-        """The stack under the last mark."""
+        """Return the stack below the last mark."""
         return self.metastack[-1]
 
     def load_setitem(self) -> None:

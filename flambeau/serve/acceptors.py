@@ -132,7 +132,7 @@ class Acceptors:
             self._pids.append(pid)
 
     async def connect(self, link: Callable[[], Link]) -> None:
-        """Takes up the connections with the acceptors."""
+        """Connect the server to its acceptor processes."""
         for end in self._ends:
             await asyncio.get_running_loop().create_unix_connection(link, sock=end)
 

@@ -50,7 +50,7 @@ class Arena:
         return start, size
 
     def take(self, place: tuple[int, int]) -> bytes:
-        """Copies a value out."""
+        """Copy a value out of shared memory."""
         start, size = place
         end = start + size
         if self._map is None or end > len(self._map):
@@ -81,7 +81,7 @@ class Arena:
 
 
 def frame(message: Any) -> bytes:
-    """A message as bytes."""
+    """Encode a message as bytes."""
     body = marshal.dumps(message)
     return _LENGTH.pack(len(body)) + body
 

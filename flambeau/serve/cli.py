@@ -35,7 +35,7 @@ def torchserve_parser() -> argparse.ArgumentParser:
 
 
 def torchserve(arguments: Sequence[str] | None = None) -> int:
-    """The command `torchserve`."""
+    """Run the command `torchserve`."""
     options = torchserve_parser().parse_args(arguments)
     if options.version:
         print(f"TorchServe Version is {__version__}")

@@ -36,7 +36,7 @@ class ServeError(Exception):
 
 @functools.lru_cache(256)  # a server that refuses much says the same again and again
 def error_body(status: int, kind: str, message: str) -> bytes:
-    """The JSON of an error answer."""
+    """Return the JSON body of an error response."""
     return json.dumps({"code": status, "type": kind, "message": message}, indent=2).encode() + b"\n"
 
 

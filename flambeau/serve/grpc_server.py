@@ -76,7 +76,7 @@ class Calls:
         self, model: Model, version: str | None, parameters: list[tuple[str, str, bytes]], headers: dict[str, str],
         context: Any, *, sequence: str = "", describe: bool = False,
     ) -> AsyncIterator[tuple[bytes, dict[str, str]]]:  # fmt: skip
-        """The parts of a model's answer."""
+        """Yield the parts of a model's response."""
         answers: asyncio.Queue[tuple[bytes, dict[str, str], bool] | Refused] = asyncio.Queue()
 
         def reply(status: int, phrase: str, kind: str, response: dict[str, str], body: bytes, more: bool) -> None:
@@ -114,7 +114,7 @@ class Calls:
 
 
 class Inference(Calls):
-    """InferenceAPIsService."""
+    """The gRPC service InferenceAPIsService."""
 
     async def Ping(self, request: Any, context: Any) -> Any:
         healthy = self.server.registry.healthy()
@@ -193,7 +193,7 @@ class Inference(Calls):
 
 
 class Management(Calls):
-    """ManagementAPIsService."""
+    """The gRPC service ManagementAPIsService."""
 
     def _answer(self, message: str) -> Any:
         return CLASSES["ManagementResponse"](msg=message)
@@ -401,7 +401,7 @@ def _service(name: str, calls: Calls, kind: str) -> Any:
 
 
 class Running:
-    """The gRPC servers of a server."""
+    """The running gRPC servers."""
 
     def __init__(self, servers: list[Any], addresses: list[Address]):
         self.servers, self.addresses = servers, addresses

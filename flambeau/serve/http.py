@@ -48,7 +48,7 @@ class _Random:
 
 
 def new_id() -> str:
-    """A request's id: a random UUID."""
+    """Return a random UUID as the id of a request."""
     if _Random.at >= len(_Random.digits):
         _Random.digits, _Random.at = os.urandom(4096).hex(), 0
     d = _Random.digits[_Random.at : _Random.at + 32]
@@ -77,7 +77,7 @@ class Request:
         self.version = "1.1"
 
     def parameters(self) -> dict[str, list[str]]:
-        """The query's parameters."""
+        """Return the parameters of the query."""
         return urllib.parse.parse_qs(self.query, keep_blank_values=True)
 
     @property
@@ -349,7 +349,7 @@ class Connection(asyncio.Protocol):
         self, status: int, body: bytes, content_type: str = "application/json", headers: dict[str, str] | None = None,
         phrase: str = "",
     ) -> None:  # fmt: skip
-        """A whole answer."""
+        """Send a complete response."""
         request = self.current
         if request is None or self.transport is None:
             return
@@ -420,7 +420,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def fail(self, error: ServeError) -> None:
-        """An error answer."""
+        """Send an error response."""
         if self.streaming:  # the answer has begun: all that is left is to end it visibly
             if self.transport is not None:
                 self.transport.abort()

@@ -36,7 +36,7 @@ class Job:
         raise NotImplementedError
 
     def fail(self, status: int, message: str) -> None:
-        """Takes an error."""
+        """End the job with an error."""
         raise NotImplementedError
 
     def is_open(self) -> bool:

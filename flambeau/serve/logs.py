@@ -94,7 +94,7 @@ class Logs:
             self.soon()
 
     def stamp(self) -> str:
-        """Now, to the millisecond."""
+        """Return the present time, to the millisecond."""
         now = int(time.time() * 1000)
         if now != self._now:
             self._now = now

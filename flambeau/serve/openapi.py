@@ -154,7 +154,7 @@ def _document(title: str, paths: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(offers: set[str]) -> dict[str, Any]:
-    """The interfaces of one address."""
+    """Describe the interfaces of one address."""
     parts = {"inference": _inference, "management": _management, "metrics": _metrics}
     paths: dict[str, Any] = {}
     for name, make in parts.items():

@@ -32,7 +32,7 @@ STARTED, LOADED, STOPPED, SCALED_DOWN = "STARTED", "MODEL_LOADED", "STOPPED", "S
 
 
 class Output(asyncio.Protocol):
-    """Lines that a worker prints."""
+    """Reader of the lines that a worker prints."""
 
     def __init__(self, line: Callable[[str], None]):
         self._line = line
@@ -212,7 +212,7 @@ class Worker(asyncio.Protocol):
             self.model.pool_owner.background(self.start())
 
     def kill(self) -> None:
-        """Ends the process at once."""
+        """Kill the worker process."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -242,7 +242,7 @@ class Worker(asyncio.Protocol):
     # -- work --
 
     def send(self, batch: list[Job]) -> None:
-        """Gives the worker a batch."""
+        """Send a batch to the worker."""
         assert self.arenas is not None
         arena, alone = self.arenas[0], not self.batches
         now = time.perf_counter()

@@ -51,7 +51,7 @@ def no_worker(name: str, version: str | None) -> str:
 
 
 def integer(parameters: dict[str, list[str]], key: str, default: Any) -> Any:
-    """A whole number among the parameters; what is none counts as left out, as with TorchServe."""
+    """Return a query parameter as an integer; text that is no integer counts as absent, as with TorchServe."""
     try:
         return int(parameters[key][0])
     except (KeyError, ValueError):
@@ -152,7 +152,7 @@ class Rest:
         return True
 
     def _open_inference(self, connection: Connection, request: Request, segments: list[str]) -> bool:
-        """KServe's second protocol."""
+        """Handle a request of KServe's V2 protocol."""
         path = "/".join(segments[1:])
         if len(segments) == 5 and segments[2] == "models" and segments[4] in ("infer", "explain"):
             self._predict(connection, request, segments[3], None, {"explain": str(segments[4] == "explain")})

@@ -224,7 +224,7 @@ class Settings:
             raise ConfigurationError(f"`models` of config.properties is no JSON object: {e}") from e
 
     def tls_context(self) -> ssl.SSLContext:
-        """The TLS context of listeners."""
+        """Return the TLS context of the listeners."""
         return server_context(*self.certificates())
 
     def certificates(self) -> tuple[bytes, bytes]:

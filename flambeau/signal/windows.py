@@ -53,7 +53,7 @@ def _cosines(n: np.ndarray, last: float, a: tuple[float, ...]) -> np.ndarray:
 
 
 def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """A triangle."""
+    """The Bartlett window, a triangle."""
     return _window("bartlett", M, sym, options, lambda n, last: 1 - np.abs(2 * n / last - 1))
 
 
@@ -68,7 +68,7 @@ def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: A
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Tensor:
-    """alpha - (1 - alpha) cos."""
+    """The general Hamming window: alpha - (1 - alpha) cos."""
     return general_cosine(M, a=[alpha, 1 - alpha], sym=sym, **options)
 
 
@@ -78,7 +78,7 @@ def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 
 
 def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """A period of a raised cosine."""
+    """The Hann window: one period of a raised cosine."""
     return general_hamming(M, alpha=0.5, sym=sym, **options)
 
 
@@ -93,7 +93,7 @@ def nuttall(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 
 
 def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Half a period of a sine."""
+    """The cosine window: half a period of a sine."""
     return _window("cosine", M, sym, options, lambda n, last: np.sin(math.pi * (n + 0.5) / (last + 1)))
 
 

@@ -75,7 +75,7 @@ def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """The logarithm of softmax."""
+    """Compute the logarithm of softmax."""
     return sparse_softmax(input, dim, dtype, True)
 
 

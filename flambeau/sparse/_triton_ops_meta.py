@@ -20,5 +20,5 @@ def minimize(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 def update(*args: Any, **kwargs: Any) -> NoReturn:
-    """Would store parameters."""
+    """Do nothing: there are no parameters to store."""
     _refuse("update")

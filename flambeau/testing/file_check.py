@@ -58,7 +58,7 @@ class FileCheck:
         _Run(str(text)).all(self.checks)
 
     def _read(self, text: str) -> None:
-        """`# CHECK: ...` lines."""
+        """Read the `# CHECK: ...` lines."""
         words = {"": "check", "NOT": "not", "SAME": "same", "NEXT": "next", "DAG": "dag"}
         for line in text.splitlines():
             found = re.search(

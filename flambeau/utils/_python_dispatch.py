@@ -100,7 +100,7 @@ class OwnOperator:
 
 
 class BaseTorchDispatchMode(TorchDispatchMode):
-    """A mode that changes nothing."""
+    """A dispatch mode that calls every operator unchanged."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         return func(*args, **(kwargs or {}))
@@ -134,7 +134,7 @@ def _pop_mode_temporarily(k: Any = None) -> Iterator[TorchDispatchMode]:
 
 @contextlib.contextmanager
 def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
-    """Inside, no such mode is on."""
+    """Context manager: switch all dispatch modes off."""
     found = _get_current_dispatch_mode_stack()
     for mode in found:
         modes.own.stack.take(mode)

@@ -2,10 +2,10 @@
 
 
 def has_triton() -> bool:
-    """False."""
+    """Return False: Triton is not used."""
     return False
 
 
 def has_triton_package() -> bool:
-    """False."""
+    """Return False: Triton is not used."""
     return False

@@ -19,7 +19,7 @@ def get_pretty_env_info() -> str:
 
 
 def main() -> None:
-    """Print it."""
+    """Print the description of the environment."""
     print(get_pretty_env_info())
 
 

@@ -42,7 +42,7 @@ class Curves:
             self._cell.update(self)
 
     def draw(self) -> svg.Drawing:
-        """The curves as a picture."""
+        """Draw the curves as an SVG image."""
         finite = [v for values in self.values.values() for v in values if math.isfinite(v)] or [0.0]
         low, high = min(finite), max(finite)
         high = high if high > low else low + 1.0

@@ -95,7 +95,7 @@ class FlopCounterMode:
         self.mode: _Counting | None = None
 
     def get_total_flops(self) -> int:
-        """All that was counted."""
+        """Return the number of floating-point operations counted so far."""
         return sum(self.flop_counts["Global"].values())
 
     def get_flop_counts(self) -> dict[str, dict[Any, int]]:

@@ -22,7 +22,7 @@ from .recordio import IRHeader, MXIndexedRecordIO, encode_image, pack, with_colo
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a list."""
+    """One line of an image list."""
 
     number: int
     labels: tuple[float, ...]

@@ -21,7 +21,7 @@ class Drawing(str):
         return str(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the picture to a file."""
+        """Write the image to a file."""
         Path(path).write_text(self, encoding="utf-8")
 
 
@@ -58,7 +58,7 @@ def polygon(points: Iterable[tuple[float, float]], **attributes: Any) -> str:
 
 
 def group(x: float, y: float, parts: Iterable[str]) -> str:
-    """Elements moved by (x, y)."""
+    """Wrap elements in a group moved by (x, y)."""
     return element("g", "\n".join(parts), transform=f"translate({_value(float(x))},{_value(float(y))})")
 
 

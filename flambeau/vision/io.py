@@ -40,7 +40,7 @@ _PIL_MODES = {"GRAY": "L", "GRAY_ALPHA": "LA", "RGB": "RGB", "RGB_ALPHA": "RGBA"
 
 
 def read_file(path: Any) -> Tensor:
-    """The bytes of a file."""
+    """Return the bytes of a file as a tensor."""
     try:
         data = np.fromfile(os.fspath(path), np.uint8)
     except OSError as problem:

@@ -19,12 +19,12 @@ _supported_modules_quantized = {nnq.Linear, nnq.Conv2d}
 
 
 def get_module(model: nn.Module, name: str) -> nn.Module:
-    """A model's module by name."""
+    """Return the submodule of a model with the given dotted name."""
     return dict(model.named_modules())[name]
 
 
 def parent_child_names(name: str) -> tuple[str, str]:
-    """`a.b.c` as `a.b` and `c`."""
+    """Split `a.b.c` into `a.b` and `c`."""
     parent, _, child = name.rpartition(".")
     return parent, child
 

@@ -98,7 +98,7 @@ class _LearnableFakeQuantize(FakeQuantizeBase):
 
     @export
     def observe_quant_params(self) -> None:
-        """Prints scale and zero point."""
+        """Print the scale and the zero point."""
         print(f"_LearnableFakeQuantize Scale: {self.scale.detach()}")
         print(f"_LearnableFakeQuantize Zero Point: {self.zero_point.detach()}")
 

@@ -18,7 +18,7 @@ from .utils import is_per_tensor
 
 
 def _rounded(number: float) -> float:
-    """A number as float32 has it."""
+    """Round a number to float32."""
     if torch.jit.is_scripting():
         return float(torch.tensor(number, dtype=torch.float32))
     return float(np.float32(number))

@@ -135,7 +135,7 @@ class PlaceholderObserver(_WithoutQParams):
 
 
 class RecordingObserver(_WithoutQParams):
-    """Keeps the tensors themselves."""
+    """Keep every observed tensor."""
 
     _NAME = "RecordingObserver"
 
@@ -154,7 +154,7 @@ class RecordingObserver(_WithoutQParams):
 
 
 class NoopObserver(_WithoutQParams):
-    """Does nothing but name a dtype."""
+    """An observer that collects nothing and only states a dtype."""
 
     _NAME = "NoopObserver"
 

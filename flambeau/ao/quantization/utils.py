@@ -321,7 +321,7 @@ def determine_qparams(
 
 
 def _parent_name(target: str) -> tuple[str, str]:
-    """`a.b.c` -> (`a.b`, `c`)"""
+    """Split `a.b.c` into `a.b` and `c`."""
     parent, _, name = target.rpartition(".")
     return parent, name
 

@@ -177,7 +177,7 @@ _BYTES_PER_CHARACTER = 256  # of a kernel's text
 
 
 class Compiler:
-    """LLVM set up for this machine."""
+    """LLVM's target machine and pass pipeline for this CPU."""
 
     def __init__(self) -> None:
         if "llvmlite.binding" not in sys.modules:

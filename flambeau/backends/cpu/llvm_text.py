@@ -49,7 +49,7 @@ class Function:
         return f"%v{self.count}"
 
     def slot(self, kind: str, align: int = 64) -> str:
-        """Memory on the stack."""
+        """Allocate a stack slot and return its address."""
         self.count += 1
         self.slots.append(f"  %s{self.count} = alloca {kind}, align {align}")
         return f"%s{self.count}"
@@ -81,7 +81,7 @@ class Function:
 
     # -- memory -------------------------------------------------------------------------------------------------------
     def place(self, pointer: str, index: Value, kind: str = "i64") -> str:
-        """The address of an element."""
+        """Return the address of an element."""
         return pointer if index == 0 else self.new(f"getelementptr {kind}, ptr {pointer}, i64 {index}")
 
     def read(self, kind: str, pointer: str) -> str:

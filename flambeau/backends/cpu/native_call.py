@@ -19,7 +19,7 @@ _INTEGERS = {"l": "i64", "L": "i64", "i": "i32", "I": "i32", "s": "i16", "S": "i
 
 
 class _MethodDef(ctypes.Structure):
-    """PyMethodDef"""
+    """The C struct PyMethodDef."""
 
     _fields_ = [("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 

@@ -67,7 +67,7 @@ def _default() -> int:
 
 
 def get_num_threads() -> int:
-    """Threads used by CPU kernels."""
+    """Return the number of threads that CPU kernels use."""
     global _requested
     if _requested is None:
         _requested = 1 if _forked else _default()

@@ -185,7 +185,7 @@ class Graph:
         axis: int = -1,
         compute: int | None = None,
     ) -> Descriptor:
-        """y = mode(x, b, t)"""
+        """Add the node y = mode(x, b, t) to the graph."""
         settings = [(0, "pointwise", POINTWISE[mode]), (1, "data", self.compute if compute is None else compute)]
         if axis >= 0:
             settings.append((9, "int64", axis))
@@ -202,7 +202,7 @@ class Graph:
         return y
 
     def matmul(self, c: Descriptor, a: Descriptor, b: Descriptor) -> Descriptor:
-        """c = a @ b"""
+        """Add the node c = a @ b to the graph."""
         how = Descriptor("matmul", (1500, "data", self.compute))
         self.add(
             "matmul_operation",

@@ -147,7 +147,7 @@ class Recording:
         return Activity(name, kind, start + shift, end + shift, asked, device, context, stream, correlation, details)
 
     def take(self, address: int) -> None:
-        """Note one record."""
+        """Store one activity record."""
         kind = ctypes.c_uint32.from_address(address).value
         if kind == _KERNEL:
             self._take_kernel(address)

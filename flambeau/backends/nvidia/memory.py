@@ -49,7 +49,7 @@ def segment_size(size: int) -> int:
 
 
 def in_words(nbytes: int) -> str:
-    """1536 -> "1.50 KiB"."""
+    """Format a number of bytes: 1536 becomes "1.50 KiB"."""
     size, unit = float(nbytes), "bytes"
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
@@ -222,7 +222,7 @@ class DeviceMemory:
         return address
 
     def release(self, address: int) -> None:
-        """Give a block back."""
+        """Return a block to the allocator."""
         block = self.blocks.pop(address)
         self.allocated -= block.size
         self.total_freed += block.size

@@ -21,13 +21,13 @@ def _side(name: str) -> list[tuple[str, Any]]:
 
 
 class CopyParameters(ctypes.Structure):
-    """CUDA_MEMCPY3D_v2."""
+    """The C struct CUDA_MEMCPY3D_v2."""
 
     _fields_ = [*_side("src"), *_side("dst"), ("width", _size), ("height", _size), ("depth", _size)]
 
 
 class KernelParameters(ctypes.Structure):
-    """CUDA_KERNEL_NODE_PARAMS_v2."""
+    """The C struct CUDA_KERNEL_NODE_PARAMS_v2."""
 
     _fields_ = [
         ("function", _ptr), ("grid", _u32 * 3), ("block", _u32 * 3), ("shared", _u32), ("arguments", ctypes.POINTER(_ptr)),

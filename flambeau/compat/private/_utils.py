@@ -28,7 +28,7 @@ __all__ = [
 
 
 def _element_size(dtype: dtype) -> int:
-    """Bytes per element."""
+    """Return the number of bytes of one element of a dtype."""
     return dtype.itemsize
 
 

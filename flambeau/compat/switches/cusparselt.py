@@ -4,15 +4,15 @@ from __future__ import annotations
 
 
 def is_available() -> bool:
-    """False: it is not used."""
+    """Return False: cuSPARSELt is not used."""
     return False
 
 
 def version() -> int | None:
-    """None: there is none."""
+    """Return None: cuSPARSELt is not used."""
     return None
 
 
 def get_max_alg_id() -> int | None:
-    """None: there is none."""
+    """Return None: cuSPARSELt is not used."""
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 def get_fastpath_enabled() -> bool:
-    """False: there is no shortcut."""
+    """Return False: attention has no separate inference path."""
     return False
 
 

@@ -11,12 +11,12 @@ def is_built() -> bool:
 
 
 def is_macos_or_newer(major: int, minor: int) -> bool:
-    """False: this is not a Mac."""
+    """Return False: MPS is not supported."""
     return False
 
 
 def is_available() -> bool:
-    """False: it is not used."""
+    """Return False: MPS is not supported."""
     return False
 
 

@@ -12,7 +12,7 @@ def is_available() -> bool:
 
 
 def set_flags(_enabled: bool) -> tuple[bool]:
-    """Switching it off, as programs do, changes nothing; on is refused. What it was before."""
+    """Return the former setting. Switching NNPACK off changes nothing; switching it on is refused."""
     if _enabled:
         raise RuntimeError("NNPACK is not part of Flambeau: it cannot be switched on")
     return (False,)

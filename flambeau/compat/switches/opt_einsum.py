@@ -19,7 +19,7 @@ def is_available() -> bool:
 
 
 def get_opt_einsum() -> Any:
-    """The package, or None."""
+    """Return the package opt_einsum, or None if it is not installed."""
     return Order.package()
 
 
@@ -38,7 +38,7 @@ def set_flags(_enabled: bool | None = None, _strategy: str | None = None) -> tup
 
 @contextmanager
 def flags(enabled: bool | None = None, strategy: str | None = None) -> Iterator[None]:
-    """Inside, the switches are set."""
+    """Context manager: set the switches, restore them on exit."""
     before = set_flags(enabled, strategy)
     try:
         yield

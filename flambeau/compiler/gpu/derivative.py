@@ -91,7 +91,7 @@ class CapturedDerivative(Derivative):
         return [UntypedStorage(slot.size, self.where) for slot in self.slots]
 
     def found(self, grads: list[Tensor]) -> list:
-        """The gradients of the leaves."""
+        """Return the gradients of the leaves."""
         made = self.storages_for()
         self.graph.run(grads, made, [])
         return self.make(grads, made, None)

@@ -267,7 +267,7 @@ def steps_of(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
         return leaky(x) if x.op == "where" else None
 
     def leaky(x: Expr) -> _Found | None:
-        """where(u > 0, u, u * slope)"""
+        """Return the formula of leaky_relu: where(u > 0, u, u * slope)."""
         condition, u, low = x.args
         if condition.op != "gt" or condition.args[0] is not u or not is_const(condition.args[1], 0) or low.op != "mul":
             return None

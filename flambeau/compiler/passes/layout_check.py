@@ -195,7 +195,7 @@ def _largest(values: np.ndarray) -> float:
 
 
 def _kind(picture: Any) -> Any:
-    """Numbers of as many bytes."""
+    """Return a dtype with the given number of bytes per element."""
     return f"u{picture.dtype.itemsize}"
 
 

@@ -82,7 +82,7 @@ def peak(graph: Graph, own: set[int]) -> int:
 
 
 def _in_use(graph: Graph, lives: Lives) -> list[int]:
-    """Bytes in use at each step."""
+    """Return the number of bytes in use at each step."""
     changes = [0] * (len(graph.steps) + 1)
     places = in_place(graph, lives)
     for b, (first, last) in lives.items():

@@ -214,7 +214,7 @@ class Rehearsal:
 
 
 def changed_by(step: Any) -> list[Any]:
-    """Places that a step may change."""
+    """Return the places that a step may write to."""
     return step.writes() if isinstance(step, Launch) else list(step.refs())
 
 

@@ -37,7 +37,7 @@ def loads(node: ast.AST) -> set[str]:
 
 
 def stores(node: ast.AST) -> set[str]:
-    """Names that are set."""
+    """Return the names that a piece of code assigns."""
     found: set[str] = set()
     for n in own_nodes(node):
         if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del)):

@@ -75,7 +75,7 @@ def globals_of(code: types.CodeType) -> tuple[str, ...]:
 
 
 def behind_method(f: Any) -> Any:
-    """The function behind a method."""
+    """Return the function of a bound method."""
     return f.__func__ if isinstance(f, types.MethodType) else f
 
 

@@ -87,7 +87,7 @@ class Observer:
 
 
 class _Watch:
-    """State of one observed call."""
+    """The state of one observed call."""
 
     def __init__(self, observer: Observer, told: Callable[[str], None] | None, former: Any):
         self.observer, self.told, self.former = observer, told, former

@@ -33,7 +33,7 @@ SCOPES = (
 
 
 class Source:
-    """A function and its tree."""
+    """A function with its syntax tree."""
 
     def __init__(self, function: types.FunctionType, tree: ast.FunctionDef):
         self.function, self.tree = function, tree

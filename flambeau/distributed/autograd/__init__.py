@@ -16,7 +16,7 @@ __all__ = ["DistAutogradContext", "backward", "context", "get_gradients", "is_av
 
 
 def is_available() -> bool:
-    """True."""
+    """Return True: distributed autograd is part of the library."""
     return True
 
 

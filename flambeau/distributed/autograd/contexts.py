@@ -192,7 +192,7 @@ class _Container:
 
     @property
     def here(self) -> DistAutogradContext | None:
-        """The context of this thread."""
+        """Return the context of this thread."""
         return getattr(self.current, "context", None)
 
     def enter(self, context: DistAutogradContext | None) -> DistAutogradContext | None:

@@ -44,7 +44,7 @@ class _Part:
 
 @dataclass
 class _Whole:
-    """A tensor that is put together."""
+    """A tensor that is assembled from its shards."""
 
     code: str
     shape: list[int]

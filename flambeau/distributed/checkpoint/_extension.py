@@ -29,7 +29,7 @@ class Extension(abc.ABC):
 
 
 class StreamTransformExtension(Extension):
-    """Changes the bytes of a stream."""
+    """An extension that transforms the byte stream of a checkpoint, such as compression."""
 
     @abc.abstractmethod
     def transform_to(self, output: IO[bytes]) -> IO[bytes]:

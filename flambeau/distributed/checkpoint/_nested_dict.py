@@ -28,7 +28,7 @@ def flatten_state_dict(state_dict: Mapping) -> tuple[dict[str, Any], FLATTEN_MAP
 
 
 def unflatten_state_dict(state_dict: Mapping, mapping: FLATTEN_MAPPING) -> dict[str, Any]:
-    """The nested state dict again."""
+    """Rebuild the nested state dict from a flat one."""
     nested: dict[str, Any] = {}
     for key, value in state_dict.items():
         set_element(nested, mapping[key], value)

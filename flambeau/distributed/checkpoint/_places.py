@@ -41,7 +41,7 @@ class FileSystemBase(ABC):
 
 
 class FileSystem(FileSystemBase):
-    """The files of this machine."""
+    """The local file system as a checkpoint's storage."""
 
     @contextlib.contextmanager
     def create_stream(self, path: str | os.PathLike, mode: str) -> Iterator[Any]:

@@ -28,7 +28,7 @@ class WriteItemType(Enum):
 
 
 class LoadItemType(Enum):
-    """A tensor, or something else."""
+    """The kind of an item: a tensor or bytes."""
 
     TENSOR = auto()
     BYTE_IO = auto()
@@ -52,7 +52,7 @@ class TensorWriteData:
 
 @dataclass(frozen=True)
 class WriteItem:
-    """Item to be written."""
+    """An item to be written."""
 
     index: MetadataIndex
     type: WriteItemType
@@ -90,7 +90,7 @@ class SavePlan:
 
 @dataclass
 class LoadPlan:
-    """Items that one rank reads."""
+    """The items that one rank reads."""
 
     items: list[ReadItem]
     storage_data: Any = None
@@ -163,7 +163,7 @@ class LoadPlanner:
 
     @abc.abstractmethod
     def resolve_tensor(self, read_item: ReadItem) -> Tensor:
-        """The tensor to read into."""
+        """Return the tensor to read an item into."""
 
     @abc.abstractmethod
     def commit_tensor(self, read_item: ReadItem, tensor: Tensor) -> None:

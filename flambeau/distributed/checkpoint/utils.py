@@ -218,7 +218,7 @@ def _element_wise_sub(a: Sequence[int], b: Sequence[int]) -> list[int]:
 
 
 class _ReaderView(io.IOBase):
-    """A piece of a file, as a file."""
+    """A range of a file, with the interface of a file."""
 
     def __init__(self, base_stream: io.IOBase, offset: int, len: int) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ class FlatParameter(Parameter):
 
 
 class Piece(NamedTuple):
-    """A parameter in the flat one."""
+    """The position of one parameter in a flat parameter."""
 
     info: ParamModuleInfo
     fqn: str

@@ -85,7 +85,7 @@ class FullStateDictConfig(StateDictConfig):
 
 @dataclass
 class LocalStateDictConfig(StateDictConfig):
-    """This rank's flat parameters."""
+    """Options of a state dict with this rank's flat parameters."""
 
 
 @dataclass

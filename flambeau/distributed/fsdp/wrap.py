@@ -32,7 +32,7 @@ class _Policy(ABC):
 
 
 class ModuleWrapPolicy(_Policy):
-    """All modules of some classes."""
+    """A policy that wraps all modules of the given classes."""
 
     def __init__(self, module_classes: Iterable[type[Module]]):
         self._module_classes = set(module_classes)
@@ -80,7 +80,7 @@ def lambda_auto_wrap_policy(module: Module, recurse: bool, nonwrapped_numel: int
 def transformer_auto_wrap_policy(
     module: Module, recurse: bool, nonwrapped_numel: int, transformer_layer_cls: set[type[Module]]
 ) -> bool:
-    """The layers of a transformer."""
+    """Wrap the layers of a transformer, given by their classes."""
     return recurse or isinstance(module, tuple(transformer_layer_cls))
 
 

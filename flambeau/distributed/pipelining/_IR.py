@@ -90,7 +90,7 @@ def _stages_of(graph: Graph) -> tuple[dict[Node, int], int]:
 
 
 class _Cut:
-    """The graphs of the stages."""
+    """The graphs of the stages, cut out of one graph."""
 
     def __init__(self, whole: GraphModule) -> None:
         self.whole, self.graph = whole, whole.graph
@@ -150,7 +150,7 @@ class Pipe(Module):
         self.has_loss_and_backward, self.loss_spec = has_loss_and_backward, loss_spec
 
     def get_stage_module(self, stage_idx: int) -> Module:
-        """The module of a stage."""
+        """Return the module of one stage."""
         if not 0 <= stage_idx < self.num_stages:
             raise ValueError(f"Invalid stage index {stage_idx}!")
         return getattr(self.split_gm, f"submod_{stage_idx}")
@@ -168,7 +168,7 @@ class Pipe(Module):
         )
 
     def build_stage(self, stage_index: int, device: Any, group: Any = None) -> _PipelineStage:
-        """The stage for this rank."""
+        """Make the pipeline stage that this rank runs."""
         return build_stage(self.get_stage_module(stage_index), stage_index, self.info(), device, group)
 
     def print_readable(self) -> None:

@@ -54,7 +54,7 @@ def stage_backward(
 
 
 class _Late:
-    """Gradients that a node still owes to weights: those that are there, or those that it can be asked for."""
+    """Weight gradients that a node has not computed yet: either their values, or the call that computes them."""
 
     __slots__ = ("node", "wanted", "incoming", "outgoing")
 
@@ -62,7 +62,7 @@ class _Late:
         self.node, self.wanted, self.incoming, self.outgoing = node, wanted, incoming, outgoing
 
     def gradients(self) -> list[tuple[GradientEdge, Tensor]]:
-        """Gradients, and where they go."""
+        """Return the gradients and the tensors they belong to."""
         outgoing = self.outgoing
         if outgoing is None:
             incoming = run_prehooks(self.node, self.incoming) if self.node.prehooks else self.incoming

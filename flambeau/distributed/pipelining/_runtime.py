@@ -59,7 +59,7 @@ class _CustomFunctionProtocol(Protocol):
 
 @dataclass
 class _Batch:
-    """Batch while it runs."""
+    """The state of one batch while its schedule runs."""
 
     stages: dict[int, Any]
     arguments: list

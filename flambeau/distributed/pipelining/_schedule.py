@@ -71,7 +71,7 @@ class _PipelineSchedule(ABC):
     @property
     @abstractmethod
     def _own_stages(self) -> list[Any]:
-        """The stages of this rank."""
+        """Return the stages of this rank."""
 
     @abstractmethod
     def _own_actions(self) -> list[_Action]:
@@ -104,7 +104,7 @@ class _PipelineSchedule(ABC):
         return self._merge_outputs(last.output_chunks) if last is not None and return_outputs else None
 
     def eval(self, *args: Any, target: Any = None, losses: list | None = None, **kwargs: Any) -> Any:
-        """Run one batch forwards only."""
+        """Run one batch without a backward pass."""
         before, self._has_backward = self._has_backward, False
         try:
             return self.step(*args, target=target, losses=losses, **kwargs)

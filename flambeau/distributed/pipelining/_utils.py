@@ -57,7 +57,7 @@ def generate_stage_to_rank_mapping(pp_size: int, num_stages: int, style: str = "
 
 
 def generate_rank_to_stage_mapping(pp_size: int, num_stages: int, style: str = "loop") -> dict[int, list[int]]:
-    """The stages of each rank."""
+    """Return the stages of each rank."""
     stages: dict[int, list[int]] = {rank: [] for rank in range(pp_size)}
     for stage, rank in generate_stage_to_rank_mapping(pp_size, num_stages, style).items():
         stages[rank].append(stage)

@@ -48,7 +48,7 @@ class TensorChunkSpec:
 
     @staticmethod
     def from_dict(chunk_dims: dict[str, int]) -> Any:
-        """Specs for arguments by name."""
+        """Make chunk specs for keyword arguments."""
         return {name: TensorChunkSpec(dim) for name, dim in chunk_dims.items()}
 
 

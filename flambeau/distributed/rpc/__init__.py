@@ -62,7 +62,7 @@ _kept: list[Any] = []  # the rendezvous, which may not end before all processes 
 
 
 def is_available() -> bool:
-    """True."""
+    """Return True: RPC is part of the library."""
     return True
 
 

@@ -35,7 +35,7 @@ class Owned:
 
 
 class _References:
-    """All references of this worker."""
+    """The table of all remote references of this worker."""
 
     def __init__(self) -> None:
         self.lock = new_lock()

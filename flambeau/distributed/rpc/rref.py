@@ -70,7 +70,7 @@ class RRef(Generic[T]):
         return self._fork is None
 
     def owner(self) -> WorkerInfo:
-        """The worker the value lives on."""
+        """Return the worker that holds the value."""
         return self._owner
 
     def owner_name(self) -> str:
@@ -120,7 +120,7 @@ class RRef(Generic[T]):
 
     # -- the value ----------------------------------------------------------------------------------------------------------
     def local_value(self) -> T:
-        """The value, on its owner."""
+        """Return the value; only its owner can."""
         if not self.is_owner():
             raise RuntimeError(
                 f"For UserRRef(rref_id={self._number!r}, fork_id={self._fork!r}), can't call localValue() on user"

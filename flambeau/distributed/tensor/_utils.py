@@ -79,7 +79,7 @@ def indices_at(
 
 
 def compute_local_shape(global_shape: Sequence[int], mesh: Any, placements: Sequence[Placement]) -> tuple[int, ...]:
-    """The shape of this rank's part."""
+    """Return the shape of this rank's shard."""
     coordinate = mesh.get_coordinate()
     if coordinate is None:
         return (0,) if global_shape else ()

@@ -99,11 +99,11 @@ class Shard(Placement):
         return self.whole_of(gathered, length, parts).contiguous()
 
     def _replicate_to_shard(self, local_tensor: Tensor, mesh: Any, mesh_dim: int, shard_index: int) -> Tensor:
-        """A part of what every rank has."""
+        """Return this rank's shard of a tensor that every rank holds in full."""
         return self.part_of(local_tensor, mesh.size(mesh_dim), shard_index)
 
     def parts_of(self, tensor: Tensor, parts: int) -> list[Tensor]:
-        """The parts of a whole tensor."""
+        """Split a whole tensor into the shards of all ranks."""
         places = [self.local_shard_size_and_offset(tensor.shape[self.dim], parts, rank) for rank in range(parts)]
         return [tensor.narrow(self.dim, start, size) for size, start in places]
 
@@ -161,7 +161,7 @@ class _StridedShard(Placement):
         return [len(part) for part in self.indices(length, parts)]
 
     def parts_of(self, tensor: Tensor, parts: int) -> list[Tensor]:
-        """The parts of a whole tensor."""
+        """Split a whole tensor into the shards of all ranks."""
         return [self.part_of(tensor, parts, rank) for rank in range(parts)]
 
     def part_of(self, tensor: Tensor, parts: int, rank: int) -> Tensor:
@@ -190,7 +190,7 @@ class _StridedShard(Placement):
 
 @dataclass(frozen=True)
 class Replicate(Placement):
-    """All of it on every rank."""
+    """A placement: every rank holds the whole tensor."""
 
     def __repr__(self) -> str:
         return "Replicate()"

@@ -13,7 +13,7 @@ from .common import bind, in_line
 
 @form("loss")
 def loss(declared: Batched) -> Rule:
-    """Losses of single elements."""
+    """Batching rule of losses: reduce each sample by itself."""
     return elementwise
 
 

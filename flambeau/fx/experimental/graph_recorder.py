@@ -73,7 +73,7 @@ class GraphRecorder(AtenRecorder):
         node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
 
     def node_of(self, tensor: Tensor) -> Node:
-        """The node for a tensor."""
+        """Return the node that made a tensor."""
         found = self.known.get(id(tensor)) or self._alias(tensor)
         if found is None and self.lifted is None and running.current is not None:
             raise NotImplementedError(
@@ -120,7 +120,7 @@ class GraphRecorder(AtenRecorder):
         return node
 
     def inner(self) -> GraphRecorder:
-        """A recorder for a branch."""
+        """Return a recorder for the graph of a branch."""
         made = GraphRecorder(Graph(tracer_cls=PythonKeyTracer), Module())
         made.describe = self.describe
         return made

@@ -23,7 +23,7 @@ class OperatorSupportBase(abc.ABC):
 
     @abc.abstractmethod
     def is_node_supported(self, submodules: Mapping[str, Any], node: Node) -> bool:
-        """Return whether it is."""
+        """Return whether a node is supported."""
 
 
 def _get_arg_dtype(arg: Node) -> Any:
@@ -77,7 +77,7 @@ def chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
 
 
 def any_chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
-    """Supported where one says so."""
+    """A node is supported where one of the given checks supports it."""
     return create_op_support(lambda submodules, node: any(x.is_node_supported(submodules, node) for x in op_support))
 
 

@@ -34,7 +34,7 @@ module_fetch_book: dict[type, tuple[int, list[str], Callable[[str, int], str]]] 
 
 
 def extract_attrs_for_lowering(mod: nn.Module) -> dict[str, Any]:
-    """A layer's attributes by name."""
+    """Return the attributes of a layer by name."""
     name = flambeau.typename(mod)
     if type(mod) not in module_fetch_book:
         raise RuntimeError(f"{name} is not in the module_fetch_book yet, please add it to the module_fetch_book")

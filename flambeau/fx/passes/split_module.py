@@ -43,7 +43,7 @@ class Partition:
 
 
 class _Split:
-    """A module being split."""
+    """The state of one split: partitions and the nodes in them."""
 
     def __init__(self, module: GraphModule, options: dict[str, Any]) -> None:
         self.module, self.options = module, options
@@ -55,7 +55,7 @@ class _Split:
         self.attributes: dict[str, Any] = {}
 
     def assign(self, callback: Callable[[Node], Any], affix: str | None) -> None:
-        """Ask where each node belongs."""
+        """Assign every node to the partition that the callback returns."""
         for node in self.module.graph.nodes:
             if node.op in _OUTSIDE:
                 continue

@@ -29,7 +29,7 @@ def getattr_recursive(obj: Any, name: str) -> Any:
 
 
 def setattr_recursive(obj: Any, attr: str, value: Any) -> None:
-    """Put a value at a path."""
+    """Set the attribute at a dotted path."""
     *prefix, last = attr.split(".")
     for part in prefix:
         obj = getattr(obj, part)
@@ -38,7 +38,7 @@ def setattr_recursive(obj: Any, attr: str, value: Any) -> None:
 
 @dataclass
 class Component:
-    """The nodes of one tag."""
+    """The nodes with one tag, which become a submodule."""
 
     graph: Graph
     order: int

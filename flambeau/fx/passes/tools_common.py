@@ -68,7 +68,7 @@ class FxNetAccFusionsFinder:
 
     @dataclass
     class FusionGroup:
-        """A group being found."""
+        """A group of nodes that are fused, while it grows."""
 
         top_node_idx: int
         nodes: NodeSet
@@ -150,7 +150,7 @@ class _Queue:
 
 
 class _Heap:
-    """Nodes in the order they had."""
+    """A queue of nodes that yields them in their original order."""
 
     def __init__(self, nodes: Any) -> None:
         self.number = {node: i for i, node in enumerate(nodes)}

@@ -18,7 +18,7 @@ BLOCK = 64  # columns handled together when classes are not the last dimension
 
 @scalar_function
 def class_weights(x, weight, n):
-    """The sum of all class weights."""
+    """Compute the sum of all class weights."""
     total = like(x, 0)
     if weight is None:
         total = like(x, n)

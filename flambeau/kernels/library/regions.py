@@ -137,7 +137,7 @@ def pool_largest(out, where_, x, image, y0, y1, x0, x1, regions, channels, h, w,
 
 @loop_kernel
 def pool_largest_backward(dx, g, where_, image, images, regions, channels, h, w, bins):
-    """The gradient of pool_largest."""
+    """Compute the gradient of pool_largest."""
     for c in prange(channels, regions * bins + images * h * w):
         for n in range(images):
             for p in simd((n * channels + c) * h * w, (n * channels + c + 1) * h * w):

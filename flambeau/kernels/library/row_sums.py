@@ -23,7 +23,7 @@ def row_sum(x, base, n):
 
 @scalar_function
 def row_squares(x, base, n, mean):
-    """The sum of (x - mean) ** 2."""
+    """Compute the sum of (x - mean) ** 2 for each row."""
     total = f64(0)
     for block in range((n + BLOCK - 1) // BLOCK):
         part = like(x, 0)

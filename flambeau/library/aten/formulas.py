@@ -127,7 +127,7 @@ class Steps:
 
 
 def _of_numbers(op: str, values: list[Any]) -> Any:
-    """A step between numbers."""
+    """An arithmetic step between numbers of a formula."""
     if op == "where":
         return values[1] if values[0] else values[2]
     found = getattr(math, op, None) or getattr(operator, {"div": "truediv", "not": "not_"}.get(op, op), None)

@@ -95,7 +95,7 @@ class OpOverload:
         return _found, (self._overloadpacket.__name__, self._schema.overload_name)
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
-        """The value of every argument."""
+        """Return the value of every argument of a call."""
         return bound(self._schema, args, kwargs, numbers=True)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -174,7 +174,7 @@ class OpOverloadPacket:
 
 
 class _Namespace(ModuleType):
-    """`torch.ops.aten`."""
+    """The namespace `torch.ops.aten`."""
 
     def __getattr__(self, name: str) -> OpOverloadPacket:
         if not overloads_of(name):

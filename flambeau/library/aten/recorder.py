@@ -95,7 +95,7 @@ class AtenRecorder(modes.Mode):
         return overload.decompose if wanted else None
 
     def node(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """A call of a user's operator."""
+        """Record a call of a user's operator."""
         return self.unseen(lambda: self.note(function, args, kwargs, function(*args, **kwargs)))
 
     def unseen(self, function: Callable, *args: Any) -> Any:

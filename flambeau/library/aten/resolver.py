@@ -179,7 +179,7 @@ def record_of(name: str) -> Op | None:
 
 
 def run(overload: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Call what the overload means."""
+    """Call the function that an overload stands for."""
     given = {k: v for k, v in kwargs.items() if not (k == "pin_memory" and not v)}
     result = function_of(overload._overloadpacket.__name__, overload._overloadname)(*args, **given)
     return list(result) if overload._schema.returns and "[]" in overload._schema.returns[0].type else result

@@ -125,7 +125,7 @@ def _ordered(dense: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _dense(num_blocks: Tensor, indices: Tensor, columns: int) -> Tensor:
-    """The inverse of `_ordered`."""
+    """Return the dense mask of ordered blocks: the inverse of `_ordered`."""
     position = flambeau.arange(indices.shape[-1], device=indices.device)
     kept = (position < num_blocks.unsqueeze(-1)).to(flambeau.int32)
     found = flambeau.zeros((*indices.shape[:-1], columns + 1), dtype=flambeau.int32, device=indices.device)
@@ -234,7 +234,7 @@ class BlockMask:
         return found | _dense(self.full_kv_num_blocks, self.full_kv_indices, self.full_kv_indices.shape[-1])
 
     def to(self, device: Any) -> BlockMask:
-        """The mask on another device."""
+        """Move the mask to another device."""
         moved: Any = {n: None if (t := getattr(self, n)) is None else t.to(device) for n in self._TENSORS}
         return BlockMask(self.seq_lengths, **moved, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod)
 

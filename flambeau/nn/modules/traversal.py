@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Traversal:
-    """The iterators of Module."""
+    """The methods of Module that iterate over its parts."""
 
     _modules: dict[str, Any]
     _parameters: dict[str, Any]
@@ -79,7 +79,7 @@ class Traversal:
 
     # -- by path ------------------------------------------------------------------------------------------------------
     def get_submodule(self, target: str) -> Any:
-        """The module at a dotted path."""
+        """Return the module at a dotted path."""
         module: Any = self
         if not target:
             return module

@@ -140,7 +140,7 @@ class ParametrizationList(ModuleList):
                 )
 
     def originals(self) -> list[Tensor]:
-        """The trained tensors."""
+        """Return the trained tensors."""
         return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
 
     @no_grad()

@@ -86,7 +86,7 @@ class BasePruningMethod(ABC):
         """The mask for importance scores `t`, never keeping what `default_mask` dropped."""
 
     def apply_mask(self, module: Module) -> Tensor:
-        """The parameter times its mask."""
+        """Return the parameter times its mask."""
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned")
         original = getattr(module, self._tensor_name + "_orig")
@@ -295,7 +295,7 @@ class RandomStructured(BasePruningMethod):
 
 
 class LnStructured(BasePruningMethod):
-    """The channels of smallest norm."""
+    """Prune the channels of smallest norm."""
 
     PRUNING_TYPE = "structured"
 

@@ -344,7 +344,7 @@ def eye(n: int, m: int | None = None, *, out: Any = None, **options: Any) -> Ten
 
 @effect(batching="each")
 def _write_numbers(t: Tensor, values: np.ndarray) -> Tensor:
-    """Numbers of the host."""
+    """Write numbers computed on the host into a tensor."""
 
 
 _write_numbers.on("any")(_store)

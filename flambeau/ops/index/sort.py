@@ -310,7 +310,7 @@ def _declare_medians(name: str) -> tuple[Any, Any]:
         return (), input.dtype, input.device
 
     def of_all(input: Tensor) -> Any:
-        """The middle of all elements."""
+        """Return the median of all elements."""
 
     def along(input: Tensor, dim: int, keepdim: bool) -> Any:
         """The middle element along a dimension, and where it is."""

@@ -26,7 +26,7 @@ HOMES = {
 
 
 def _anything(bound: dict[str, Any]) -> None:
-    """Take every call."""
+    """Accept every call."""
 
 
 def mkldnn_takes(*keys: str, check: Callable[[dict[str, Any]], None] = _anything) -> None:
@@ -73,7 +73,7 @@ def call_by_record(
 
 
 def deep_copy(self: Any, memo: dict) -> Any:
-    """A copy of a leaf."""
+    """Return a deep copy of a leaf."""
     if id(self) not in memo:
         if not self.is_leaf:
             raise RuntimeError(

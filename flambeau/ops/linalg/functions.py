@@ -30,7 +30,7 @@ def _exp_gradient(g: Tensor, A: Tensor) -> Tensor:
     layout=like_first, grads={"A": _exp_gradient}, quirks=Quirks(label="LinalgMatrixExpBackward0"), batching="leading"
 )
 def exponential(A: Tensor) -> Tensor:
-    """exp of each matrix."""
+    """Compute the matrix exponential of each matrix."""
 
 
 @exponential.on("cpu")

@@ -46,7 +46,7 @@ def _unpermuted_gradient(gL: Tensor, gU: Tensor, L: Tensor, U: Tensor) -> Tensor
 
 
 def _packed_parts(packed: Tensor) -> tuple[Tensor, Tensor]:
-    """L and U out of one matrix."""
+    """Return L and U of a packed LU factorization."""
     m, n = packed.shape[-2:]
     k = min(m, n)
     one = eye(m, k, dtype=packed.dtype, device=packed.device)

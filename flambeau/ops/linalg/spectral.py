@@ -112,7 +112,7 @@ def _values_layout(A: Tensor) -> tuple:
     returns=_svd_result, grads={"A": _svd_gradient}, quirks=Quirks(label="LinalgSvdBackward0"), batching="leading"
 )
 def singular(A: Tensor, full_matrices: bool) -> NewTensors:
-    """Singular vectors and values."""
+    """Compute singular vectors and values."""
     *batch, m, n = A.shape
     rows, width = (m, n) if full_matrices else (min(m, n),) * 2
     return [
@@ -130,7 +130,7 @@ def _(out: list[Tensor], A: Tensor, full_matrices: bool) -> None:
 
 @internal(layout=_values_layout, batching="each")
 def singular_values(A: Tensor) -> Tensor:
-    """Singular values alone."""
+    """Compute singular values only."""
 
 
 @singular_values.on("cpu")

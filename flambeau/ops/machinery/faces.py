@@ -260,7 +260,7 @@ def _given(defaults: tuple, /, **options: Any) -> dict[str, Any]:
 
 
 def make_inplace_face(impl: Pointwise) -> Any:
-    """The method with an underscore."""
+    """Make the in-place method, the one with an underscore."""
     first, *others = impl.operand_names
     signature, plain = _signature(impl, False)
     names = {

@@ -13,7 +13,7 @@ _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class Parameter(NamedTuple):
-    """Parameter of a function."""
+    """A parameter of a function: name, default, whether keyword-only."""
 
     name: str
     default: Any
@@ -53,7 +53,7 @@ def starred(function: Callable) -> str | None:
 
 
 def parameter_names(function: Callable) -> tuple[str, ...]:
-    """Names in order of declaration."""
+    """Return the parameter names in order of declaration."""
     own = _plain(function)
     if own is None:
         return tuple(inspect.signature(function).parameters)

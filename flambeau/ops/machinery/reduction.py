@@ -242,7 +242,7 @@ class Reduction:
 
     @functools.cached_property
     def private(self) -> PrivateCall:
-        """`call` as modes see it."""
+        """Return the form of `call` that modes intercept."""
         return PrivateCall(self.op, self.reduce)
 
     def reduce(self, a: Tensor, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
@@ -278,7 +278,7 @@ class Reduction:
 
     @functools.cached_property
     def several(self) -> PrivateCall:
-        """`over` as modes see it."""
+        """Return the form of `over` that modes intercept."""
         op = Op(self.name, "primitive", self._over, (), None, None, False, False, self, source=self.formula)
         op.function = PrivateCall(op, self._over)
         return op.function

@@ -260,7 +260,7 @@ def number_text(value: Any) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A default as schemas write it."""
+    """Format a default as schemas write it."""
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, str):

@@ -270,7 +270,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 @composite(method=False)
 def numel(input: Tensor) -> int:
-    """The number of elements."""
+    """Return the number of elements."""
     return numel_of(_check_tensor(input, "numel").shape)
 
 

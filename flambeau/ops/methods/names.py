@@ -17,7 +17,7 @@ def _get_names(self: Tensor) -> tuple[str | None, ...]:
 
 
 def dimension_called(name: str, t: Tensor) -> int:
-    """The place of a dimension."""
+    """Return the index of a named dimension."""
     return position(name, names_of(t))
 
 

@@ -59,7 +59,7 @@ class Call:
         return dims
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An argument."""
+        """Return an argument of the call."""
         for place, value in zip(self.places, self.args, strict=True):
             if NUMPY_NAMES.get(place, place).lstrip("*") == name:
                 return value
@@ -76,7 +76,7 @@ class Call:
 
     @property
     def input(self) -> Names:
-        """The names of the first tensor."""
+        """Return the names of the first tensor."""
         assert self.first is not None
         return names_of(self.first)
 
@@ -217,7 +217,7 @@ def broadcast(call: Call) -> Names:
 
 
 def same(call: Call) -> Names:
-    """The names of the first tensor."""
+    """Return the names of the first tensor."""
     return call.input
 
 

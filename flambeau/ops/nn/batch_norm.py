@@ -55,7 +55,7 @@ def chunks_of(rows: int) -> int:
 
 
 def _in_format(t: Tensor, like: Tensor) -> Tensor:
-    """t laid out as `like` is."""
+    """Return t with the strides of `like`."""
     if t._strides == like._strides:
         return t
     return new_like(like, t.shape, t.dtype).copy_(t._bare_alias())

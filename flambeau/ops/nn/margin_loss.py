@@ -198,7 +198,7 @@ def triplet_margin_with_distance_loss(
 
 
 def _rows(name: str, input: Any) -> Any:
-    """Scores as (N, C)."""
+    """Return scores as a matrix (N, C)."""
     if len(input.shape) > 2 or 0 in input.shape[-1:]:
         raise RuntimeError(
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"

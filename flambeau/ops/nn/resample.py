@@ -46,7 +46,7 @@ def _resample(out: Tensor, input: Tensor, outlines: Outlines, divide: bool = Tru
 
 @internal(layout=_layout, batching="each")
 def sums(input: Tensor, bands: Outlines) -> Tensor:
-    """The sums that averages divide."""
+    """Compute the sums that averages are made of."""
 
 
 @sums.on("any")

@@ -46,12 +46,12 @@ class _Tables:
 
     @cached_property
     def along(self) -> Table:
-        """The weights [output, tap]."""
+        """Return the weights as [output, tap]."""
         return Table(self._weights, dt.int32)
 
     @cached_property
     def across(self) -> Table:
-        """The weights [tap, output]."""
+        """Return the weights as [tap, output]."""
         return Table(np.ascontiguousarray(self._weights.T), dt.int32)
 
 

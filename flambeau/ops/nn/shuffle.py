@@ -50,7 +50,7 @@ def _split(t: Tensor, start: int, *parts: tuple[int, ...]) -> Any:
     batching="folded",
 )
 def _to_pixels(input: Tensor, factor: int) -> NewTensor:
-    """Channels as pixels."""
+    """Rearrange channels into pixels."""
     *lead, channels, height, width = input.shape
     return _formatted((*lead, channels // (factor * factor), height * factor, width * factor), input)
 
@@ -66,7 +66,7 @@ def _(out: Tensor, input: Tensor, factor: int) -> None:
     batching="folded",
 )
 def _to_channels(input: Tensor, factor: int) -> NewTensor:
-    """Pixels as channels."""
+    """Rearrange pixels into channels."""
     *lead, channels, height, width = input.shape
     return _formatted((*lead, channels * factor * factor, height // factor, width // factor), input)
 

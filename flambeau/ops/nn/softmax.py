@@ -228,5 +228,5 @@ def functional_log_softmax(
 
 @composite(namespaces=("nn.functional",), method=False, autocast_cuda="float32")
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype_type | None = None) -> Tensor:
-    """softmax of the negated input."""
+    """Compute the softmax of the negated input."""
     return softmax(-input, _implicit_dim("softmin", len(input.shape), _stacklevel) if dim is None else dim, dtype)

@@ -21,7 +21,7 @@ from ..machinery.formula import Pointwise
 
 
 def float32(x: Any) -> float:
-    """A number as float32 holds it."""
+    """Round a number to float32."""
     return float(np.float32(x))
 
 
@@ -134,7 +134,7 @@ def values_of(t: QuantizedTensor) -> Tensor:
 
 
 def codes_of(values: Tensor, scale: float, zero_point: int, d: dtype) -> Tensor:
-    """The codes of float32 values."""
+    """Quantize float32 values to codes."""
     low, high = CODE_RANGES[d]
     form = encode_wide if d is dt.qint32 else encode
     params = (inverse(scale), float(zero_point), float(low), float(high))
@@ -156,7 +156,7 @@ def channel_codes(values: Tensor, q: Quantizer, d: dtype) -> Tensor:
 
 
 def code_of(value: float, scale: float, zero_point: int, d: dtype) -> int:
-    """The code of one value."""
+    """Quantize one value to its code."""
     low, high = CODE_RANGES[d]
     found = np.rint(np.float32(value) * np.float32(inverse(scale)) + np.float32(zero_point))
     return int(min(max(float(found), low), high))

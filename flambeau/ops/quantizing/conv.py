@@ -108,7 +108,7 @@ class ConvPackedParams(Packed):
 
     @property
     def weights(self) -> int8.Weights:
-        """([groups,] out, in, *window)"""
+        """Return the weights as ([groups,] out, in, *window)."""
         if self._weights is None:
             groups, codes = self.window[4], self.codes
             if groups > 1:

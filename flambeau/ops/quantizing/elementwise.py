@@ -416,7 +416,7 @@ def hardtanh_form(input: Any, min_val: float = -1.0, max_val: float = 1.0) -> Te
 
 @quantized_operator()
 def relu6(qx: Tensor, inplace: bool = False) -> Tensor:
-    """Values kept between 0 and 6."""
+    """Clamp values to the range from 0 to 6."""
     result = _clamped(qx, 0.0, 6.0)
     return _become(qx, result) if inplace else result
 
@@ -429,7 +429,7 @@ def clamp(qx: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 @quantized_operator()
 def leaky_relu(qx: Tensor, negative_slope: float, inplace: bool, output_scale: float, output_zero_point: int) -> Tensor:
-    """Negative values times a slope."""
+    """Multiply negative values by a slope."""
     return activated(leaky_relu_codes, qx, output_scale, output_zero_point, negative_slope)
 
 

@@ -63,7 +63,7 @@ class EmbeddingPackedParams(NativeObject):
 
 @quantized_operator()
 def embedding_bag_prepack(weight: Tensor) -> Any:
-    """A quantized table, packed."""
+    """Pack a quantized embedding table."""
     return EmbeddingPackedParams(weight)
 
 

@@ -36,7 +36,7 @@ def nearest_codes(value, zero=0.0, low=0.0, high=0.0):
 
 
 def _as_floats(t: Any) -> Tensor:
-    """code - zero point"""
+    """Return code - zero point as floats."""
     return t._codes.to(dt.float32) - float(t._quantizer.zero_point)
 
 

@@ -100,7 +100,7 @@ def text(self: Any, *, tensor_contents: str | None = None) -> str:
 
 
 def rebuild_quantized(codes: Tensor, quantizer: tuple, d: Any) -> Tensor:
-    """The inverse of pickling."""
+    """Rebuild a quantized tensor from its pickled parts."""
     return wrap(codes, Quantizer(*quantizer), d)
 
 

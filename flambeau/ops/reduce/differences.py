@@ -162,7 +162,7 @@ def _checked(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple
 
 
 def _pair_sums(y: Tensor, d: int) -> Tensor:
-    """Sums of neighbours."""
+    """Return the sums of neighbouring samples."""
     n = y.shape[d]
     return y.narrow(d, min(1, n), max(n - 1, 0)) + y.narrow(d, 0, max(n - 1, 0))
 
@@ -204,7 +204,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
 
 
 def _nothing(y: Tensor, dim: int) -> Tensor:
-    """The integral of no samples."""
+    """Return the integral of no samples: zeros."""
     d = wrap_dim(dim, len(y.shape))
     return y.new_zeros([n for i, n in enumerate(y.shape) if i != d])
 

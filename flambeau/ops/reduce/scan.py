@@ -96,7 +96,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Te
 
 @composite(function=False)
 def cumsum_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """cumsum into the tensor itself."""
+    """Compute cumsum in place."""
     check_writable(self)
     return assign(self, cumsum(self, dim, dtype=dtype or self.dtype), "cumsum_")
 

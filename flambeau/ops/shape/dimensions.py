@@ -61,7 +61,7 @@ def _(recorder: Any, input: Tensor, dims: Any) -> Tensor:
 
 @composite
 def permute(input: Tensor, *dims: Any, **named: Any) -> Tensor:
-    """Dimensions in another order."""
+    """Return a view with its dimensions in the given order."""
     if named or not dims:
         dims = collected(dims, named, "dims", "permute") if named or input.shape else ((),)
     return permute_dims(input, varargs_ints(dims, "permute", "dims", 2))
@@ -98,7 +98,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     backward=lambda g, shape, dim0, dim1: g.transpose(dim0, dim1), batching=Batched("along", dims=("dim0", "dim1"))
 )
 def transpose(input: Tensor, dim0: int, dim1: int) -> tuple:
-    """Two dimensions exchanged."""
+    """Return a view with two dimensions exchanged."""
     return swapped(input, dim0, dim1)
 
 
@@ -117,7 +117,7 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
 
 @composite
 def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two dimensions exchanged."""
+    """Return a view with two dimensions exchanged."""
     return transpose(input, dim0, dim1)
 
 
@@ -218,7 +218,7 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 @composite
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
-    """expand to `size`."""
+    """Return a view expanded to `size`."""
     return expand_to(input, as_ints(size, "broadcast_to", "size", 2))
 
 
@@ -259,7 +259,7 @@ def _unsqueeze_backward(g: Tensor, shape: Size, dim: int) -> Any:
 
 @geometry_view(backward=_unsqueeze_backward, batching=Batched("along", extra=1))
 def unsqueeze(input: Tensor, dim: int) -> tuple:
-    """A new dimension of size one."""
+    """Return a view with a new dimension of size one."""
     return unsqueezed(input, dim)
 
 
@@ -343,13 +343,13 @@ def _at_least(tensors: tuple, raise_one: Any, name: str) -> Any:
 
 @composite(method=False)
 def atleast_1d(*tensors: Any) -> Any:
-    """Scalars become vectors."""
+    """Return tensors with at least one dimension: scalars become vectors."""
     return _at_least(tensors, lambda x: view_shape(x, (1,)) if not x.shape else x, "atleast_1d")
 
 
 @composite(method=False)
 def atleast_2d(*tensors: Any) -> Any:
-    """Vectors become rows."""
+    """Return tensors with at least two dimensions: vectors become rows."""
 
     def raise_one(x: Tensor) -> Tensor:
         if not x.shape:

@@ -29,7 +29,7 @@ _active = modes.active
 
 
 def tensor_list(tensors: Any, name: str) -> list[Tensor]:
-    """A list argument, checked."""
+    """Check an argument that is a list of tensors, and return it."""
     if not isinstance(tensors, (tuple, list)):
         raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type_name(tensors)}")
     for i, t in enumerate(tensors):

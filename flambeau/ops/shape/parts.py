@@ -54,7 +54,7 @@ def narrow_bounds(input: Tensor, dim: int, start: Any, length: int) -> tuple[int
     batching=Batched("along", repeat=False),
 )
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """A copy of what narrow shows."""
+    """Return a copy of the part that `narrow` shows."""
     if input.shape and dim >= len(input.shape):
         raise RuntimeError(
             f"narrow_copy: dimension {dim} is out of range for a tensor with {len(input.shape)} dimensions"
@@ -456,7 +456,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     batching=Batched("along", dims=("dim1", "dim2")),
 )
 def diagonal_copy(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A copy of the diagonal."""
+    """Return a copy of the diagonal."""
     return diagonal(input, offset, dim1, dim2).clone(memory_format=contiguous_format)
 
 

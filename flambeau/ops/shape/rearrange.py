@@ -220,7 +220,7 @@ def flip(input: Tensor, *dims: Any, **named: Any) -> Tensor:
 
 @composite
 def fliplr(input: Tensor) -> Tensor:
-    """Columns in reverse order."""
+    """Return the columns in reverse order."""
     if len(input.shape) < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return flip(input, (1,))
@@ -228,7 +228,7 @@ def fliplr(input: Tensor) -> Tensor:
 
 @composite
 def flipud(input: Tensor) -> Tensor:
-    """Rows in reverse order."""
+    """Return the rows in reverse order."""
     if len(input.shape) < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return flip(input, (0,))

@@ -38,7 +38,7 @@ def _strides(shape: Any, order: list[int]) -> tuple[int, ...]:
 
 
 def _deliver(out: Tensor, array: np.ndarray, scale: float) -> None:
-    """The scaled values."""
+    """Return the scaled values."""
     values = out._array()
     if scale == 1:
         values[...] = array

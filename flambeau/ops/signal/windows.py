@@ -71,7 +71,7 @@ def _window(name: str, length: Any, periodic: bool, options: dict[str, Any], for
 
 @composite(kind="creation", method=False)
 def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
-    """A period of a raised cosine."""
+    """The Hann window: one period of a raised cosine."""
     return _window("hann_window", window_length, periodic, options, raised_cosine, 0.5, 0.5)
 
 
@@ -92,7 +92,7 @@ def blackman_window(window_length: int, periodic: bool = True, **options: Any) -
 
 @composite(kind="creation", method=False)
 def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
-    """A triangle."""
+    """The Bartlett window, a triangle."""
     return _window("bartlett_window", window_length, periodic, options, rise_and_fall)
 
 

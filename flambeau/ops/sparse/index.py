@@ -78,7 +78,7 @@ def entry_keys(t: SparseCoo) -> np.ndarray:
 
 
 def places_of(keys: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    """The inverse of keys_of."""
+    """Return the coordinates that keys stand for: the inverse of keys_of."""
     rows, rest = [], keys
     for size in reversed(sizes):
         rows.append(rest % max(size, 1))

@@ -90,7 +90,7 @@ def text(self: Any, *, tensor_contents: str | None = None) -> str:
 
 
 def rebuild_sparse(kind: Any, parts: Any, shape: tuple, coalesced: Any, requires_grad: bool) -> Tensor:
-    """The inverse of pickling."""
+    """Rebuild a sparse tensor from its pickled parts."""
     t: Any
     if len(parts) == 3:
         compressed, plain, values = parts

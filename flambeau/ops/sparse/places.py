@@ -162,7 +162,7 @@ def _searchsorted(like: Places, a: Any, v: Any, side: str = "left") -> Places:
 
 
 def _lexsort(like: Places, keys: Any) -> Places:
-    """The last key counts most."""
+    """Sort by several keys; the last key counts most."""
     order = None
     for key in keys:
         given = like.of(key)

@@ -332,7 +332,7 @@ def reduced_mm(mat1: Any, mat2: Tensor, reduce: str) -> Tensor:
 
 @composite(name="spmm", method=False, aliases=("dsmm",))
 def spmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """mm, by its old name."""
+    """Multiply two matrices; the old name of `mm`."""
     return input.mm(mat2)
 
 

@@ -90,7 +90,7 @@ def set_default_dtype(dtype: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def DeterministicGuard(deterministic: bool, *, warn_only: bool = False) -> Iterator[None]:  # noqa: N802  PyTorch's name
-    """Inside, deterministic algorithms are demanded, or not."""
+    """Context manager: set `use_deterministic_algorithms`, restore it on exit."""
     before = flambeau.are_deterministic_algorithms_enabled(), flambeau.is_deterministic_algorithms_warn_only_enabled()
     flambeau.use_deterministic_algorithms(deterministic, warn_only=warn_only)
     try:
@@ -117,7 +117,7 @@ def TemporaryDirectoryName(suffix: str | None = None) -> Iterator[str]:  # noqa:
 
 
 def suppress_warnings(test: Callable) -> Callable:
-    """The test without its warnings."""
+    """Wrap a test so that its warnings are not shown."""
 
     @functools.wraps(test)
     def quiet(*args: Any, **kwargs: Any) -> Any:
@@ -129,10 +129,10 @@ def suppress_warnings(test: Callable) -> Callable:
 
 
 def gradcheck(fn: Callable, inputs: Any, **kwargs: Any) -> bool:
-    """`autograd.gradcheck`."""
+    """Check first derivatives, as `autograd.gradcheck` does."""
     return flambeau.autograd.gradcheck(fn, inputs, **kwargs)
 
 
 def gradgradcheck(fn: Callable, inputs: Any, grad_outputs: Any = None, **kwargs: Any) -> bool:
-    """`autograd.gradgradcheck`."""
+    """Check second derivatives, as `autograd.gradgradcheck` does."""
     return flambeau.autograd.gradgradcheck(fn, inputs, grad_outputs, **kwargs)

@@ -85,7 +85,7 @@ def decorateIf(decorator: Callable, predicate_fn: Callable[[dict], bool]) -> Cal
 
 
 def made_for(test: Callable, name: str, arguments: dict[str, Any], decorators: list[Callable]) -> Callable:
-    """The method of one variant."""
+    """Make the test method of one variant."""
 
     @functools.wraps(test)
     def method(self: Any) -> Any:

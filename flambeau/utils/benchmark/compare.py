@@ -126,7 +126,7 @@ class Compare:
         return "\n".join(_Table(group, self._colorize, self._trim, self._warn).render() for group in groups)
 
     def extend_results(self, results: list[Measurement]) -> None:
-        """Add measurements."""
+        """Add measurements to the comparison."""
         for r in results:
             if not isinstance(r, Measurement):
                 raise ValueError(f"Expected an instance of `Measurement`, got {type(r)} instead.")
@@ -145,5 +145,5 @@ class Compare:
         self._warn = True
 
     def print(self) -> None:
-        """Print the table."""
+        """Print the comparison as a table."""
         print(str(self))

@@ -49,7 +49,7 @@ class TaskSpec:
         return f"setup:\n{textwrap.indent(self.setup, '  ')}" if "\n" in self.setup else f"setup: {self.setup}"
 
     def summarize(self) -> str:
-        """Title, description and setup."""
+        """Return the title, description and setup as text."""
         parts = [self.title, self.description or "", self.setup_str()]
         if self.global_setup:
             parts.insert(2, f"global_setup:\n{textwrap.indent(self.global_setup, '  ')}")

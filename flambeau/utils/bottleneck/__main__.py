@@ -31,7 +31,7 @@ https://pytorch.org/docs/main/autograd.html#profiler for more information."""
 
 
 def headed(title: str, text: str) -> str:
-    """A part of the report."""
+    """Print a part of the report under a heading."""
     return f"{_RULE}\n  {title}\n{_RULE}\n{text}"
 
 

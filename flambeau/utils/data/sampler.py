@@ -34,7 +34,7 @@ class Sampler(Generic[_T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """0, 1, 2, ..."""
+    """Yield the indices 0, 1, 2, ... in order."""
 
     data_source: Sized
 

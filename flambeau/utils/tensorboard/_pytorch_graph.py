@@ -115,7 +115,7 @@ def _node(name: str, kind: str, inputs: list[str], sizes: list[int] | None, attr
 
 
 def of_onnx(path: Any) -> GraphDef:
-    """The graph of a file of ONNX."""
+    """Read the graph of an ONNX file."""
     try:
         onnx = importlib.import_module("onnx")
     except ImportError:

@@ -43,7 +43,7 @@ def histogram_raw(
 
 
 def tensor(tag: str, values: Any) -> Summary:
-    """Numbers as they are."""
+    """Make a summary with the values of a tensor."""
     held = as_numpy(values)
     kinds = {
         "float32": ("DT_FLOAT", "float_val"), "float64": ("DT_DOUBLE", "double_val"), "float16": ("DT_HALF", "half_val"),
@@ -148,7 +148,7 @@ def precision_recall(labels: Any, predictions: Any, count: int, weights: Any = N
 
 
 def precision_curve(tag: str, rows: np.ndarray, count: int) -> Summary:
-    """A curve of `precision_recall`."""
+    """Make a summary of a precision-recall curve."""
     content = PrCurvePluginData(version=0, num_thresholds=min(count, 127)).SerializeToString()
     proto = TensorProto(dtype="DT_FLOAT", float_val=rows.reshape(-1).tolist(), tensor_shape=_shape(rows.shape))
     return Summary(value=[_with_plugin(tag, "pr_curves", content, proto)])

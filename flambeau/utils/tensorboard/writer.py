@@ -93,7 +93,7 @@ class SummaryWriter:
         self._write_event(Event(summary=summary), step, walltime, folder)
 
     def get_logdir(self) -> str:
-        """The folder that is written to."""
+        """Return the folder of the event files."""
         return self.log_dir
 
     def add_scalar(
@@ -172,7 +172,7 @@ class SummaryWriter:
     def add_text(
         self, tag: str, text_string: str, global_step: int | None = None, walltime: float | None = None
     ) -> None:
-        """Text, shown as Markdown."""
+        """Add a text, shown as Markdown."""
         self._write(summaries.text(tag, text_string), global_step, walltime)
 
     # -- other plugins of TensorBoard -----------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class SummaryWriter:
         sample_rate: int = 44100,
         walltime: float | None = None,
     ) -> None:
-        """A sound: numbers from -1 to 1."""
+        """Add a sound: samples from -1 to 1."""
         self._write(more_summaries.sound(tag, snd_tensor, sample_rate), global_step, walltime)
 
     def add_video(
@@ -325,7 +325,7 @@ class SummaryWriter:
         self._write(made, global_step, walltime)
 
     def add_tensor(self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None) -> None:
-        """Numbers as they are."""
+        """Add the values of a tensor."""
         self._write(more_summaries.tensor(tag, tensor), global_step, walltime)
 
     def add_custom_scalars(self, layout: Mapping[str, Any]) -> None:
@@ -335,13 +335,13 @@ class SummaryWriter:
     def add_custom_scalars_multilinechart(
         self, tags: list[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Several curves in one diagram."""
+        """Show several curves in one diagram."""
         self.add_custom_scalars({category: {title: ["Multiline", tags]}})
 
     def add_custom_scalars_marginchart(
         self, tags: list[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """A curve between two others."""
+        """Show a curve with its lower and upper margin."""
         if len(tags) != 3:
             raise AssertionError(f"Expected 3 tags, got {len(tags)}.")
         self.add_custom_scalars({category: {title: ["Margin", tags]}})

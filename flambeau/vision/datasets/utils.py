@@ -229,7 +229,7 @@ def download_and_extract_archive(
 
 
 def list_dir(root: Any, prefix: bool = False) -> list[str]:
-    """The folders in a folder."""
+    """Return the folders in a folder."""
     root = os.path.expanduser(root)
     names = [name for name in os.listdir(root) if os.path.isdir(os.path.join(root, name))]
     return [os.path.join(root, name) for name in names] if prefix else names

@@ -55,7 +55,7 @@ class VisionDataset(Dataset):
 
 
 class StandardTransform:
-    """A transform of the image and one of the target, as one of both."""
+    """A transform of the image and a transform of the target, applied together."""
 
     def __init__(self, transform: Callable | None = None, target_transform: Callable | None = None):
         self.transform, self.target_transform = transform, target_transform

@@ -158,7 +158,7 @@ class DualGraphModule(fx.GraphModule):
         self._tracer_cls = tracer if tracer and "<locals>" not in tracer.__qualname__ else None
 
     def train(self, mode: bool = True) -> DualGraphModule:
-        """Also changes the graph."""
+        """Switch between training and evaluation, and exchange the graph accordingly."""
         if mode != self.training:
             self.graph = self.train_graph if mode else self.eval_graph
         return super().train(mode)

@@ -101,7 +101,7 @@ class RelativePositionalMultiHeadAttention(nn.Module):
 
 
 class SwapAxes(nn.Module):
-    """`swapaxes` as a layer."""
+    """A layer that exchanges two dimensions."""
 
     def __init__(self, a: int, b: int):
         super().__init__()

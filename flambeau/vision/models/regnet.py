@@ -32,7 +32,7 @@ Layer = Callable[..., nn.Module]
 
 
 class SimpleStemIN(Conv2dNormActivation):
-    """A 3x3 convolution of stride 2."""
+    """The stem: a 3x3 convolution of stride 2, batch norm and activation."""
 
     def __init__(self, width_in: int, width_out: int, norm_layer: Layer, activation_layer: Layer):
         super().__init__(

@@ -27,7 +27,7 @@ def conv3x3(in_planes: int, out_planes: int, stride: int = 1, groups: int = 1, d
 
 
 def conv1x1(in_planes: int, out_planes: int, stride: int = 1) -> Conv2d:
-    """1x1 convolution."""
+    """Make a 1x1 convolution."""
     return nn.Conv2d(in_planes, out_planes, 1, stride=stride, bias=False)
 
 

@@ -11,7 +11,7 @@ _ROTATED = ("xywhr", "cxcywhr", "xyxyxyxy")
 
 
 def to_corners(boxes: Tensor, fmt: str) -> Tensor:
-    """Upright boxes as xyxy."""
+    """Convert unrotated boxes to xyxy."""
     if fmt == "xyxy":
         return boxes
     a, b, w, h = boxes.unbind(-1)

@@ -42,7 +42,7 @@ def drop_block3d(
 
 
 class DropBlock2d(nn.Module):
-    """`drop_block2d` as a layer."""
+    """A layer that applies `drop_block2d`."""
 
     _dims = 2
 
@@ -58,6 +58,6 @@ class DropBlock2d(nn.Module):
 
 
 class DropBlock3d(DropBlock2d):
-    """`drop_block3d` as a layer."""
+    """A layer that applies `drop_block3d`."""
 
     _dims = 3

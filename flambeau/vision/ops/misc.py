@@ -173,7 +173,7 @@ class MLP(Sequential):
 
 
 class Permute(nn.Module):
-    """`permute` as a layer."""
+    """A layer that permutes dimensions."""
 
     def __init__(self, dims: Sequence[int]):
         super().__init__()

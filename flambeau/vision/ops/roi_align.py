@@ -151,7 +151,7 @@ def ps_roi_align(
 
 
 class RoIAlign(nn.Module):
-    """`roi_align` as a layer."""
+    """A layer that applies `roi_align`."""
 
     def __init__(self, output_size: Any, spatial_scale: float, sampling_ratio: int, aligned: bool = False):
         super().__init__()
@@ -169,7 +169,7 @@ class RoIAlign(nn.Module):
 
 
 class PSRoIAlign(nn.Module):
-    """`ps_roi_align` as a layer."""
+    """A layer that applies `ps_roi_align`."""
 
     def __init__(self, output_size: Any, spatial_scale: float, sampling_ratio: int):
         super().__init__()

@@ -128,7 +128,7 @@ def ps_roi_pool(
 
 
 class RoIPool(nn.Module):
-    """`roi_pool` as a layer."""
+    """A layer that applies `roi_pool`."""
 
     _pool = staticmethod(roi_pool)
 
@@ -144,6 +144,6 @@ class RoIPool(nn.Module):
 
 
 class PSRoIPool(RoIPool):
-    """`ps_roi_pool` as a layer."""
+    """A layer that applies `ps_roi_pool`."""
 
     _pool = staticmethod(ps_roi_pool)

@@ -19,7 +19,7 @@ def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) 
 
 
 class StochasticDepth(nn.Module):
-    """`stochastic_depth` as a layer."""
+    """A layer that applies `stochastic_depth`."""
 
     def __init__(self, p: float, mode: str):
         super().__init__()

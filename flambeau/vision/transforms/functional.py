@@ -57,14 +57,14 @@ def _by_kind(image: Any, on_tensor: Callable, on_pil: Callable, *args: Any, chan
 
 
 def get_dimensions(img: Any) -> list[int]:
-    """[channels, height, width]."""
+    """Return [channels, height, width] of an image."""
     if _is_tensor(img):
         return [1 if img.ndim == 2 else img.shape[-3], *img.shape[-2:]]
     return [pil.num_channels(img), img.height, img.width]
 
 
 def get_image_size(img: Any) -> list[int]:
-    """[width, height]."""
+    """Return [width, height] of an image."""
     return get_dimensions(img)[:0:-1]
 
 
@@ -195,17 +195,17 @@ def resized_crop(
     interpolation: Any = InterpolationMode.BILINEAR,
     antialias: bool | None = True,
 ) -> Any:
-    """A window, resized."""
+    """Crop a window and resize it."""
     return resize(crop(img, top, left, height, width), size, interpolation, antialias=antialias)
 
 
 def hflip(img: Any) -> Any:
-    """Left and right exchanged."""
+    """Flip an image horizontally."""
     return _by_kind(img, geometry.hflip, pil.hflip)
 
 
 def vflip(img: Any) -> Any:
-    """Upside down."""
+    """Flip an image vertically."""
     return _by_kind(img, geometry.vflip, pil.vflip)
 
 
@@ -338,7 +338,7 @@ def adjust_contrast(img: Any, contrast_factor: float) -> Any:
 
 
 def adjust_saturation(img: Any, saturation_factor: float) -> Any:
-    """0 is grey, 1 the image."""
+    """Change the saturation: factor 0 gives grey, 1 the image itself."""
     check_not_negative("saturation_factor", saturation_factor)
     return _by_kind(img, color.adjust_saturation, pil.adjust_saturation, saturation_factor, channels=(1, 3))
 
@@ -381,7 +381,7 @@ def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
 
 
 def invert(img: Any) -> Any:
-    """White minus the image."""
+    """Invert the colours of an image."""
     return _by_kind(
         img, color.invert, pil.invert, channels=() if not isinstance(img, Tensor) or img.ndim < 3 else (1, 3)
     )

@@ -56,7 +56,7 @@ class Resize(nn.Module):
 
 
 class CenterCrop(nn.Module):
-    """The middle of the image."""
+    """Crop the centre of an image."""
 
     def __init__(self, size: Any) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class CenterCrop(nn.Module):
 
 
 class Pad(nn.Module):
-    """A border on all sides."""
+    """Pad an image on all sides."""
 
     def __init__(self, padding: Any, fill: Any = 0, padding_mode: str = "constant") -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class RandomCrop(nn.Module):
 
 
 class RandomHorizontalFlip(nn.Module):
-    """Mirrored with probability p."""
+    """Flip an image horizontally with probability p."""
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
@@ -258,7 +258,7 @@ def _check_warp_fill(fill: Any) -> Any:
 
 
 class RandomRotation(nn.Module):
-    """Turned by a random angle."""
+    """Rotate an image by a random angle."""
 
     def __init__(self, degrees: Any, interpolation: Any = InterpolationMode.NEAREST, expand: bool = False, center: Any = None, fill: Any = 0) -> None:  # fmt: skip
         super().__init__()

@@ -67,7 +67,7 @@ class ColorJitter(nn.Module):
 
 
 class Grayscale(nn.Module):
-    """Without colour."""
+    """Convert an image to greyscale."""
 
     def __init__(self, num_output_channels: int = 1) -> None:
         super().__init__()

@@ -96,7 +96,7 @@ class DTypeConfig:
 
 
 class BackendConfig:
-    """All patterns of a backend."""
+    """The operator patterns that a backend can run quantized."""
 
     def __init__(self, name: str = ""):
         self.name = name

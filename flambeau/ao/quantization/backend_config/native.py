@@ -67,7 +67,7 @@ def get_test_only_legacy_native_backend_config() -> BackendConfig:
 
 
 def get_fbgemm_backend_config() -> BackendConfig:
-    """Return what fbgemm computes."""
+    """Return the patterns that fbgemm runs quantized."""
     return _backend("fbgemm", [weighted_op_quint8_dtype_config], _DYNAMIC, _PLAIN, _PLAIN)
 
 

@@ -51,7 +51,7 @@ class FusedGraphModule(_Keeping):
 
 
 class ObservedGraphModule(_Keeping):
-    """A graph with observers."""
+    """A graph module with observers inserted."""
 
 
 class ObservedStandaloneGraphModule(ObservedGraphModule):

@@ -80,7 +80,7 @@ def _needs_observer(
 
 
 class _Preparing:
-    """Preparation of a model."""
+    """The state of `prepare` for one model: the graph and where observers go."""
 
     def __init__(
         self,

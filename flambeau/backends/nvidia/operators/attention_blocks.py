@@ -55,7 +55,7 @@ def _turned(t: Tensor) -> Tensor:
 
 
 def _space(count: int, q: Tensor, k: Tensor, causal: bool) -> list[Tensor]:
-    """Memory for the largest block."""
+    """Allocate memory for the largest block."""
     size = max(
         (h.stop - h.start) * (r.stop - r.start) * seen
         for h, r, seen in _blocks(q.shape[0], q.shape[1], k.shape[1], causal)

@@ -154,7 +154,7 @@ def _(out: Tensor, A: Tensor) -> None:
 
 
 def _factor(packed: Tensor, pivots: Tensor | None, info: Tensor) -> None:
-    """LU factors in place."""
+    """Compute LU factors in place."""
     *_, m, n = packed.shape
     count, d, where = numel_of(packed.shape[:-2]), packed.dtype, packed.device
     fill_raw(info, 0)

@@ -25,7 +25,7 @@ _ExperimentalConfig = ExperimentalConfig
 
 
 class ActiveProfilerType(Enum):
-    """The profiler that is on."""
+    """The kind of profiler that is running."""
 
     NONE = 0
     LEGACY = 1

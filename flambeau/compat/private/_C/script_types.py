@@ -28,7 +28,7 @@ class _Single:
         self._type = type
 
     def get(self) -> Type:
-        """The type."""
+        """Return the type."""
         return self._type
 
     def __or__(self, other: Any) -> Any:

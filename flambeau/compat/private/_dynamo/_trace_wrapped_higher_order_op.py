@@ -14,4 +14,4 @@ class TransformGetItemToIndex:
         return self
 
     def __exit__(self, *problem: Any) -> None:
-        """Nothing to undo."""
+        """Leave the context; nothing has to be undone."""

@@ -413,5 +413,5 @@ class ShardedTensor(SpreadTensor):
 
 
 def part_of(tensor: Tensor, shard: ShardMetadata) -> Tensor:
-    """A part of a whole tensor."""
+    """Return the shard of a whole tensor that a shard's metadata describes."""
     return tensor[tuple(slice(o, o + n) for o, n in zip(shard.shard_offsets, shard.shard_sizes, strict=True))]

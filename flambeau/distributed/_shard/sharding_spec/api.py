@@ -15,7 +15,7 @@ from ..sharded_tensor.metadata import ShardedTensorMetadata, TensorProperties
 
 
 class PlacementSpec(ABC):  # noqa: B024 - what placements have in common is nothing
-    """Base of placements."""
+    """Base class of placements."""
 
 
 @dataclass

@@ -37,7 +37,7 @@ class Std(IntFlag):
 
 
 def to_map(value: Std | dict[int, Std], local_world_size: int) -> dict[int, Std]:
-    """The streams of each worker."""
+    """Return the redirected streams of each worker."""
     if isinstance(value, Std):
         return dict.fromkeys(range(local_world_size), value)
     return {rank: value.get(rank, Std.NONE) for rank in range(local_world_size)}
@@ -61,7 +61,7 @@ class LogsSpecs:
         self._run_dir: str | None = None
 
     def run_dir(self, run_id: str) -> str:
-        """A directory for this job."""
+        """Make the log directory of this job."""
         if self._run_dir is None:
             if self.root_log_dir is not None:
                 os.makedirs(self.root_log_dir, exist_ok=True)

@@ -147,7 +147,7 @@ def python_command(script: str, arguments: Sequence[str], module: bool) -> list[
 
 
 class Workers:
-    """The processes of one attempt."""
+    """The worker processes of one attempt."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class Workers:
         return RunResult({rank: process.value() for rank, process in self.processes.items()})
 
     def end(self, number: int = signal.SIGTERM) -> None:
-        """End all of them: kindly first."""
+        """End all workers, first by SIGTERM and then by SIGKILL."""
         for process in self.processes.values():
             if process.poll() is None:
                 process.send_signal(number)

@@ -23,7 +23,7 @@ _torch = namespace("torch")
 
 
 class Gathering:
-    """Shards on their way."""
+    """An all-gather of shards that is under way."""
 
     def __init__(self, work: Any, finish: Any = None, mark: Any = None):
         self.work, self._finish, self._mark = work, finish, mark

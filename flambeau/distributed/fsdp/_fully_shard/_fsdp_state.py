@@ -76,7 +76,7 @@ class FSDPState(_State):
     # -- before the first pass ----------------------------------------------------------------------------------------------
 
     def _lazy_init(self) -> None:
-        """Once, when all modules are as they will be: the module that runs first is the root of the others."""
+        """Make the module that runs first the root of all others; called once, when the modules are complete."""
         if self._is_root is not None:
             return
         self._is_root = True

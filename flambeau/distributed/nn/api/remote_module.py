@@ -75,7 +75,7 @@ class RemoteModule(Module):
         self._moves_to_cuda = self.is_device_map_set or Device(self.device).type == "cuda"
 
     def forward_async(self, *args: Any, **kwargs: Any) -> Future:
-        """A future of `forward`."""
+        """Start `forward` on the remote worker and return a future of its result."""
         inputs = (self.module_rref, self.device, self._moves_to_cuda, args, kwargs)
         return rpc.rpc_async(self.module_rref.owner(), _forward, inputs)
 
@@ -87,7 +87,7 @@ class RemoteModule(Module):
         return rpc.rpc_sync(self.on, _param_rrefs, args=(self.module_rref, recurse))
 
     def get_module_rref(self) -> rpc.RRef:
-        """A reference to the module."""
+        """Return the remote reference of the module."""
         return self.module_rref
 
     @staticmethod

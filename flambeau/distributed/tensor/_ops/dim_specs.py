@@ -64,7 +64,7 @@ class Broadcast(DimSpec):
 
 @dataclass
 class NewDim(DimSpec):
-    """A dimension that the argument does not have."""
+    """A dimension of size one that is inserted into the result."""
 
     size: int
 

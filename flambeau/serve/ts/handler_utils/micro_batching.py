@@ -72,7 +72,7 @@ class MicroBatching:
                 group.pop().join()
 
     def shutdown(self) -> None:
-        """Stops the threads."""
+        """Stop the threads."""
         for group in self.thread_groups.values():
             for stage in group:
                 stage.stopping.set()

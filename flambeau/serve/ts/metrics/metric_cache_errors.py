@@ -10,4 +10,4 @@ class MetricsCacheValueError(ValueError):
 
 
 class MetricsCacheKeyError(KeyError):
-    """A metric that does not exist."""
+    """Raised for a metric that does not exist."""

@@ -86,7 +86,7 @@ class MetricsCacheYamlImpl:
         dimensions: list[Dimension] | None = None,
         metric_type: MetricTypes = MetricTypes.COUNTER,
     ) -> None:
-        """Reports a value of any unit."""
+        """Report a value of any unit."""
         request = self._request(idx)
         labels = list(dimensions or ())
         present = {d.name for d in labels}
@@ -102,7 +102,7 @@ class MetricsCacheYamlImpl:
         metric.add_or_update(value, [d.value for d in labels], request)
 
     def add_counter(self, name: str, value: float, idx: Any = None, dimensions: list[Dimension] | None = None) -> None:
-        """Adds to a count."""
+        """Add a value to a counter."""
         self.add_metric(name, value, "count", idx, dimensions, MetricTypes.COUNTER)
 
     def add_time(
@@ -114,7 +114,7 @@ class MetricsCacheYamlImpl:
         dimensions: list[Dimension] | None = None,
         metric_type: MetricTypes = MetricTypes.GAUGE,
     ) -> None:
-        """Reports a time, in ms or s."""
+        """Report a time, in ms or s."""
         if unit not in ("ms", "s"):
             raise MetricsCacheValueError("the unit for a timed metric should be one of ['ms', 's']")
         self.add_metric(name, value, unit, idx, dimensions, metric_type)
@@ -141,7 +141,7 @@ class MetricsCacheYamlImpl:
         dimensions: list[Dimension] | None = None,
         metric_type: MetricTypes = MetricTypes.GAUGE,
     ) -> None:
-        """Reports a percentage."""
+        """Report a percentage."""
         self.add_metric(name, value, "percent", idx, dimensions, metric_type)
 
     def add_error(self, name: str, value: float, dimensions: list[Dimension] | None = None) -> None:

@@ -196,7 +196,7 @@ class BaseHandler:
         return [rows] if self._own_batch else rows
 
     def handle(self, data: list[Any], context: Any) -> list[Any]:
-        """Answers a batch of requests."""
+        """Answer a batch of requests."""
         start = time.perf_counter()
         self.context = context
         self._from_request = self._own_batch = False
@@ -272,5 +272,5 @@ class BaseHandler:
         return self._asked("describe")
 
     def get_device(self) -> Any:
-        """The device of the model."""
+        """Return the device of the model."""
         return self.device

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass
 class Text:
-    """A text being written."""
+    """A text that is being generated."""
 
     tokens: list[int]
     left: int

@@ -67,7 +67,7 @@ class TextGenerator(BaseHandler):
         return "application/json", '{"prompt": "Once", "max_new_tokens": 8}'
 
     def inference(self, data: Any, *args: Any, **kwargs: Any) -> dict[str, int]:
-        """The next token of each text."""
+        """Compute the next token of each text."""
         new, old = data
         with torch.inference_mode():
             chosen = {}

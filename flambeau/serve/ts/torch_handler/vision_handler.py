@@ -54,7 +54,7 @@ class VisionHandler(BaseHandler):
             raise InvalidInput(f"The request has no picture that can be read: {e}") from e
 
     def example(self) -> tuple[str, str] | None:
-        """A small picture in base64."""
+        """Return a small example image in base64."""
         file = io.BytesIO()
         _pillow().new("RGB", (8, 8), (200, 120, 40)).save(file, "PNG")
         return "text/plain", base64.b64encode(file.getvalue()).decode("ascii")

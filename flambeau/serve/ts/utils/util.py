@@ -84,7 +84,7 @@ def map_class_to_label(
 
 
 def get_yaml_config(yaml_file_path: str) -> dict[str, Any]:
-    """The settings in a YAML file."""
+    """Return the settings in a YAML file."""
     return read_yaml(Path(yaml_file_path), ValueError)
 
 

@@ -68,7 +68,7 @@ class WorkerPool:
         self.ended: deque[tuple[int, bool, bool]] = deque()  # see Lease
 
     def storage(self, nbytes: int) -> UntypedStorage:
-        """Uninitialised shared memory."""
+        """Allocate uninitialized shared memory."""
         if not nbytes:
             return UntypedStorage(0)
         self._look_for_ended()

@@ -34,7 +34,7 @@ Answer = tuple[int, int, Any]  # epoch, number of the task, result
 
 
 class ChannelClosed(Exception):
-    """The other side is gone."""
+    """Raised when the other side has closed the channel."""
 
 
 class LoaderEnd:

@@ -35,7 +35,7 @@ class AnchorGenerator(nn.Module):
         self.cell_anchors = [self.generate_anchors(s, a) for s, a in zip(sizes, aspect_ratios)]
 
     def generate_anchors(self, scales: Sequence[int], aspect_ratios: Sequence[float]) -> Tensor:
-        """The boxes around the origin."""
+        """Return the anchor boxes around the origin."""
         scale = flambeau.tensor(list(scales), dtype=flambeau.float32, device="cpu")
         high = flambeau.tensor(list(aspect_ratios), dtype=flambeau.float32, device="cpu").sqrt()
         w, h = ((1 / high)[:, None] * scale).view(-1), (high[:, None] * scale).view(-1)

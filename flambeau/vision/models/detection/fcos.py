@@ -39,7 +39,7 @@ def _tower(channels: int, count: int, norm_layer: Layer | None) -> Any:
 
 
 class FCOSClassificationHead(nn.Module):
-    """Class logits of each place."""
+    """Compute class logits for each location."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class FCOSRegressionHead(nn.Module):
 
 
 class FCOSHead(nn.Module):
-    """Both heads and their losses."""
+    """The classification and regression heads of FCOS, with their losses."""
 
     def __init__(self, in_channels: int, num_anchors: int, num_classes: int, num_convs: int = 4):
         super().__init__()

@@ -66,7 +66,7 @@ class _Tower(nn.Module):
 
 
 class RetinaNetClassificationHead(_Tower):
-    """Class logits of each anchor."""
+    """Compute class logits for each anchor."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class RetinaNetClassificationHead(_Tower):
 
 
 class RetinaNetRegressionHead(_Tower):
-    """The box of each anchor."""
+    """Compute box offsets for each anchor."""
 
     def __init__(self, in_channels: int, num_anchors: int, norm_layer: Layer | None = None):
         super().__init__(in_channels, norm_layer, fill=False)
@@ -126,7 +126,7 @@ class RetinaNetRegressionHead(_Tower):
 
 
 class RetinaNetHead(nn.Module):
-    """Both heads."""
+    """The classification and regression heads of RetinaNet."""
 
     def __init__(self, in_channels: int, num_anchors: int, num_classes: int, norm_layer: Layer | None = None):
         super().__init__()

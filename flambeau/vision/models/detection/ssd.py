@@ -61,14 +61,14 @@ class SSDClassificationHead(SSDScoringHead):
 
 
 class SSDRegressionHead(SSDScoringHead):
-    """The box of each default box."""
+    """Compute box offsets for each default box."""
 
     def __init__(self, in_channels: Sequence[int], num_anchors: Sequence[int]):
         super().__init__(_predictors(in_channels, num_anchors, 4), 4)
 
 
 class SSDHead(nn.Module):
-    """Both heads."""
+    """The classification and regression heads of SSD."""
 
     def __init__(self, in_channels: Sequence[int], num_anchors: Sequence[int], num_classes: int):
         super().__init__()

@@ -59,14 +59,14 @@ class SSDLiteClassificationHead(SSDScoringHead):
 
 
 class SSDLiteRegressionHead(SSDScoringHead):
-    """The box of each default box."""
+    """Compute box offsets for each default box."""
 
     def __init__(self, in_channels: Sequence[int], num_anchors: Sequence[int], norm_layer: Layer):
         super().__init__(_predictors(in_channels, num_anchors, 4, norm_layer), 4)
 
 
 class SSDLiteHead(nn.Module):
-    """Both heads."""
+    """The classification head and the regression head of SSDlite."""
 
     def __init__(self, in_channels: Sequence[int], num_anchors: Sequence[int], num_classes: int, norm_layer: Layer):
         super().__init__()

@@ -85,7 +85,7 @@ class GeneralizedRCNNTransform(nn.Module):
         return (image - mean) / std
 
     def torch_choice(self, k: Sequence[int]) -> int:
-        """A random one of k."""
+        """Return one of k values, drawn at random."""
         return k[int(flambeau.empty(1).uniform_(0.0, float(len(k))).item())]
 
     def resize(self, image: Tensor, target: Target | None = None) -> tuple[Tensor, Target | None]:

@@ -64,7 +64,7 @@ def _sides(size: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _to_corner_angle(boxes: Tensor, old: Format) -> Tensor:
-    """XYWHR."""
+    """Convert rotated boxes to XYWHR."""
     if old == Format.XYWHR:
         return boxes
     if old == Format.CXCYWHR:
@@ -91,7 +91,7 @@ def _from_corner_angle(boxes: Tensor, new: Format) -> Tensor:
 
 
 def corners(boxes: Tensor, format: Format) -> Tensor:
-    """(N, 4, 2) floats."""
+    """Return the corners of boxes, floats of shape (N, 4, 2)."""
     flat = boxes.reshape(-1, boxes.shape[-1])
     if is_rotated_bounding_format(format):
         return convert(flat, format, Format.XYXYXYXY).view(-1, 4, 2)

@@ -88,7 +88,7 @@ def stretched(image, low, scale, bound=1.0):
 
 @_formula(_as_image)
 def stretched_by_division(image, low, width, bound=1.0):
-    """Autocontrast by division."""
+    """Apply autocontrast, computed by division."""
     return _clip((image - low) / width, bound)
 
 
@@ -128,7 +128,7 @@ def normalized(image, mean, std):
 
 @_formula(_as_float)
 def unit_from_bytes(image):
-    """0..255 to 0..1."""
+    """Map 0..255 to 0..1."""
     return image / 255.0
 
 

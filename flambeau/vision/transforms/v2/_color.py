@@ -22,7 +22,7 @@ _JITTERS = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjus
 
 
 class Grayscale(Transform):
-    """Without colour."""
+    """Convert an image to greyscale."""
 
     _functional = staticmethod(F.rgb_to_grayscale)
     _options = ("num_output_channels",)
@@ -46,7 +46,7 @@ class RandomGrayscale(RandomApplyTransform):
 
 
 class RGB(Transform):
-    """Three channels."""
+    """Convert an image to three channels."""
 
     _functional = staticmethod(F.grayscale_to_rgb)
 

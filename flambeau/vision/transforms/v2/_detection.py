@@ -102,7 +102,7 @@ def _overlaps(boxes: Tensor, window: list[int]) -> Tensor:
 
 
 class ConvertBoundingBoxFormat(Transform):
-    """Boxes in another format."""
+    """Convert boxes to another format."""
 
     _transformed_types = (BoundingBoxes,)
 
@@ -115,7 +115,7 @@ class ConvertBoundingBoxFormat(Transform):
 
 
 class ClampBoundingBoxes(Transform):
-    """Boxes cut to their canvas."""
+    """Clamp boxes to their canvas."""
 
     _functional = staticmethod(F.clamp_bounding_boxes)
     _options = ("clamping_mode",)

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class RandomHorizontalFlip(RandomApplyTransform):
-    """Mirrored with probability p."""
+    """Flip the input horizontally with probability p."""
 
     _functional = staticmethod(F.horizontal_flip)
 
@@ -60,7 +60,7 @@ class Resize(Transform):
 
 
 class CenterCrop(Transform):
-    """The middle."""
+    """Crop the centre of the input."""
 
     def __init__(self, size: Any) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ def refuse_shapes(transform: Transform, flat_inputs: list[Any]) -> None:
 
 
 class Pad(Transform):
-    """A border on all sides."""
+    """Pad the input on all sides."""
 
     _functional = staticmethod(F.pad)
     _options = ("padding", "fill", "padding_mode")
@@ -174,7 +174,7 @@ class RandomZoomOut(RandomApplyTransform):
 
 
 class RandomRotation(Transform):
-    """Turned by a random angle."""
+    """Rotate the input by a random angle."""
 
     _functional = staticmethod(F.rotate)
     _options = ("interpolation", "expand", "center", "fill")

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Identity(Transform):
-    """Nothing."""
+    """Return the input unchanged."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         return inpt
@@ -110,7 +110,7 @@ class GaussianBlur(Transform):
 
 
 class GaussianNoise(Transform):
-    """Normal noise added."""
+    """Add normal noise."""
 
     _functional = staticmethod(F.gaussian_noise)
     _options = ("mean", "sigma", "clip")
@@ -202,7 +202,7 @@ class ToPILImage(Transform):
 
 
 class ToPureTensor(Transform):
-    """TVTensors to plain tensors."""
+    """Convert TVTensors to plain tensors."""
 
     _transformed_types = (TVTensor,)
 

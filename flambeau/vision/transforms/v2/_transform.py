@@ -72,7 +72,7 @@ def has_all(flat_inputs: list[Any], *types_or_checks: Any) -> bool:
 
 
 def get_bounding_boxes(flat_inputs: list[Any]) -> BoundingBoxes:
-    """The boxes of a sample."""
+    """Return the bounding boxes of a sample."""
     found = next((inpt for inpt in flat_inputs if isinstance(inpt, BoundingBoxes)), None)
     if found is None:
         raise ValueError("No bounding boxes were found in the sample")
@@ -80,7 +80,7 @@ def get_bounding_boxes(flat_inputs: list[Any]) -> BoundingBoxes:
 
 
 def get_keypoints(flat_inputs: list[Any]) -> KeyPoints:
-    """The points of a sample."""
+    """Return the key points of a sample."""
     found = next((inpt for inpt in flat_inputs if isinstance(inpt, KeyPoints)), None)
     if found is None:
         raise ValueError("No keypoints were found in the sample")
@@ -104,7 +104,7 @@ def query_chw(flat_inputs: list[Any]) -> tuple[int, int, int]:
 
 
 def query_size(flat_inputs: list[Any]) -> tuple[int, int]:
-    """(height, width) of a sample."""
+    """Return (height, width) of a sample."""
     kinds = (is_pure_tensor, Image, is_pil, Video, Mask, BoundingBoxes, KeyPoints)
     found = {tuple(get_size(inpt)) for inpt in flat_inputs if check_type(inpt, kinds)}
     if not found:
@@ -218,7 +218,7 @@ def setup_size(size: Any, error_msg: str = "Please provide only two dimensions (
 
 
 def number_or_pair(value: Any, name: str) -> list[float]:
-    """Two floats."""
+    """Return a number or pair as two floats."""
     if not isinstance(value, (int, float, Sequence)):
         raise TypeError(f"{name} should be a number or a sequence of numbers. Got {type(value)}")
     if isinstance(value, (int, float)):
@@ -257,7 +257,7 @@ def check_fill(fill: Any) -> None:
 
 
 def fill_for(fills: dict[Any, Any], inpt: Any) -> Any:
-    """The fill for this input."""
+    """Return the fill value for an input."""
     kind = type(inpt)
     if kind in fills:
         return fills[kind]

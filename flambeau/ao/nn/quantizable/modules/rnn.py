@@ -113,7 +113,7 @@ class LSTMCell(nn.Module):
 
     @classmethod
     def from_float(cls, other: Any, use_precomputed_fake_quant: bool = False, split_gates: bool = False) -> LSTMCell:
-        """The cell of an nn.LSTMCell."""
+        """Make a quantizable cell from an nn.LSTMCell."""
         if type(other) is not cls._FLOAT_MODULE:
             raise AssertionError(f"Expected module type {cls._FLOAT_MODULE}, got {type(other)}")
         if not hasattr(other, "qconfig"):
@@ -187,7 +187,7 @@ class _LSTMLayer(nn.Module):
 
     @classmethod
     def from_float(cls, other: Any, layer_idx: int = 0, qconfig: Any = None, **kwargs: Any) -> _LSTMLayer:
-        """Layer number `layer_idx` of an nn.LSTM."""
+        """Make layer number `layer_idx` of an nn.LSTM quantizable."""
         if not hasattr(other, "qconfig") and qconfig is None:
             raise AssertionError("other must have qconfig or qconfig must be provided")
         names = ("input_size", "hidden_size", "bias", "batch_first", "bidirectional")
@@ -275,7 +275,7 @@ class LSTM(nn.Module):
 
     @classmethod
     def from_float(cls, other: Any, qconfig: Any = None, split_gates: bool = False) -> Any:
-        """An nn.LSTM with its parts observed."""
+        """Make an observed, quantizable copy of an nn.LSTM."""
         quantization = naming.above("ao.quantization")  # which swaps modules for this one
 
         if not isinstance(other, cls._FLOAT_MODULE):

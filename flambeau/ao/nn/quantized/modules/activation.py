@@ -16,7 +16,7 @@ __all__ = ["ELU", "Hardswish", "LeakyReLU", "PReLU", "ReLU6", "Sigmoid", "Softma
 
 
 class ReLU6(nn.ReLU):
-    """Values kept between 0 and 6."""
+    """Clamp quantized values to the range from 0 to 6."""
 
     def forward(self, input: Tensor) -> Tensor:
         return Q.relu6(input, self.inplace)

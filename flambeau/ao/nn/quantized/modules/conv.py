@@ -186,7 +186,7 @@ class _ConvNd(WeightedQuantizedModule):
 
     @classmethod
     def _like(cls, mod: Any) -> Any:
-        """A layer of the same sizes."""
+        """Make a quantized layer with the sizes of a float layer."""
         return cls(
             mod.in_channels, mod.out_channels, mod.kernel_size, mod.stride, mod.padding, mod.dilation, mod.groups,
             mod.bias is not None, mod.padding_mode,

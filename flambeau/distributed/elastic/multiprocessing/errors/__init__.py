@@ -28,7 +28,7 @@ _NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elasti
 
 @dataclass
 class ProcessFailure:
-    """Failure of a worker."""
+    """The failure of one worker process."""
 
     local_rank: int
     pid: int

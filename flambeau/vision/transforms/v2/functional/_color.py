@@ -83,7 +83,7 @@ def adjust_contrast_image(image: Any, contrast_factor: float) -> Any:
 
 
 def adjust_saturation_image(image: Any, saturation_factor: float) -> Any:
-    """0 is grey, 1 the image."""
+    """Change the saturation: factor 0 gives grey, 1 the image itself."""
     check_not_negative("saturation_factor", saturation_factor)
     return _by_kind(image, color.adjust_saturation, pil.adjust_saturation, saturation_factor, exact=True)
 
@@ -110,7 +110,7 @@ def adjust_gamma_image(image: Any, gamma: float, gain: float = 1.0) -> Any:
 
 
 def invert_image(image: Any) -> Any:
-    """White minus the image."""
+    """Invert the colours of an image."""
     return (pil.invert if is_pil(image) else color.invert)(image)
 
 
@@ -139,7 +139,7 @@ def equalize_image(image: Any) -> Any:
 
 
 def permute_channels_image(image: Any, permutation: Sequence[int]) -> Any:
-    """The channels in another order."""
+    """Return the channels in another order."""
     if is_pil(image):
         return conversion.to_pil_image(color.permute_channels(conversion.pil_to_tensor(image), permutation))
     return color.permute_channels(image, permutation)

@@ -37,7 +37,7 @@ horizontal_flip = functional(horizontal_flip_image, *TENSORS, Mask)
 
 
 def vertical_flip_image(image: Tensor) -> Tensor:
-    """Upside down."""
+    """Flip an image vertically."""
     return geometry.vflip(image)
 
 
@@ -140,7 +140,7 @@ def check_padding_mode(padding_mode: Any) -> None:
 
 
 def pad_image(image: Tensor, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Tensor:
-    """A border on all sides."""
+    """Pad an image on all sides."""
     left, right, top, bottom = parse_padding(padding)
     check_padding_mode(padding_mode)
     return geometry.pad(image, [left, top, right, bottom], fill, padding_mode)
@@ -196,7 +196,7 @@ def resized_crop_image(
     interpolation: Any = InterpolationMode.BILINEAR,
     antialias: bool | None = True,
 ) -> Tensor:
-    """A window, resized."""
+    """Crop a window and resize it."""
     return resize_image(crop_image(image, top, left, height, width), size, interpolation, antialias=antialias)
 
 

@@ -26,7 +26,7 @@ __all__ = [
 
 
 def get_dimensions_image(image: Tensor) -> list[int]:
-    """[channels, height, width]."""
+    """Return [channels, height, width] of an image."""
     if image.ndim < 2:
         raise TypeError(f"Input tensor should have at least two dimensions, but got {image.ndim}")
     return [1 if image.ndim == 2 else image.shape[-3], *image.shape[-2:]]
@@ -44,7 +44,7 @@ def _get_dimensions_pil(image: Any) -> list[int]:
 
 
 def get_num_channels_image(image: Tensor) -> int:
-    """Channels."""
+    """Return the number of channels."""
     return get_dimensions_image(image)[0]
 
 
@@ -85,7 +85,7 @@ get_size.kernels[KeyPoints] = get_size_keypoints
 
 
 def get_num_frames_video(video: Tensor) -> int:
-    """Frames of a video."""
+    """Return the number of frames of a video."""
     return video.shape[-4]
 
 
@@ -93,7 +93,7 @@ get_num_frames = functional(get_num_frames_video, Tensor, Video)
 
 
 def get_image_size(inpt: Any) -> list[int]:
-    """[width, height]."""
+    """Return [width, height] of an image."""
     return get_size(inpt)[::-1]
 
 
@@ -130,7 +130,7 @@ def _converted(boxes: Tensor, old: BoundingBoxFormat, new: BoundingBoxFormat, in
 def clamp_bounding_boxes(
     inpt: Tensor, format: Any = None, canvas_size: Any = None, clamping_mode: Any = "auto"
 ) -> Tensor:
-    """Boxes cut to their canvas."""
+    """Clamp boxes to their canvas."""
     if clamping_mode is not None and clamping_mode not in ("soft", "hard", "auto"):
         raise ValueError(f"clamping_mode must be soft, hard, auto or None, got {clamping_mode}")
     if is_pure_tensor(inpt):

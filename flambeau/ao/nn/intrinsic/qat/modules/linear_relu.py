@@ -24,5 +24,5 @@ class LinearReLU(Linear, nni._FusedModule):
         return nn.functional.relu(super().forward(input))
 
     def to_float(self) -> nn.Module:
-        """The layers without rounding."""
+        """Return the float layers, without fake quantization."""
         return nni.LinearReLU(super().to_float(), nn.ReLU())

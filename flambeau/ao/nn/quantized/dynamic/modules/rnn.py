@@ -327,7 +327,7 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(nn.Module):
-    """Base of single time steps."""
+    """Base class of the recurrent cells, which compute one time step."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, num_chunks: int = 4, dtype: Any = torch.qint8
