@@ -1,6 +1,6 @@
 """`flambeau demo`: a small convolutional network learns to read digits, as a PyTorch user would write it.
 
-Data set, loader, schedule, checkpoints, and at the end one picture: curves and predictions. A run that was interrupted goes on
+Data set, loader, schedule, checkpoints, and at the end one image: curves and predictions. A run that was interrupted goes on
 with `--resume` and ends with the same weights as one that was not.
 """
 

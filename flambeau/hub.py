@@ -233,7 +233,7 @@ def _on_path(directory: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _hubconf(repository: str) -> Iterator[ModuleType]:
-    """The repository's hubconf.py, imported, with what lies beside it importable."""
+    """The repository's hubconf.py, imported, with the files next to it importable."""
     path = os.path.join(os.path.abspath(os.path.expanduser(repository)), "hubconf.py")
     if not os.path.exists(path):
         raise FileNotFoundError(f"{path} is not there: a hub repository has a hubconf.py at its top")

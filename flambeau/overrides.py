@@ -1,4 +1,4 @@
-"""Changing what operators do: for one class of tensors (`__torch_function__`), or for a while (`TorchFunctionMode`).
+"""Changing what operators do: for one class of tensors (`__torch_function__`), or temporarily (`TorchFunctionMode`).
 
 >>> class Count(TorchFunctionMode):
 ...     calls = 0

@@ -1,4 +1,4 @@
-"""A recording as a picture (SVG): the steps after each pass side by side, and where buffers lie in the arena while they live."""
+"""A recording as an image (SVG): the steps after each pass side by side, and where buffers are in the arena while they live."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ class CompiledFunction(KnownFunction):
                     )
                 graph = getattr(recorded.program, "graph", None)  # what was not captured has no program
                 if problem and graph is not None and graph.relaid:
-                    # recorded once more, with everything as it lies in eager calls
+                    # recorded once more, with everything stored as in eager calls
                     self.layouts, self.found[key] = False, 1
                 elif problem and graph is not None and graph.rounded_otherwise:
                     self.exact, self.found[key] = True, 1  # recorded once more, bit by bit

@@ -74,7 +74,7 @@ class KnownFunction:
         self.keeps_numbers = True
         self.sizes_vary = False  # whether an operator's results looked otherwise because of a number that it reads
         self.exact = False  # whether passes must keep every bit
-        self.layouts = True  # whether pictures may lie otherwise than in eager calls
+        self.layouts = True  # whether feature maps may have another layout than in eager calls
         self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
         self.seconds = 0.0
         self.last: Last | None = None  # the recording that was run last, if its arguments were plain

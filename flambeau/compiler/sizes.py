@@ -2,7 +2,7 @@
 
 Such a recording is for one set of sizes, and making one takes as long as ten to twenty calls. So a further size is recorded at once only while
 those before it are used; where they are not, it has to come back first. Beyond the first recordings each one has to be earned by
-native calls. A function whose sizes change in every call rests: its recordings are forgotten, and it runs as it is for a while."""
+native calls. A function whose sizes change in every call rests: its recordings are forgotten, and it runs uncompiled for some calls."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class NestedTensor(HeldTensor):
         return self._starts
 
     def lengths(self) -> Tensor | None:
-        """Return the number of elements of each row, or None where rows lie one after the other without gaps."""
+        """Return the number of elements of each row, or None where rows are stored one after the other without gaps."""
         return self._lengths
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:

@@ -24,7 +24,7 @@ class Places(NamedTuple):
 
 
 def packed_places(sizes: Any) -> Places:
-    """The places of contiguous rows of these sizes that lie one after the other."""
+    """The places of contiguous rows of these sizes that are stored one after the other."""
     shapes, starts = tuple(map(tuple, sizes)), [0]
     for shape in shapes:
         starts.append(starts[-1] + math.prod(shape))

@@ -30,7 +30,7 @@ class NotExportable(RuntimeError):
 
 @dataclass
 class Output:
-    """A result: in which buffer it lies, from which byte on, and what it looks like."""
+    """A result: in which buffer it is, from which byte on, and what it looks like."""
 
     buffer: int
     offset: int

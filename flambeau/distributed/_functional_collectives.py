@@ -119,7 +119,7 @@ def _source(tensor: Tensor) -> Tensor:
 
 
 def all_reduce(self: Tensor, reduceOp: Any, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
-    """The sum (or what `reduceOp` says) of everybody's tensor."""
+    """The sum (or what `reduceOp` says) of every rank's tensor."""
     where = _resolve_group(group)
     result = _source(self).clone()
     is_flag = result.dtype is dt.bool_
@@ -137,7 +137,7 @@ def broadcast(self: Tensor, src: int, group: Any, tag: str = "", *, now: bool = 
 
 
 def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
-    """Everybody's tensor, one after the other along `gather_dim`."""
+    """Every rank's tensor, one after the other along `gather_dim`."""
     where, mine = _resolve_group(group), _source(self)
     count = groups.get_world_size(where)
     shape = mine.shape or (1,)
@@ -160,7 +160,7 @@ def _check_parts(tensor: Tensor, dim: int, count: int) -> None:
 def reduce_scatter_tensor(
     self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "", *, now: bool = False
 ) -> Tensor:
-    """The part of this rank, along `scatter_dim`, of the sum of everybody's tensor."""
+    """The part of this rank, along `scatter_dim`, of the sum of every rank's tensor."""
     where = _resolve_group(group)
     count = groups.get_world_size(where)
     _check_parts(self, scatter_dim, count)
@@ -184,7 +184,7 @@ def all_to_all_single(
     *,
     now: bool = False,
 ) -> Tensor:
-    """The r-th part of everybody's tensor to rank r, along dimension 0."""
+    """The r-th part of every rank's tensor to rank r, along dimension 0."""
     where, mine = _resolve_group(group), _source(self)
     rows = mine.shape[0] if output_split_sizes is None else sum(output_split_sizes)
     result = mine.new_empty((rows, *mine.shape[1:]))

@@ -185,7 +185,7 @@ def reduce(
 
 
 def all_gather(tensor_list: Any, tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
-    """Everybody's tensor into everybody's list. Sizes may differ between ranks."""
+    """Every rank's tensor into every rank's list. Sizes may differ between ranks."""
     _tensors(tensor_list, "tensor_list")
     _tensor(tensor, "tensor")
     _same_dtype(tensor_list, tensor)
@@ -197,7 +197,7 @@ def all_gather(tensor_list: Any, tensor: Tensor, group: Any = None, async_op: bo
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Everybody's tensor, one after the other, into one."""
+    """Every rank's tensor, one after the other, into one."""
     _tensor(input_tensor, "input_tensor")
     _tensor(output_tensor, "output_tensor")
     if (pg := _joined(group, "all_gather_into_tensor")) is None:
@@ -230,7 +230,7 @@ def gather(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Everybody's tensor into the list of rank `dst`."""
+    """Every rank's tensor into the list of rank `dst`."""
     _tensor(tensor, "tensor")
     if (pg := _joined(group, "gather")) is None:
         return None
@@ -302,7 +302,7 @@ def all_to_all_single(
     group: Any = None,
     async_op: bool = False,
 ) -> Work | None:
-    """The r-th part of everybody's input to rank r."""
+    """The r-th part of every rank's input to rank r."""
     _tensor(output, "output")
     _tensor(input, "input")
     _same_dtype(output, input)

@@ -22,7 +22,7 @@ def _copy(source: Memory, target: Memory) -> None:
 
 
 class FakeEngine:
-    """Moves the bytes of a rank to where they would lie if all others did the same."""
+    """Moves the bytes of a rank to where they would be if all others did the same."""
 
     detail = ""
 

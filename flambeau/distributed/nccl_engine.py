@@ -227,6 +227,6 @@ class NcclEngine:
 
 
 def _adjacent(parts: Sequence[Memory]) -> bool:
-    """Return whether memories of one size lie one behind the other."""
+    """Return whether memories of one size are stored one behind the other."""
     first, size = parts[0].address, parts[0].nbytes
     return all(part.nbytes == size and part.address == first + r * size for r, part in enumerate(parts))

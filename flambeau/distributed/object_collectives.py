@@ -62,7 +62,7 @@ def gather_object(
     group: Any = None,
     group_dst: int | None = None,
 ) -> None:
-    """Everybody's object into the list of rank `dst`."""
+    """Every rank's object into the list of rank `dst`."""
     if (pg := collectives._joined(group, "gather_object")) is None:
         return
     root = collectives._root(pg, dst, group_dst, "dst", required=False)
@@ -85,7 +85,7 @@ def gather_object(
 def broadcast_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
 ) -> None:
-    """Rank `src`'s objects into everybody's list, which has as many places."""
+    """Rank `src`'s objects into every rank's list, which has as many places."""
     if (pg := collectives._joined(group, "broadcast_object_list")) is None:
         return
     root = collectives._root(pg, 0 if src is None and group_src is None else src, group_src, "src")

@@ -33,7 +33,7 @@ def even_pieces(tensor: Tensor, count: int) -> tuple[Tensor, ...]:
 
 
 def shares_of(memories: Sequence[Memory], sizes: Sequence[int], rank: int) -> list[Memory]:
-    """The bytes of each memory that are a rank's, where everybody gets as many."""
+    """The bytes of each memory that are a rank's, where every rank gets as many."""
     return [
         Memory(m.address + size * rank, max(0, min(size, m.nbytes - size * rank)), m.owner)
         for m, size in zip(memories, sizes)

@@ -185,7 +185,7 @@ class ProcessGroup(OrderedGroup):
         return self.all_gather_parts(outputs, inputs)
 
     def all_gather_parts(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], *, _wait: bool = False) -> Work:
-        """Everybody's inputs[i], one after the other, into outputs[i], in one operation. The outputs do not count as changed."""
+        """Every rank's inputs[i], one after the other, into outputs[i], in one operation. The outputs do not count as changed."""
         sources = [memory_of(contiguous(t)) for t in inputs]
         sizes, targets = [m.nbytes for m in sources], [memory_of(t) for t in outputs]
 

@@ -156,7 +156,7 @@ def started(record: Any, *args: Any) -> Work:
 
 @collective("allreduce", writes="tensor")
 def all_reduce_(tensor: Tensor, op: Any, group: Any) -> tuple:
-    """Combine everybody's tensor, on all ranks."""
+    """Combine every rank's tensor, on all ranks."""
     return [tensor], op
 
 
@@ -168,7 +168,7 @@ def all_reduce_coalesced_(tensors: list[Tensor], options: Any, group: Any) -> tu
 
 @collective("reduce", writes="tensor")
 def reduce_(tensor: Tensor, root: int, op: Any, group: Any) -> tuple:
-    """Combine everybody's tensor on one rank."""
+    """Combine every rank's tensor on one rank."""
     return [tensor], root, op
 
 
@@ -180,13 +180,13 @@ def broadcast_(tensor: Tensor, root: int, group: Any) -> tuple:
 
 @collective("allgather", writes="outputs")
 def all_gather_(outputs: list[Tensor], tensor: Tensor, group: Any) -> tuple:
-    """Copy everybody's tensor into everybody's list."""
+    """Copy every rank's tensor into every rank's list."""
     return [outputs], [tensor]
 
 
 @collective("_allgather_base", writes="output")
 def all_gather_into_tensor_(output: Tensor, tensor: Tensor, group: Any) -> tuple:
-    """Copy everybody's tensor, one after the other, into one."""
+    """Copy every rank's tensor, one after the other, into one."""
     return output, tensor
 
 
@@ -198,7 +198,7 @@ def all_gather_coalesced_(outputs: list[list[Tensor]], tensors: list[Tensor], gr
 
 @collective("gather", writes="outputs")
 def gather_(outputs: list[Tensor], tensor: Tensor, root: int, group: Any) -> tuple:
-    """Copy everybody's tensor into the list of one rank."""
+    """Copy every rank's tensor into the list of one rank."""
     return [outputs] if outputs else [], [tensor], root
 
 
@@ -210,13 +210,13 @@ def scatter_(tensor: Tensor, inputs: list[Tensor], root: int, group: Any) -> tup
 
 @collective("reduce_scatter", writes="output")
 def reduce_scatter_(output: Tensor, inputs: list[Tensor], op: Any, group: Any) -> tuple:
-    """Combine everybody's list, of which each rank gets one tensor."""
+    """Combine every rank's list, of which each rank gets one tensor."""
     return [output], [inputs], op
 
 
 @collective("_reduce_scatter_base", writes="output")
 def reduce_scatter_tensor_(output: Tensor, input: Tensor, op: Any, group: Any) -> tuple:
-    """Combine everybody's tensor, of which each rank gets one part."""
+    """Combine every rank's tensor, of which each rank gets one part."""
     return output, input, op
 
 
@@ -234,13 +234,13 @@ def reduce_scatter_parts_(output: Tensor, shares: list[list[tuple]], op: Any, gr
 
 @collective("alltoall", writes="outputs")
 def all_to_all_(outputs: list[Tensor], inputs: list[Tensor], group: Any) -> tuple:
-    """Copy the r-th tensor of everybody's list to rank r."""
+    """Copy the r-th tensor of every rank's list to rank r."""
     return outputs, inputs
 
 
 @collective("alltoall_base", writes="output")
 def all_to_all_single_(output: Tensor, input: Tensor, takes: Any, sends: Any, group: Any) -> tuple:
-    """Copy the r-th part of everybody's tensor to rank r."""
+    """Copy the r-th part of every rank's tensor to rank r."""
     return output, input, takes, sends
 
 
@@ -293,7 +293,7 @@ def _(out: Tensor, input: Tensor, root: int, group: Any) -> None:
 
 @_collective(layout=_same, grads={"input": lambda g, root, group: broadcast(g, root, group)})
 def reduce(input: Tensor, root: int, reduction: Any, group: Any) -> Tensor:
-    """Everybody's tensor, combined on one rank; on the others what they had."""
+    """Every rank's tensor, combined on one rank; on the others what they had."""
 
 
 @reduce.on("any")
@@ -304,7 +304,7 @@ def _(out: Tensor, input: Tensor, root: int, reduction: Any, group: Any) -> None
 
 @_collective(grads={"input": lambda g, group: reduce_scatter(g, ReduceOp.SUM, group)})
 def all_gather(input: Tensor, group: Any) -> NewTensor:
-    """Everybody's tensor, one after the other along the first dimension."""
+    """Every rank's tensor, one after the other along the first dimension."""
     return _with_rows(input, input.shape[0] * group.size())
 
 
@@ -323,7 +323,7 @@ def _gathered(g: Tensor, reduction: Any, group: Any) -> Tensor:
 
 @_collective(grads={"input": _gathered})
 def reduce_scatter(input: Tensor, reduction: Any, group: Any) -> NewTensor:
-    """This rank's part, along the first dimension, of everybody's tensor combined."""
+    """This rank's part, along the first dimension, of every rank's tensor combined."""
     return _with_rows(input, input.shape[0] // group.size())
 
 
@@ -335,7 +335,7 @@ def _(out: Tensor, input: Tensor, reduction: Any, group: Any) -> None:
 
 @_collective(grads={"input": lambda g, takes, sends, group: all_to_all(g, sends, takes, group)})
 def all_to_all(input: Tensor, takes: Sequence[int] | None, sends: Sequence[int] | None, group: Any) -> NewTensor:
-    """Return what everybody sent to this rank: `takes[r]` rows from rank r, for `sends[r]` rows to it; without them, equal parts."""
+    """Return what every rank sent to this rank: `takes[r]` rows from rank r, for `sends[r]` rows to it; without them, equal parts."""
     return _with_rows(input, input.shape[0] if takes is None else sum(takes))
 
 

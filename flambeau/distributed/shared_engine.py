@@ -232,7 +232,7 @@ class SharedEngine:
     def all_gather(
         self, memory: Memory | Parts, outputs: Sequence[Memory | Parts], timeout: float, root: int | None = None
     ) -> None:
-        """Everybody's memory to everybody, or to one root only."""
+        """Every rank's memory to every rank, or to one root only."""
 
         def put(start: int, count: int, slot: int) -> None:
             memory.read(start, count, slot)

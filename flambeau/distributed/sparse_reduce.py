@@ -1,4 +1,4 @@
-"""The sum of sparse tensors of all ranks: each gets everybody's indices and values."""
+"""The sum of sparse tensors of all ranks: each gets every rank's indices and values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Formulas of complex numbers rewritten as formulas of real ones, so that every emitter can compile them.
 
 Each complex node becomes a pair of real expressions. What a complex leaf (an operand, a variable, an element in memory)
-becomes is the caller's business: it knows where the two parts lie.
+becomes is the caller's business: it knows where the two parts are.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def _holds_proxy(*values: Any) -> Proxy | None:
     return found[-1] if found else None
 
 
-# -- functions changed for a while ----------------------------------------------------------------------------------------
+# -- functions changed temporarily ----------------------------------------------------------------------------------------
 
 _ABSENT = object()
 

@@ -1,7 +1,7 @@
-"""Feature maps: values of (images, channels, rows, columns) that may lie channels last between calls, where they were recorded channels first.
+"""Feature maps: values of (images, channels, rows, columns) that may be channels last between calls, where they were recorded channels first.
 
 Which calls go on with maps that lie so their records say: formulas, reductions and copies of parts (`Op.pieces`) take any strides, a
-convolution (`Op.convolution`) takes each map as it lies, and other primitives take all of theirs channels last (`Op.channels_last`). A call
+convolution (`Op.convolution`) takes each map as it is stored, and other primitives take all of theirs channels last (`Op.channels_last`). A call
 is exchanged by exchanging the strides of its values; what it is then, its layout rule and its kernels say."""
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def convolution_of(call: Call) -> Convolution | None:
 @dataclass(eq=False)
 class Unit:
     """A call that takes maps either way: all of them must lie alike, unless it is a convolution. `gain` is what it takes less, in
-    milliseconds for a million bytes, where they lie channels last."""
+    milliseconds for a million bytes, where they are channels last."""
 
     call: Call
     maps: dict[int, FeatureMap]

@@ -142,7 +142,7 @@ def aligned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
 
 def turned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
     """Both loops over the same dimensions in the order of the first, where an operand that both have tells which is which, and elements
-    that lie side by side in it do so in all operands of the second."""
+    that are side by side in it are so in all operands of the second."""
     if math.prod(a.sizes) != math.prod(b.sizes):
         return None
     known = {p[:2]: p for p in a.places() if all(p.strides)}

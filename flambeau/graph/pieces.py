@@ -1,6 +1,6 @@
 """Concatenations as copies, one for each part of the result, so that whoever makes a part can store it there at once.
 
-Which calls are such, and where the parts lie, their records say (`Op.pieces`)."""
+Which calls are such, and where the parts are, their records say (`Op.pieces`)."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Value:
         return self.start + low * self.dtype.itemsize, self.start + high * self.dtype.itemsize
 
     def over(self, storage: UntypedStorage) -> Tensor:
-        """The tensor that it is, if its buffer lies in this storage."""
+        """The tensor that it is, if its buffer is in this storage."""
         contiguous = is_contiguous_layout(self.shape, self.strides)
         start = self.start // self.dtype.itemsize
         return new_tensor(storage, self.shape, self.strides, start, self.dtype, self.device, contiguous)

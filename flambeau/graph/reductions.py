@@ -1,6 +1,6 @@
 """Formulas evaluated by the reductions that read them: what is summed up is computed on the way, not stored first.
 
-Only where the loops of the reduction stay what they are (everything that is read lies in memory as the values did, or is one element), so
+Only where the loops of the reduction stay what they are (everything that is read is stored in memory as the values were, or is one element), so
 that sums are formed in the same order."""
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class RowFunction(TeamFunction):
         return ends == [0, self.length, 1] and not any(isinstance(x, (ir.For, ir.While)) for x in statements(s.body))
 
     def _row_key(self, s: ir.For, index: Expr, known: dict[str, Expr], changing: set[str]) -> Any:
-        """Return the key that tells one row from another; None if the elements do not lie next to each other."""
+        """Return the key that tells one row from another; None if the elements are not adjacent."""
         place = place_of(index, {**self.once, **known})
         if place.coefficient(s.name) != 1:
             return None

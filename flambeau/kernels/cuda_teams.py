@@ -3,7 +3,7 @@
 Every thread of a team walks through the iteration. Loops whose iterations do not depend on each other are shared out, one iteration per
 thread and turn; what such a loop collects (a sum, a maximum) is joined across the team. Everything else is done by all threads alike,
 except that only one of them stores. Where a thread may read or overwrite what another one has written or has yet to read, they wait for
-each other; arrays of the iteration lie in shared memory.
+each other; arrays of the iteration are in shared memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Updates whose step counts lie on the device (`fused=True`, `capturable=True`): the host neither reads nor writes them.
+"""Updates whose step counts are on the device (`fused=True`, `capturable=True`): the host neither reads nor writes them.
 
 What an update computes once for a parameter (see `fused`) becomes a launch of its own over all parameters, which leaves the numbers
 beside each other in memory; the launch over the elements reads them there, and a last one stores the new step counts. So a step can be

@@ -164,7 +164,7 @@ class MemoryProfile:
 
 
 def drawn(times: list[int], sizes: list[list[int]], device: str, most: int = 0) -> svg.Drawing:
-    """A picture of bytes by category at some moments; `most` is the height of the picture, if it is larger than the largest sum."""
+    """An image of bytes by category at some moments; `most` is the height of the image, if it is larger than the largest sum."""
     highest = max((sum(row) for row in sizes), default=0) or 1
     most = max(most, highest)
     length = (times[-1] if times else 0) or 1

@@ -175,11 +175,11 @@ class _KinetoProfile:
         self._recorded("exporting stacks").export_stacks(path, metric)
 
     def export_flame_graph(self, path: str) -> None:
-        """Draw where the time went as an SVG picture: each call lies above the one it was made in, as wide as it took long."""
+        """Draw where the time went as an SVG image: each call is above the one it was made in, as wide as it took long."""
         flame.save(path, self.events())
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
-        """Write how much memory was in use when, and for what: as a picture (.svg, or .html around one), as numbers (.json,
+        """Write how much memory was in use when, and for what: as an image (.svg, or .html around one), as numbers (.json,
         .json.gz) or every event by itself (.raw.json.gz)."""
         warnings.warn(
             "`export_memory_timeline` is deprecated and will be removed in a future version. Please use"

@@ -1,4 +1,4 @@
-"""The memory of all ranks in one picture.
+"""The memory of all ranks in one image.
 
 >>> with flambeau.profiler.profile(profile_memory=True) as profile:
 ...     train()
@@ -18,7 +18,7 @@ _WIDTH, _HEIGHT, _MOMENTS = 960, 420, 400
 
 
 def save_memory_of_ranks(profile: Any, path: str, device: str = "cpu", group: Any = None) -> dict[int, int] | None:
-    """Called by all ranks: rank 0 writes a picture of the bytes in use over time on each, all to the same scale, and gets the most
+    """Called by all ranks: rank 0 writes an image of the bytes in use over time on each, all to the same scale, and gets the most
     that each had in use; the others get None."""
     times, sizes = MemoryProfile(profile.profiler.kineto_results).sizes(device)
     most_of_all = max((sum(row) for row in sizes), default=0)

@@ -136,7 +136,7 @@ def text(results: Results) -> str:
 
 
 def picture(results: Results, title: str) -> svg.Drawing:
-    """The histogram as an SVG picture."""
+    """The histogram as an SVG image."""
     bins = results.histogram(48)
     most = max((count for _, _, count in bins), default=1)
     width, height, left, base = 720, 320, 50, 270

@@ -1,7 +1,7 @@
 """Channel between the server and a worker: messages over a socket, large values through memory that both have mapped.
 
 A message is a length and a marshalled tuple. A value of `LARGE` bytes or more is put into the sender's arena, a memory file
-inherited by the worker, and the message has its place: the pixels of a picture are copied once on each side, never through
+inherited by the worker, and the message has its place: the pixels of an image are copied once on each side, never through
 the kernel's socket buffers. Arenas start again when the server sends a batch while no other is on its way.
 """
 

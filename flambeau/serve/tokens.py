@@ -1,4 +1,4 @@
-"""Keys that clients must show: made anew at each start, kept in key_file.json, valid for a while."""
+"""Keys that clients must show: made anew at each start, kept in key_file.json, valid for a limited time."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _box(title: str, detail: str = "", colour: str = _END) -> Box:
 
 
 def draw(model: Module, *args: Any, path: str | Path | None = None) -> Drawing:
-    """A picture of a network as it runs on these arguments in evaluation mode; written to `path`, if there is one.
+    """An image of a network as it runs on these arguments in evaluation mode; written to `path`, if there is one.
 
     >>> draw(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), flambeau.ones(1, 4), path="net.svg")  # doctest: +SKIP
     """

@@ -1,4 +1,4 @@
-"""Pictures of directed graphs: boxes in layers, sources above what reads them, few crossings; an arrow for each edge.
+"""Images of directed graphs: boxes in layers, sources above what reads them, few crossings; an arrow for each edge.
 
 Edges that pass a layer get a bend in it, an invisible box, so that arrows go around boxes. Boxes of a layer are ordered by the
 middles of their neighbours, and then put as near to them as the widths allow."""

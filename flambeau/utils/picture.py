@@ -1,4 +1,4 @@
-"""Small pictures without an imaging library: a canvas with images, text and curves, written as PNG."""
+"""Small images without an imaging library: a canvas with images, text and curves, written as PNG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements of SVG as text, the document around them, and the string that notebooks show as a picture.
+"""Elements of SVG as text, the document around them, and the string that notebooks show as an image.
 
 >>> document(40, 20, [rect(5, 5, 30, 10, fill="#cfe3f7"), text(8, 13, "a < b")])[:4]
 '<svg'
@@ -70,7 +70,7 @@ def document(
     size: int = 11,
     background: str = "white",
 ) -> Drawing:
-    """A whole picture of this many pixels."""
+    """A whole image of this many pixels."""
     width, height = round(width), round(height)
     body = "\n".join(["", rect(0, 0, width, height, fill=background), *parts, ""])
     return Drawing(

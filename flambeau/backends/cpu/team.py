@@ -7,7 +7,7 @@ libgomp gives each thread one share and waits for all of them. That is the faste
 oneDNN's threads are the same ones; but a thread that has to wait for its core (a time slice is some milliseconds) holds
 up the whole loop. When the threads of a loop end that far apart, and more threads are runnable in the system than there are
 cores (the fourth word of /proc/loadavg), and this happens several times within a short time, then the cores are taken to be
-crowded for a while, and loops are shared out differently: there are more parts than threads, each claims one after the
+crowded for some time, and loops are shared out differently: there are more parts than threads, each claims one after the
 other, the caller too, and nobody waits for a thread that has not begun. From time to time libgomp is tried again.
 
 How sharing stays correct:

@@ -24,7 +24,7 @@ _FUNCTIONS = {  # what writes their code, the names of their parameters, and whi
 
 
 class Sizes(NamedTuple):
-    """A convolution of (images, inputs, height, width) with (outputs, inputs, 3, 3), with zeros around the pictures."""
+    """A convolution of (images, inputs, height, width) with (outputs, inputs, 3, 3), with zeros around the feature maps."""
 
     images: int
     inputs: int
@@ -90,7 +90,7 @@ def work(
     sizes: Sizes, swapped: bool = False, gradient: bool = False, last: tuple[bool, bool, bool] = (False, False, False)
 ) -> Work:
     """For a convolution, or (`swapped`) one with the weight of the convolution that it is the gradient of, or (`gradient`) the
-    gradient of the weight. `last` says whether input, output (or dy) and weight (or dw) lie channels last."""
+    gradient of the weight. `last` says whether input, output (or dy) and weight (or dw) are channels last."""
     high, wide = sizes.tiles
     tiles, shares = high * wide, max(1, min(threads.get_num_threads(), sizes.images))
     pairs = sizes.inputs * sizes.outputs

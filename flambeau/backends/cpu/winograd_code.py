@@ -1,6 +1,6 @@
 """The native functions of `winograd`, as LLVM text: they take any sizes, and are compiled once for a machine.
 
-Everything is counted in float32 numbers. `lanes` of them fill a vector register; pictures lie channels last inside, so that a vector
+Everything is counted in float32 numbers. `lanes` of them fill a vector register; feature maps are channels last inside, so that a vector
 holds one place of `lanes` channels. Sizes come in a table of 64-bit words (`FIELDS`), then the places of pixels and tiles.
 """
 
@@ -282,7 +282,7 @@ class Part(TileFunction):
         self.do(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {self.mul(numbers, 4)}, i1 false)")
 
     def channels_last(self, to: str, picture: str, channels: str, pixels: str, places: str, last: str) -> None:
-        """Lay a picture out as pixels of channels, if it does not lie so already; a table says where each pixel goes."""
+        """Lay a feature map out as pixels of channels, if it is not stored so already; a table says where each pixel goes."""
         already = self.new(f"icmp ne i64 {last}, 0")
         with self.when(already), self.loop(pixels) as p:
             source, target = self.at(picture, self.mul(p, channels)), self.at(to, self.item(places, p))

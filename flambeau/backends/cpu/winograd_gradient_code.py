@@ -25,8 +25,8 @@ GRADIENT = ("dw", "db", "scratch", "x", "dy", "table")
 
 @functools.cache
 def weight_gradient(lanes: int, vectors: int) -> str:
-    """dw (outputs, inputs, 3, 3), and db where it is wanted, from x and dy. Every share adds up its own pictures, and then all these
-    `terms` are added; or, where there is one term, every share has its own rows of it, and goes over all pictures."""
+    """dw (outputs, inputs, 3, 3), and db where it is wanted, from x and dy. Every share adds up its own feature maps, and then all these
+    `terms` are added; or, where there is one term, every share has its own rows of it, and goes over all feature maps."""
     f = Part("gradient_part", GRADIENT, lanes)
     square, biased = f.mul("%inputs", "%outputs"), f.new("icmp ne ptr %db, null")
     common = f.new("icmp eq i64 %terms, 1")
@@ -86,7 +86,7 @@ def weight_gradient(lanes: int, vectors: int) -> str:
 
 
 def _gradient_places(f: Part, share: Value) -> list[str]:
-    """Return where a share has its images, what they are spread into, the same of dy, its pictures, and its sums by channels."""
+    """Return where a share has its images, what they are spread into, the same of dy, its feature maps, and its sums by channels."""
     place = f.at("%scratch", f.mul(f.mul(f.mul("%inputs", "%outputs"), 16), "%terms"), f.mul(share, "%numbers"))
     found = [place]
     for size in (f.mul("%group", "%input_space"), f.mul("%input_step", 16), f.mul("%output_step", 16),

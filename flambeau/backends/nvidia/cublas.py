@@ -1,6 +1,6 @@
 """cuBLAS for what is no matrix product: inner products, triangular systems, and factors of many small matrices at once.
 
-Matrices lie by columns; addresses are numbers. Arrays of addresses, which the functions for batches take, lie on the device."""
+Matrices are stored by columns; addresses are numbers. Arrays of addresses, which the functions for batches take, are on the device."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def forget_workspace(where: Any, stream: int) -> None:
 
 
 def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int] | None:
-    """Return how the last two dimensions lie in memory: (whether rows are contiguous, distance of one row or column from the next). None if
+    """Return how the last two dimensions are stored in memory: (whether rows are contiguous, distance of one row or column from the next). None if
     the library cannot take them as they are."""
     (rows, columns), (down, right) = shape[-2:], strides[-2:]
     if (right == 1 or columns == 1) and (down >= columns or rows == 1):
@@ -289,7 +289,7 @@ def _required(t: Any) -> tuple[bool, int]:
 
 
 def _layout(t: Any, row_major: bool, step: int) -> c_void_p:
-    """The matrix as it lies, seen in columns."""
+    """The matrix as it is stored, seen in columns."""
     rows, columns = t.shape[-2:]
     tall, wide = (columns, rows) if row_major else (rows, columns)
     layout = c_void_p()
@@ -359,7 +359,7 @@ def matmul(
     scales: Any = None,
 ) -> None:
     """out = alpha * a @ b + beta * out, then the row `bias` is added to every row and the epilogue's function applied. Matrices, or
-    batches of them (three dimensions) with any distance from one to the next; each lies by rows or by columns (`matrix_order`).
+    batches of them (three dimensions) with any distance from one to the next; each is stored by rows or by columns (`matrix_order`).
     float8 factors come with `scales`, tensors of one float32 for each."""
     if scales is not None:
         kind = (a.shape, b.shape, a._strides, b._strides, out._strides, a.dtype, b.dtype, out.dtype, out.device)

@@ -64,7 +64,7 @@ def convolve(
     kind: str, x: Any, w: Any, y: Any, stride: tuple, padding: tuple, dilation: tuple, last: bool
 ) -> ExecutionPlan:
     """y from x and w ("forward"), x from y and w ("input": the gradient, or the transposed convolution), or w from x and y
-    ("weight"). All lie contiguously, or all with channels last."""
+    ("weight"). All are contiguous, or all with channels last."""
     addresses = {1: _address(x), 2: _address(w), 3: _address(y)}
     key = _key(kind, x, w, y, stride, padding, dilation, last)
     plan = _local.plans.get(key)

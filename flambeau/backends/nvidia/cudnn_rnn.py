@@ -1,6 +1,6 @@
 """Recurrent networks by cuDNN: all layers and directions of one in one call.
 
-Time steps follow each other in memory, each with as many rows as sequences are that long; weights lie in one block, all matrices first,
+Time steps follow each other in memory, each with as many rows as sequences are that long; weights are in one block, all matrices first,
 then all biases."""
 
 from __future__ import annotations

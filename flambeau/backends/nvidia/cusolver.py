@@ -1,4 +1,4 @@
-"""Factorizations by cuSOLVER, one matrix at a time (and Cholesky factors of many). Matrices lie by columns without gaps; addresses are
+"""Factorizations by cuSOLVER, one matrix at a time (and Cholesky factors of many). Matrices are stored by columns without gaps; addresses are
 numbers; `info` is the address of one int32 that says where a factorization failed."""
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _block_at(host: int) -> PinnedBlock | None:
 
 
 def holds(host: int) -> bool:
-    """Return whether an address lies in locked memory."""
+    """Return whether an address is in locked memory."""
     return bool(_addresses) and _block_at(host) is not None
 
 

@@ -252,7 +252,7 @@ def plan(
     alignment: int,
     sums: bool = False,
 ) -> Plan | None:
-    """The product of matrices that lie by rows or by columns (True or False), with steps from one of these to the next. None if it is not
+    """The product of matrices that are stored by rows or by columns (True or False), with steps from one of these to the next. None if it is not
     one for these kernels."""
     rows, columns, inner = sizes
     if (

@@ -2,7 +2,7 @@
 
 The first call runs as it is. The second is observed: what cannot be captured (a look at values, work on the CPU, changes of Python's
 state) is a reason to leave the function as it is. The third runs as it is, everything is put back, it is captured twice (to find out
-what memory the graph needs, and with each buffer in its place), the graph runs, and both are compared. What is new in each call (where arguments and results lie, the numbers of optimizers) is patched into
+what memory the graph needs, and with each buffer in its place), the graph runs, and both are compared. What is new in each call (where arguments and results are, the numbers of optimizers) is patched into
 the graph; gradients stay where they are, in the graph's memory."""
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Copy(Bytes):
 
 
 def _is_brief(t: Tensor | Bytes) -> bool:
-    """Return whether it is compared on the host: it is small, and lies densely in memory."""
+    """Return whether it is compared on the host: it is small, and is stored densely in memory."""
     if isinstance(t, Bytes):
         return True
     size = extent(t)

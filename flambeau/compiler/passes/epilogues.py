@@ -282,7 +282,7 @@ def steps_of(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
 
 
 def _is_filled(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether elements lie one after the other, in whatever order of dimensions."""
+    """Return whether elements are stored one after the other, in whatever order of dimensions."""
     step = 1
     for s, n in sorted((s, n) for s, n in zip(strides, shape) if n > 1):
         if s != step:

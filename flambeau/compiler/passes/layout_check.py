@@ -1,8 +1,8 @@
-"""In the call that compares: a step on pictures in another layout beside the recorded calls that it stands for.
+"""In the call that compares: a step on feature maps in another layout beside the recorded calls that it stands for.
 
 Sums in another order move a value across `relu`'s zero now and then, so what comes out at the end does not judge such a step. The recorded
 calls are made right after it, on its operands as they lay, and must agree; their results stay, so that all later steps find what they
-would in an eager call. Pictures of the program's own are laid out as they were and back again where they are, one image at a time: copies
+would in an eager call. Feature maps of the program's own are laid out as they were and back again where they are, one image at a time: copies
 would need more memory than anything else in that call."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..runtime import driver
 from ..runtime.program import Program
 
 _PIECE = 1 << 16  # numbers that are looked at together
-_OF_RESULTS, _OF_TERMS = 1e-4, 1e-5  # how far sums over pictures may be apart
+_OF_RESULTS, _OF_TERMS = 1e-4, 1e-5  # how far sums over feature maps may be apart
 
 
 class Differs(Exception):
@@ -64,7 +64,7 @@ class AsRecorded:
                 self._pixels(b, picture)[...] = self._there(last, picture).transpose(0, 2, 1)
 
     def _turnable(self) -> dict[int, tuple[int, FeatureMap]]:
-        """Pictures that can be laid out otherwise where they are, by buffers of the recorded calls: nobody else sees them, and no two
+        """Feature maps that can be laid out otherwise where they are, by buffers of the recorded calls: nobody else sees them, and no two
         are in one place."""
         pictures, offsets = self.relaid.maps, self.program.offsets
         found = {b: (last, p) for b, (last, p) in pictures.items() if last in offsets}
@@ -128,7 +128,7 @@ class AsRecorded:
                 raise Differs(f"{self.relaid.made[-1].name} gives something else with pictures in another layout")
 
     def _near(self, b: int, place: int, terms: float) -> bool:
-        """Return whether sums over pictures are as good as the same. Terms may cancel, so their size counts as well."""
+        """Return whether sums over feature maps are as good as the same. Terms may cancel, so their size counts as well."""
         size = self._size(b) // 4 * 4
         ours, theirs = (numbers(at, size, np.float32) for at in (place, self._at(b)))
         limit = _OF_RESULTS * _largest(theirs) + _OF_TERMS * terms

@@ -1,4 +1,4 @@
-"""Feature maps whose channels lie last between the calls of a program, where that takes less time.
+"""Feature maps whose channels are last between the calls of a program, where that takes less time.
 
 The library's code for convolutions wants channels together: oneDNN lays maps out in blocks of channels, or takes them channels last
 as they are, and Winograd's algorithm works on channels last. Eager calls find maps as the user has them, so they are laid out and
@@ -30,7 +30,7 @@ _WORTHWHILE = 0.01  # of what all convolutions take
 
 
 def keep_layouts(graph: Graph, program: Program) -> None:
-    """Let maps lie channels last from one convolution to the next, through batch norms, additions, `relu` and pools, and back the
+    """Keep maps channels last from one convolution to the next, through batch norms, additions, `relu` and pools, and back the
     same way. Where a call needs one as it was, it is copied. Sums are rounded in another order."""
     if graph.layouts is False or not heavy.onednn_enabled():
         return

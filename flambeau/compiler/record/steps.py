@@ -226,7 +226,7 @@ class Graph:
     portable: bool = False  # whether all steps must be calls that a program without Python can make
     resizable: bool = False  # whether none may be made for its sizes
     rounded_otherwise: bool = False  # whether one has not
-    # Whether feature maps may lie otherwise between steps; None: where that is expected to take less time.
+    # Whether feature maps may have another layout between steps; None: where that is expected to take less time.
     layouts: bool | None = False
     relaid: list[str] = field(default_factory=list)  # the operators whose steps have them so
     # Feature maps with channels last, by buffer: the recorded buffer, and the `FeatureMap`.

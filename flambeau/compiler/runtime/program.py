@@ -1,6 +1,6 @@
 """A graph made runnable: every buffer has a place, every native call a block of arguments, and the driver runs them all.
 
-Buffers of the function's own lie in one arena, where those that live at different times share memory. What is new in every call
+Buffers of the function's own are in one arena, where those that live at different times share memory. What is new in every call
 (addresses of arguments and results, numbers of optimizers) is written into the blocks by the driver before the first step.
 
 Another way of running the steps, such as one captured CUDA graph, takes this class's place. It is made and used like this:
@@ -25,7 +25,7 @@ Another way of running the steps, such as one captured CUDA graph, takes this cl
     sends           whether it exchanges messages with other processes
     graph, segments, arena_size, bytes, offsets, in_place, only
                     what `show` tells and `recorded` asks: `segments` are the runs between calls through Python, `only` is the one
-                    segment of a program that makes no such call, `offsets` the buffers that lie in the arena, `in_place` those of
+                    segment of a program that makes no such call, `offsets` the buffers that are in the arena, `in_place` those of
                     them that take the place of one that a step reads for the last time, `bytes` what is touched
 
 Whoever makes a program has recorded the graph on one device, and guards it (`recorded`): a program need not look at its arguments."""

@@ -14,7 +14,7 @@ BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__
                                "__reduce__", "__getstate__", "format_map", "attrgetter", "methodcaller"))  # fmt: skip
 # By which another function is made of one.
 OF_FUNCTIONS = frozenset(("__closure__", "__code__", "__defaults__", "__kwdefaults__"))
-# What is another thing in each call: where a tensor lies, how often it was changed, where it comes from; what random numbers come
+# What is another thing in each call: where a tensor is, how often it was changed, where it comes from; what random numbers come
 # next.
 OF_ONE_CALL = frozenset(("data_ptr", "storage_offset", "storage", "untyped_storage", "_version", "grad_fn", "_base", "is_shared", "is_pinned",
                           "_is_view", "is_set_to", "share_memory_", "_use_count", "__array_interface__",

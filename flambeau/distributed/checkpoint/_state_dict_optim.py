@@ -77,7 +77,7 @@ def _flatten_optim_state_dict(state_dict: dict[str, Any]) -> dict[str, Any]:
 
 
 def _nested_under(prefix: str, flat: dict[str, Any]) -> dict[str, Any]:
-    """Return what lies under a prefix of a flat dictionary, as a nested one."""
+    """Return the entries under a prefix of a flat dictionary, as a nested one."""
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         if key.startswith(f"{prefix}."):

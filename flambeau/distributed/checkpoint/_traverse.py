@@ -1,4 +1,4 @@
-"""Walks through nested state dicts, and finds and sets what lies at a path in them."""
+"""Walks through nested state dicts, and finds and sets the value at a path in them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _extend(items: list, index: Any) -> None:
 
 
 def get_element(root_dict: Any, path: OBJ_PATH, default_value: Any = None) -> Any:
-    """Return what lies at a path, or the default."""
+    """Return the value at a path, or the default."""
     found = root_dict
     for key in path:
         if isinstance(key, int):

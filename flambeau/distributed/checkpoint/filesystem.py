@@ -1,7 +1,7 @@
 """Checkpoints in files, in PyTorch's format: `__<rank>_<number>.distcp` with the data, `.metadata` with where everything is.
 
 A checkpoint is there when its `.metadata` is, and that file changes at once: it is written aside and renamed after everything else
-is on the disk. Where a checkpoint lies already, the new one's data gets other names, and the old one's files go after the change. So
+is on the disk. Where there is a checkpoint already, the new one's data gets other names, and the old one's files go after the change. So
 a process that is killed at any time leaves the old checkpoint or the new one, whole."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Metadata of a checkpoint: which tensors and objects it holds, in which parts, and where these lie.
+"""Metadata of a checkpoint: which tensors and objects it holds, in which parts, and where these are.
 
 Objects of these classes are what the file `.metadata` is a pickle of, under PyTorch's names."""
 
@@ -75,7 +75,7 @@ class Metadata:
 
     state_dict_metadata: dict[str, STORAGE_TYPES]
     planner_data: Any = None  # of the default planner: where each key stood in the nested state dict
-    storage_data: Any = None  # of files: in which file each part lies, and where
+    storage_data: Any = None  # of files: in which file each part is, and where
     storage_meta: StorageMeta | None = None
     version: str | None = None
 

@@ -69,7 +69,7 @@ def save(
     use_collectives: bool = True,
 ) -> Metadata:
     """Save a state dict: every rank writes its parts of tensors that are spread, and one rank what all have. Objects with a
-    `state_dict()` are asked for it. `checkpoint_id` is a folder; where a checkpoint lies already, it stays whole until the new one
+    `state_dict()` are asked for it. `checkpoint_id` is a folder; where there is a checkpoint already, it stays whole until the new one
     is. With `no_dist` (or without a process group) this process saves alone; without `use_collectives` each rank saves a checkpoint
     of its own in the same folder."""
     no_dist = no_dist or not groups.is_initialized()

@@ -115,7 +115,7 @@ class _DistWrapper:
         return CheckpointException(step, failures)
 
     def reduce_scatter(self, step: str, map_fun: Callable[[], T], reduce_fun: Callable[[list[T]], list[R]]) -> R:
-        """reduce_fun gets everybody's map_fun() on the coordinator; everybody gets one item of what it returns."""
+        """reduce_fun gets every rank's map_fun() on the coordinator; every rank gets one item of what it returns."""
         gathered = self.gather_object(_attempt(map_fun))
         results: Any = None
         if self.is_coordinator:
@@ -125,13 +125,13 @@ class _DistWrapper:
         return _or_raise(self.scatter_object(results))
 
     def all_reduce(self, step: str, map_fun: Callable[[], T], reduce_fun: Callable[[list[T]], R]) -> R:
-        """reduce_fun gets everybody's map_fun() on the coordinator; everybody gets what it returns."""
+        """reduce_fun gets every rank's map_fun() on the coordinator; every rank gets what it returns."""
         gathered = self.gather_object(_attempt(map_fun))
         result = self._combined(step, gathered, reduce_fun) if self.is_coordinator else None
         return _or_raise(self.broadcast_object(result))
 
     def all_gather(self, step: str, map_fun: Callable[[], T]) -> list[T]:
-        """Everybody's map_fun(), for everybody."""
+        """Every rank's map_fun(), for every rank."""
         results = self.all_gather_object(_attempt(map_fun))
         failures = _get_failure_dict(results)
         if failures:
@@ -139,7 +139,7 @@ class _DistWrapper:
         return results
 
     def broadcast(self, step: str, map_fun: Callable[[], T]) -> T:
-        """The coordinator's map_fun(), for everybody."""
+        """The coordinator's map_fun(), for every rank."""
         result: Any = None
         if self.is_coordinator:
             result = _attempt(map_fun)

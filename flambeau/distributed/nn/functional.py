@@ -64,7 +64,7 @@ def all_gather(tensor: Tensor, group: Any = None) -> tuple:
 
 
 def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple:
-    """Everybody's tensor on rank `dst`, zeros on the others."""
+    """Every rank's tensor on rank `dst`, zeros on the others."""
     parts = all_gather(tensor, group)
     return parts if groups.get_rank() == dst else tuple(_torch["zeros_like"](p) for p in parts)
 

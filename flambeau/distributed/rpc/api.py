@@ -150,7 +150,7 @@ def method_factory(method_name: str, docstring: str | None) -> Callable:
 new_method = method_factory
 
 
-# -- everybody together -----------------------------------------------------------------------------------------------------------
+# -- every rank together -----------------------------------------------------------------------------------------------------------
 
 
 class AllGatherStates:
@@ -198,7 +198,7 @@ def _broadcast_to_followers(sequence_id: str, objects_map: dict) -> None:
 
 @_require_initialized
 def _all_gather(obj: Any, worker_names: set | None = None, timeout: float = UNSET_RPC_TIMEOUT) -> dict[str, Any]:
-    """Everybody's object under everybody's name, by way of the worker whose name comes first."""
+    """Every rank's object under every rank's name, by way of the worker whose name comes first."""
     names = set(worker_names or _ALL_WORKER_NAMES)
     leader, me = min(names), _get_current_rpc_agent().get_worker_info().name
     together = "".join(sorted(names))

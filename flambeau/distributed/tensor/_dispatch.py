@@ -2,7 +2,7 @@
 
 The operator's rule (`_rules`) says which ways of lying its arguments and results may have together. For each dimension of the mesh the
 cheapest is chosen, arguments are moved there, and the operator runs on the parts. Where a gradient flows, the parts' own graph is kept
-behind one node: its backward pass runs that graph, and how the gradients lie follows from how the arguments and results lay."""
+behind one node: its backward pass runs that graph, and how the gradients are placed follows from how the arguments and results were placed."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def _decide(call: Call, keep: bool = False) -> Decision | None:
         return None
     try:
         possible = rule(call)
-    except (NotImplementedError, ValueError):  # about what was asked for, not about how it lies
+    except (NotImplementedError, ValueError):  # about what was asked for, not about how it is placed
         raise
     except Exception as problem:
         raise RuntimeError(f"{problem}\n\nSharding propagation failed for {call}") from problem
@@ -274,7 +274,7 @@ def _decide(call: Call, keep: bool = False) -> Decision | None:
 
 def _chosen(call: Call, possible: Any, needs: bool, keep: bool) -> Decision | None:
     """The cheapest of the possible ways, for each dimension of the mesh. `keep`: the first argument must stay where it is, and the
-    result is to lie there too."""
+    result is to be placed there too."""
     mesh, tensors = call.mesh, call.tensors
     metas = call.metas()
     count = len(metas)

@@ -87,7 +87,7 @@ class DTensor(SpreadTensor):
             return other._local_tensor
         return redistribute_local_tensor(other._local_tensor, other._spec, other._spec.with_placements(self.placements))
 
-    # -- where it lies ----------------------------------------------------------------------------------------------------------------
+    # -- where it is placed ----------------------------------------------------------------------------------------------------------------
 
     @property
     def device_mesh(self) -> DeviceMesh:
@@ -125,7 +125,7 @@ class DTensor(SpreadTensor):
         return _FromLocal.apply(local_tensor, mesh, wanted, run_check, shape, stride, back)
 
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
-        """This rank's part. It is differentiable: the gradient of the part is taken for one that lies as this tensor does
+        """This rank's part. It is differentiable: the gradient of the part is taken for one that is placed as this tensor is
         (`grad_placements`)."""
         back = None if grad_placements is None else tuple(grad_placements)
         result: Any = _ToLocal.apply(self, back) if grad_mode.enabled else self._local_tensor
@@ -401,7 +401,7 @@ def _check_alike(tensor: Tensor, shapes: bool) -> None:
 
 
 def _from_first(tensor: Tensor, mesh: DeviceMesh, i: int, rank: int = 0) -> None:
-    """Everybody along a dimension of the mesh gets the values of one of them."""
+    """Every rank along a dimension of the mesh gets the values of one of them."""
     funcol._told("c10d.broadcast_")
     collectives.broadcast(tensor, group=mesh.get_group(i), group_src=rank)
 

@@ -1,4 +1,4 @@
-"""Description of a spread tensor besides its values: shape of the whole, mesh, and how it lies on the mesh's dimensions."""
+"""Description of a spread tensor besides its values: shape of the whole, mesh, and how it is placed on the mesh's dimensions."""
 
 from __future__ import annotations
 

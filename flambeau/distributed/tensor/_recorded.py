@@ -1,6 +1,6 @@
 """Calls on this rank's parts, recorded: their own graph behind one node in the graph of spread tensors.
 
-The node's backward pass runs the parts' graph. How the gradients lie follows from how arguments and results lay: a rank that had all of an
+The node's backward pass runs the parts' graph. How the gradients are placed follows from how arguments and results were placed: a rank that had all of an
 argument and made a part of the result has a term of a sum."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def spread_call(
     outputs: list[tuple],
     metas: list[TensorMeta] | None,
 ) -> Any:
-    """Results of a function of each rank's parts, as spread tensors with their history. `tensors` lie, for this call, as `inputs` say,
+    """Results of a function of each rank's parts, as spread tensors with their history. `tensors` are placed, for this call, as `inputs` say,
     and the results as `outputs`."""
     if not (grad_mode.enabled and any(t.requires_grad for t in tensors)):
         result = compute([x._bare_alias() if x._autograd is not None else x for x in locals_])
@@ -181,7 +181,7 @@ class SpreadNode(Node):
         return local if factor == 1 else local / factor
 
     def _lying(self, k: int, waiting: Any = ()) -> tuple[Placement, ...]:
-        """Return how the gradient of argument k lies: ranks that used all of it, each for a part of the result, have terms of a sum."""
+        """Return how the gradient of argument k is placed: ranks that used all of it, each for a part of the result, have terms of a sum."""
         found: list[Placement] = []
         for along, p in enumerate(self.inputs[k]):
             if along in waiting or (p.is_replicate() and any(not o[along].is_replicate() for o in self.outputs)):

@@ -307,7 +307,7 @@ _START, _HOP, _BYTES = (
 
 def redistribute_cost(placement: Placement, wanted: Placement, nbytes: float, parts: int) -> float:
     """Return the cost of redistributing one dimension of the mesh, in microseconds between GPUs of one machine (as PyTorch reckons, so that tensors come to
-    lie as they do there). `nbytes`: of this rank's part. Infinite for what makes no sense."""
+    are placed as they are there). `nbytes`: of this rank's part. Infinite for what makes no sense."""
     if placement == wanted:
         return 0.0
     if isinstance(wanted, Partial):

@@ -1,4 +1,4 @@
-"""Sharding rules: in which ways the arguments and results of an operator may lie together, on one dimension of a mesh.
+"""Sharding rules: in which ways the arguments and results of an operator may be placed together, on one dimension of a mesh.
 
 A rule gets the call and returns `Ways`. A way has an entry for each tensor among the arguments and for each result: an int (cut along
 that dimension), None (whole on every rank) or a placement (values waiting for a sum). That everything is whole everywhere is always
@@ -28,7 +28,7 @@ class Place:
 
 @dataclass
 class Ways:
-    """Ways that a rule allows. `free`: a way may be taken even if no argument lies so yet. `adapt(call, decision, args, kwargs)` changes the
+    """Ways that a rule allows. `free`: a way may be taken even if no argument is placed so yet. `adapt(call, decision, args, kwargs)` changes the
     arguments that the parts are called with; `compute`, of the same arguments, replaces the call. `draws`: random numbers are drawn.
     `exact`: the one way, with the placements of all arguments and all results on the whole mesh."""
 

@@ -126,7 +126,7 @@ def cat(call: Any) -> Ways:
 
 @rule("as_strided")
 def as_strided(call: Any) -> Ways | None:
-    """The tensor as it is; what depends on where all elements lie is for whole ones."""
+    """The tensor as it is; what depends on where all elements are is for whole ones."""
     t, bound = call.tensors[0], call.op.bind(call.args, call.kwargs)
     same = tuple(bound["size"]) == tuple(t.shape) and tuple(bound["stride"]) == tuple(t.stride())
     if not same or bound.get("storage_offset") not in (None, t.storage_offset()):

@@ -286,7 +286,7 @@ class _NormPartial(Partial):
 
 @dataclass(frozen=True)
 class _MaskPartial(Partial):
-    """Rows of a table that is cut along `offset_dim`: each rank has those that lie in its part, and zeros for the others."""
+    """Rows of a table that is cut along `offset_dim`: each rank has those that are in its part, and zeros for the others."""
 
     offset_shape: Any = None
     offset_dim: int = 0

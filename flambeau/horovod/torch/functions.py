@@ -62,7 +62,7 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list:
-    """Everybody's object, in the order of ranks."""
+    """Every rank's object, in the order of ranks."""
     data = _as_tensor(obj)
     size = copy_of_array(np.array([data.numel()]), BY_NAME["int64"])
     sizes = operations.synchronize(

@@ -206,7 +206,7 @@ def sparse_allreduce_async(
 def _allgather(
     tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> tuple:
-    """Join everybody's tensor along the first dimension."""
+    """Join every rank's tensor along the first dimension."""
     return "allgather", name, {}, process_set
 
 
@@ -235,7 +235,7 @@ class _Allgather(Function):
 
 
 def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
-    """Everybody's tensor, joined along the first dimension."""
+    """Every rank's tensor, joined along the first dimension."""
     return _Allgather.apply(name, process_set, tensor)[0]
 
 
@@ -335,7 +335,7 @@ class _Alltoall(Function):
 def alltoall(
     tensor: Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The r-th part of everybody's tensor on process r; with `splits`, also how much came from each."""
+    """The r-th part of every rank's tensor on process r; with `splits`, also how much came from each."""
     output, received = _Alltoall.apply(tensor, splits, name, process_set)
     return output if splits is None else (output, received)
 

@@ -1,4 +1,4 @@
-"""Between the usual layout of pictures (batch, channel, position) and blocks of channels side by side, which convolutions like."""
+"""Between the usual layout of feature maps (batch, channel, position) and blocks of channels side by side, which convolutions like."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def in_fbgemm_steps(total, scale, bias, first, inverse, zero):
 def depthwise_codes(
     out, x, weight, sums, scale, bias, lines, h, w, oh, ow, c, ph, pw, zero, first, inverse, out_zero, low, *, kh, kw, sh, sw, steps
 ):  # fmt: skip
-    """out (lines = pictures * oh, ow, c) from x (pictures, h, w, c). `weight` (kh * kw + 1, c) ends with zeros, as does `sums`
+    """out (lines = feature maps * oh, ow, c) from x (feature maps, h, w, c). `weight` (kh * kw + 1, c) ends with zeros, as does `sums`
     (kh + 1, c), the sums of the window's rows. `zero` is the code that padding stands for. `steps` makes codes of sums."""
     left = minimum((pw + sw - 1) // sw, ow)  # columns [left, right) have their windows between the sides
     right = maximum(minimum((w + pw - kw) // sw + 1 if w + pw >= kw else 0, ow), left)

@@ -1,6 +1,6 @@
 """Attention in one pass: scores, softmax and the product with the values, block by block, without the score matrix.
 
-Work is cut into blocks of `lanes` queries, which lie side by side in vector registers: scores are kept as (keys, lanes),
+Work is cut into blocks of `lanes` queries, which are side by side in vector registers: scores are kept as (keys, lanes),
 queries as (features, lanes), results as (queries, features). A block meets KEYS keys at a time and keeps a running maximum and sum of
 exponentials (Milakov and Gimelshein; Dao et al.'s FlashAttention). The backward pass makes the weights again from `logs`, the
 logarithm of each query's sum of exponentials.

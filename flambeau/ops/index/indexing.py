@@ -211,7 +211,7 @@ def select_index(t: Tensor, dim: int, i: int, place: int = 0) -> Tensor:
 
 
 def _is_one_run(t: Tensor, dim: int, count: int) -> bool:
-    """Return whether `count` dimensions lie in memory like a single one."""
+    """Return whether `count` dimensions are stored in memory like a single one."""
     return all(t._strides[d] == t._strides[d + 1] * t.shape[d + 1] for d in range(dim, dim + count - 1))
 
 

@@ -38,7 +38,7 @@ def rows_of(t: NestedTensor) -> list[Tensor]:
 
 
 def without_gaps(x: Any) -> Any:
-    """A nested tensor whose rows lie one after the other, with the same ragged size; other arguments as they are."""
+    """A nested tensor whose rows are stored one after the other, with the same ragged size; other arguments as they are."""
     if not isinstance(x, NestedTensor) or x._lengths is None:
         return x
     rows = rows_of(x)
@@ -77,7 +77,7 @@ def check_offsets(offsets: Tensor, count: int, lengths: Tensor | None = None) ->
 
 
 def from_values(values: Tensor, starts: Tensor, lengths: Tensor | None = None) -> Any:
-    """A nested tensor over values that lie one row after the other, or with gaps if there are `lengths`."""
+    """A nested tensor over values that are stored row after row, or with gaps if there are `lengths`."""
     like = new_jagged(values.detach(), starts, lengths=lengths)
     return relabelled(hold(values, like._mold()), "NestedViewFromJaggedBackward0")
 

@@ -23,7 +23,7 @@ from . import call_by_record, deep_copy, dims_given, held_as, hold, on_values, r
 
 
 def _at(value: Tensor, places: Places) -> list[Tensor]:
-    """The rows at their places in a buffer: parts of it where they lie one after the other, so that their gradients are put together once."""
+    """The rows at their places in a buffer: parts of it where they are stored one after the other, so that their gradients are put together once."""
     if places == packed_places(places.sizes):
         parts = value.split([math.prod(size) for size in places.sizes]) if places.sizes else ()
         return [part.view(size) for part, size in zip(parts, places.sizes)]
@@ -48,7 +48,7 @@ def _mold_of(sizes: Any) -> Callable[[Tensor], Any]:
 
 
 def contiguous(t: StridedNestedTensor) -> Any:
-    """The tensor itself if its rows lie one after the other, else a copy for which that holds."""
+    """The tensor itself if its rows are stored one after the other, else a copy for which that holds."""
     return t if t.is_contiguous() else packed(rows_of(t), "CloneBackward0")
 
 

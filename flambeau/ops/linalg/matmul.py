@@ -37,7 +37,7 @@ def need_dims(t: Tensor, dims: int, message: str) -> None:
 
 
 def _dense(t: Tensor) -> Tensor:
-    """Matrices with repeated rows or columns (the gradient of a sum) are written out: no library takes them as they lie."""
+    """Matrices with repeated rows or columns (the gradient of a sum) are written out: no library takes them as they are stored."""
     repeats = 0 in t._strides and has_internal_overlap(t.shape[-2:], t._strides[-2:])
     return t.contiguous() if repeats else t
 
@@ -82,7 +82,7 @@ def _column(vec: Tensor) -> Tensor:
 
 
 def _in_columns(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether a matrix lies in memory column by column; its gradient is laid out like it."""
+    """Return whether a matrix is stored in memory column by column; its gradient is laid out like it."""
     return strides[0] == 1 and strides[1] == shape[0]
 
 

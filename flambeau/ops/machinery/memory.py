@@ -17,7 +17,7 @@ from .inplace import transfer
 
 
 def is_last(x: Tensor) -> bool:
-    """Return whether the channels of x lie next to each other in memory (and that is not simply contiguous)."""
+    """Return whether the channels of x are adjacent in memory (and that is not simply contiguous)."""
     return suggests_channels_last(x.shape, x._strides) and is_channels_last(x.shape, x._strides)
 
 

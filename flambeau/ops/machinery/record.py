@@ -76,7 +76,7 @@ class Op:
     `rows(**arguments)`, of a primitive that computes each row from rows, are its formulas (`rows.Rows`), or None for other calls.
     `convolution(**arguments)`, of a primitive that is a convolution or gradients of one, are its tensors by their parts in it ("x", "w",
     "bias", and the gradient "dy"), the parts that its results are ("y"; "dx", "dw", "db"), and the window; None for calls that do more.
-    Kernels take each of the feature maps as it lies, channels first or last.
+    Kernels take each of the feature maps as it is stored, channels first or last.
     `channels_last(**arguments)`, of another primitive whose kernels take feature maps channels last, too, is by how many milliseconds
     for a million bytes that takes less time, or more if negative; None for calls that they do not take so.
     `table_rows(**arguments)`, of a primitive that gives rows of a table, are the table and the numbers of the rows, or None; `row_sums(**arguments)`,

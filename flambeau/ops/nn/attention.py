@@ -117,7 +117,7 @@ def _rows(t: Any) -> Any:
 
 
 def _layout(like: Tensor, features: int) -> tuple:
-    """A (batch, heads, rows, features) result whose heads and rows lie in memory in the order of like's: where queries are a
+    """A (batch, heads, rows, features) result whose heads and rows are stored in memory in the order of like's: where queries are a
     transposed view, concatenating the heads of the result moves nothing."""
     batch, heads, rows, _ = like.shape
     shape = (batch, heads, rows, features)

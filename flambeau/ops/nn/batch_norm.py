@@ -21,7 +21,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
 from ..machinery.together import Wanted, in_place_of, together
 
-_ROWS = 512  # rows summed in one go where channels lie next to each other: more would cost digits
+_ROWS = 512  # rows summed in one go where channels are adjacent: more would cost digits
 _GAIN = 0.05  # milliseconds for a million bytes
 _FUNCTIONAL = ("nn.functional",)
 
@@ -39,7 +39,7 @@ def _planes(x: Tensor) -> tuple[int, int, int]:
 
 
 def _has_columns(x: Tensor) -> bool:
-    """Return whether the channels of x lie next to each other."""
+    """Return whether the channels of x are adjacent."""
     return is_last(x) or (x._contig and numel_of(x.shape[2:]) == 1)
 
 

@@ -17,7 +17,7 @@ from ..machinery.together import Wanted, gradients_of, in_place_of
 from .max_pool import in_format_of
 from .windows import need_dtype
 
-_GAIN = -0.1  # milliseconds for a million bytes that lie channels last (measured: it is a loss)
+_GAIN = -0.1  # milliseconds for a million bytes that are channels last (measured: it is a loss)
 
 
 def _geometry(shape: tuple[int, ...], groups: int) -> tuple[int, int, int, int]:

@@ -34,7 +34,7 @@ _FUNCTIONAL = ("nn.functional",)
 _active = modes.active
 _UNROLLED = 25  # elements of a window that is written out in the kernel
 _MOST_CODES = 256
-_GAIN = 0.05  # milliseconds for a million bytes that lie channels last (measured)
+_GAIN = 0.05  # milliseconds for a million bytes that are channels last (measured)
 
 
 # -- windows from tables, and positions -----------------------------------------------------------------------------------

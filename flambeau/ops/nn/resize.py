@@ -137,7 +137,7 @@ def _band(mode: str, size: int, out: int, align: bool, factor: float | None, ant
 
 
 def resized(input: Tensor, wanted: list[int], factors: list, mode: str, align: bool, antialias: bool) -> Tensor:
-    """Pictures of the sizes that are wanted; `factors` say where they look, or None: what the sizes say."""
+    """Feature maps of the sizes that are wanted; `factors` say where they look, or None: what the sizes say."""
     _check(input, wanted)
     _need_dtype(input, mode)
     op: Any = _ops[mode + " antialias" if antialias else mode, len(wanted)]

@@ -71,7 +71,7 @@ def _weight_bits(largest: float) -> int:
 
 @internal(batching="each")
 def resize_bytes(input: Tensor, bands: Outlines) -> NewTensor:
-    """input (N, C, ...) of uint8 resized along the dimensions after the second; channels that lie last stay there."""
+    """input (N, C, ...) of uint8 resized along the dimensions after the second; channels that are last stay there."""
     return layout_like(input, (*input.shape[:2], *(b.out for b in bands)))
 
 

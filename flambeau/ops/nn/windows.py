@@ -1,4 +1,4 @@
-"""Sliding windows: reading their arguments, checking them as PyTorch does, and where each window lies."""
+"""Sliding windows: reading their arguments, checking them as PyTorch does, and where each window is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Elementwise operators of quantized tensors: each a formula from codes to codes, computed in one pass.
 
 PyTorch's vector code takes 64 codes at a time and rounds otherwise than its code for the rest (see `codes`): so each formula runs
-twice, over the first multiple of 64 codes and over the rest. Where the tensors do not lie in memory alike, PyTorch's code and this go
+twice, over the first multiple of 64 codes and over the rest. Where the tensors are not stored in memory alike, PyTorch's code and this go
 element by element."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VECTOR = 64
 
 
 def _alike(operands: list) -> bool:
-    """Return whether the elements of all lie in memory without gaps, in one order."""
+    """Return whether the elements of all are stored in memory without gaps, in one order."""
     first = operands[0]
     if any(t.shape != first.shape or t._strides != first._strides for t in operands[1:]):
         return False

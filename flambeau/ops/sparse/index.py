@@ -47,7 +47,7 @@ def index_tensor(array: Any) -> Tensor:
 
 
 def packed(array: Any) -> Any:
-    """An array whose elements lie one after the other."""
+    """An array whose elements are stored one after the other."""
     return Places(array.t.contiguous()) if isinstance(array, Places) else np.ascontiguousarray(array)
 
 

@@ -27,7 +27,7 @@ from .places import repeated
 
 
 def _rows_and_columns(t: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-    """Return where rows start, the order of entries by row (None: as they lie) and their columns."""
+    """Return where rows start, the order of entries by row (None: as they are stored) and their columns."""
     if isinstance(t, SparseCsr) and t.layout is sparse_csr:
         return on_host(t._compressed_part).astype(np.int64), None, on_host(t._plain_part).astype(np.int64)
     places = listed_places(t)[0] if isinstance(t, SparseCsr) else within_bounds(t)._index_part

@@ -111,7 +111,7 @@ def film(tag: str, frames: Any, fps: float) -> Summary:
 def picture_with_boxes(
     tag: str, image: Any, boxes: Any, rescale: float, dataformats: str, labels: list[str] | None
 ) -> Summary:
-    """A picture with rectangles (left, top, right, bottom) and their names in it."""
+    """An image with rectangles (left, top, right, bottom) and their names in it."""
     pixels = height_width_channels(as_numpy(image), dataformats)
     levels = (pixels.astype(np.float32) * (1 if pixels.dtype == np.uint8 else 255)).clip(0, 255).astype(np.uint8)
     drawn = Image.fromarray(levels)

@@ -1,4 +1,4 @@
-"""Values as TensorBoard's summaries: scalars, histograms, pictures, text."""
+"""Values as TensorBoard's summaries: scalars, histograms, images, text."""
 
 from __future__ import annotations
 

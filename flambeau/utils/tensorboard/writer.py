@@ -51,7 +51,7 @@ class FileWriter:
 
 
 class SummaryWriter:
-    """Writes scalars, histograms, pictures and text to `log_dir`.
+    """Writes scalars, histograms, images and text to `log_dir`.
 
     >>> with SummaryWriter("runs/first") as writer:
     ...     writer.add_scalar("loss", 0.5, global_step=1)
@@ -141,7 +141,7 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "CHW",
     ) -> None:
-        """A picture: bytes, or floats from 0 to 1."""
+        """An image: bytes, or floats from 0 to 1."""
         self._write(summaries.picture(tag, img_tensor, dataformats), global_step, walltime)
 
     def add_images(
@@ -152,13 +152,13 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "NCHW",
     ) -> None:
-        """A batch of pictures, side by side."""
+        """A batch of images, side by side."""
         self._write(summaries.picture(tag, img_tensor, dataformats), global_step, walltime)
 
     def add_figure(
         self, tag: str, figure: Any, global_step: int | None = None, close: bool = True, walltime: float | None = None
     ) -> None:
-        """A figure of Matplotlib, or several, as pictures."""
+        """A figure of Matplotlib, or several, as images."""
         figures = figure if isinstance(figure, list) else [figure]
         drawn = np.stack([_pixels(f) for f in figures])
         if close:
@@ -201,7 +201,7 @@ class SummaryWriter:
         tag: str = "default",
         metadata_header: Any = None,
     ) -> None:
-        """Points in many dimensions, with labels and pictures, for the projector."""
+        """Points in many dimensions, with labels and images, for the projector."""
         folder, step = Path(self.log_dir), global_step or 0
         embedding.write(folder, self._projector, mat, metadata, label_img, step, tag, metadata_header)
 
@@ -300,7 +300,7 @@ class SummaryWriter:
         dataformats: str = "CHW",
         labels: Any = None,
     ) -> None:
-        """A picture with rectangles in it, and their names."""
+        """An image with rectangles in it, and their names."""
         names = [labels] if isinstance(labels, str) else labels
         made = more_summaries.picture_with_boxes(tag, img_tensor, box_tensor, rescale, dataformats, names)
         self._write(made, global_step, walltime)

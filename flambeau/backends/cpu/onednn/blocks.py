@@ -1,4 +1,4 @@
-"""Changes between the usual and the blocked layout of pictures, where a kernel of our own beats oneDNN's reorder.
+"""Changes between the usual and the blocked layout of feature maps, where a kernel of our own beats oneDNN's reorder.
 
 A reorder is machine code for one shape, made anew for every other; these kernels take any.
 """

@@ -86,7 +86,7 @@ def _frozen(value: Any) -> Any:
 
 
 class Described(NamedTuple):
-    """Description of what a plan computes: its tensors by name, in order, each as (shape, strides), and the window that goes over the pictures."""
+    """Description of what a plan computes: its tensors by name, in order, each as (shape, strides), and the window that goes over the feature maps."""
 
     kind: str
     tensors: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
@@ -108,7 +108,7 @@ class Described(NamedTuple):
         return self._replace(tensors=tensors)
 
     def is_blocked(self) -> bool:
-        """Return whether pictures are laid out in blocks for it, however they lie."""
+        """Return whether feature maps are laid out in blocks for it, however they are stored."""
         every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items()}
         x, w, y = (every.get(a) or every.get(b) for a, b in (("x", "dx"), ("w", "dw"), ("y", "dy")))
         return _choose_layout(x, w, y, self.kind == "forward") == "any"
@@ -264,9 +264,9 @@ def _is_channels_last(tensor: Any) -> bool:
 
 
 def _choose_layout(x: Any, w: Any, y: Any, forward: bool) -> str:
-    """Measured: the channels-last code is the fastest, but converting to that costs more than to a blocked layout. Where pictures are
+    """Measured: the channels-last code is the fastest, but converting to that costs more than to a blocked layout. Where feature maps are
     small and the weight is not, blocks are worth the conversion: the channels-last code goes over the weight for a few pixels of each
-    picture, and that for windows of one pixel wants weights in an order which takes long to make (2048 to 512 channels of 7x7 take 2.8
+    feature map, and that for windows of one pixel wants weights in an order which takes long to make (2048 to 512 channels of 7x7 take 2.8
     times as long)."""
     if not (_is_channels_last(x) or _is_channels_last(y)):
         return "any"

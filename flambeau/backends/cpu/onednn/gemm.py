@@ -52,7 +52,7 @@ _NARROW, _SMALL_MATRIX = 16, 1 << 18  # rows or columns, and multiply-adds, of e
 
 
 def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
-    """dst = a @ b (+ bias, a row added to every row). RuntimeError if oneDNN cannot take these operands as they lie."""
+    """dst = a @ b (+ bias, a row added to every row). RuntimeError if oneDNN cannot take these operands as they are stored."""
     if not try_matmul(dst, a, b, bias):
         shapes = f"{tuple(a.shape)} {a._strides} @ {tuple(b.shape)} {b._strides} -> {tuple(dst.shape)} {dst._strides}"
         raise RuntimeError(f"oneDNN: no matmul of {dst.dtype.name} for shapes and strides {shapes}")

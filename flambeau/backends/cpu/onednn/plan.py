@@ -63,7 +63,7 @@ _destroyers: dict[int, Any] = {}  # by the identity of the library's functions, 
 
 
 class Descriptor(Owned):
-    """A memory descriptor. They never change, so those in use lately are shared: one picture meets several primitives."""
+    """A memory descriptor. They never change, so those in use lately are shared: one feature map meets several primitives."""
 
     __slots__ = ()
 
@@ -399,7 +399,7 @@ class Builder:
 
 
 class _LaidOut:
-    """Asks whether a descriptor is that of these pictures in the layout that a format tag names."""
+    """Asks whether a descriptor is that of these feature maps in the layout that a format tag names."""
 
     def __init__(self, desc: int, pictures: Pictures):
         self.desc, self.pictures = desc, pictures

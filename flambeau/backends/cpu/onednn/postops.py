@@ -26,7 +26,7 @@ EACH, CHANNEL = "each", "channel"
 class Step(NamedTuple):
     """A function of `FUNCTIONS` with its numbers: leaky_relu's slope (not 0), linear's factor and addend. Or an operation of
     `OPERATIONS` with a tensor that has one number for each element of the result and lies as that does (EACH), or one for each column
-    of a product or channel of pictures (CHANNEL), or without a tensor with the first of `numbers`. Or "accumulate", which adds
+    of a product or channel of feature maps (CHANNEL), or without a tensor with the first of `numbers`. Or "accumulate", which adds
     what the result held before."""
 
     kind: str

@@ -1,8 +1,8 @@
-"""Convolutions of float32 with 3 x 3 taps over small pictures, and the gradients of their inputs, on NVIDIA GPUs without tensor cores: what
-cuDNN chooses for them reaches a third of the arithmetic. (For gradients of weights, and for some pictures of other sizes, it has
+"""Convolutions of float32 with 3 x 3 taps over small feature maps, and the gradients of their inputs, on NVIDIA GPUs without tensor cores: what
+cuDNN chooses for them reaches a third of the arithmetic. (For gradients of weights, and for some feature maps of other sizes, it has
 Winograd's algorithm, which is faster than this.)
 
-A block has 64 channels of the result and 64 pixels, 8 x 8 of one picture or 4 x 4 of four, and two groups of 64 threads that share the
+A block has 64 channels of the result and 64 pixels, 8 x 8 of one feature map or 4 x 4 of four, and two groups of 64 threads that share the
 channels of the source: each takes four at a time. Patches of the source come into shared memory as they are; a thread reads rows of six
 neighbours, from which it has the windows of four pixels. Where that makes too few blocks, several share a result, and a second kernel
 adds up what they found, in a fixed order."""

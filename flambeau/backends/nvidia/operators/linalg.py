@@ -1,6 +1,6 @@
 """Linear algebra on NVIDIA GPUs: cuSOLVER and cuBLAS for factors and triangular systems, operators for what is made of them.
 
-Results lie by columns, as their layout rules say, so that the libraries work in place on a copy of the argument."""
+Results are stored by columns, as their layout rules say, so that the libraries work in place on a copy of the argument."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def new_info(A: Tensor) -> Tensor:
 
 
 def _solve_in_place(out: Tensor, A: Tensor, upper: bool, left: bool, unit: bool) -> None:
-    """out = A^-1 out or out A^-1; both have the same batch dimensions, out lies by columns."""
+    """out = A^-1 out or out A^-1; both have the same batch dimensions, out is stored by columns."""
     m, n = out.shape[-2:]
     if 0 in out.shape:
         return

@@ -140,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(256) draw({parameters}u64 seed, u64
 """
 
 
-# Equal keys lie side by side: the first thread of each such island shuffles it.
+# Equal keys are side by side: the first thread of each such island shuffles it.
 _ISLANDS = r"""
 extern "C" __global__ void islands(const long long* keys, long long* data, long long n, u64 seed, u64 offset, const u64* held) {
   if (held) { seed = held[0]; offset += held[1]; }

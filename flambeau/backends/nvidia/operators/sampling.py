@@ -1,4 +1,4 @@
-"""Distributions whose parameters lie in tensors, on the GPU: multinomial, Poisson, binomial, gamma, Dirichlet; and rrelu's slopes.
+"""Distributions whose parameters are in tensors, on the GPU: multinomial, Poisson, binomial, gamma, Dirichlet; and rrelu's slopes.
 
 Drawing indices gives PyTorch's numbers where it sorts random keys. The others follow the same distributions with the same engine, by
 textbook algorithms of their own."""

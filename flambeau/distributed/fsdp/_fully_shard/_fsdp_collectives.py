@@ -1,6 +1,6 @@
 """Communication for a group of parameters: shards are gathered, gradients reduced and scattered, each in one operation.
 
-Every parameter's shards are received where the whole parameter lies, and gradients are sent from where they are: nothing is
+Every parameter's shards are received where the whole parameter is, and gradients are sent from where they are: nothing is
 copied together first, unless a program brings communication of its own."""
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A *dim map* says for each dimension of a view where its elements come from: from one dimension of the argument (`InputDim`), from several
 that were joined (`Flatten`), from a share of one (`Split`), from nowhere (`Singleton`, `NewDim`), or from one that is repeated
-(`Broadcast`, `Repeat`). From a dim map and the placements of the argument follows how the view lies
+(`Broadcast`, `Repeat`). From a dim map and the placements of the argument follows how the view is placed
 (`propagate_shape_and_sharding`)."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ dim_maps: dict[Callable, Callable[..., DimMap]] = {
 }
 
 
-# -- how a view lies ----------------------------------------------------------------------------------------------------------------
+# -- how a view is placed ----------------------------------------------------------------------------------------------------------------
 
 
 def propagate_shape_and_sharding(
@@ -76,7 +76,7 @@ def propagate_shape_and_sharding(
     mesh_sizes: Shape,
     strict_view: bool = False,
 ) -> tuple[Sequence[Placement], Sequence[Placement]]:
-    """Return how the argument of a view must lie, and how the view lies then. With `strict_view` nothing may move: what would have to is an
+    """Return how the argument of a view must be placed, and how the view is placed then. With `strict_view` nothing may move: what would have to is an
     error."""
     propagator = _ViewShardingPropagator(input_src_placements, global_input_shape, rule, mesh_sizes, strict_view)
     targets, places = propagator.analyze()

@@ -14,7 +14,7 @@ __all__ = ["register_sharding"]
 
 
 def register_sharding(op: Any) -> Callable[[Callable], Callable]:
-    """Declare in which ways arguments and results of an operator (an overload of `torch.ops`, or several) may lie together. The function
+    """Declare in which ways arguments and results of an operator (an overload of `torch.ops`, or several) may be placed together. The function
     gets the arguments, with DTensorSpecs for tensors, and returns pairs of lists: placements of the results and of the arguments (None for
     what is no tensor), for one dimension of the mesh."""
     operators = list(op) if isinstance(op, (list, tuple)) else [op]

@@ -16,7 +16,7 @@ __all__ = ["loss_parallel"]
 
 
 class _SumOverRanks(Function):
-    """A sum to which each rank contributes a term: its gradient is everybody's gradient."""
+    """A sum to which each rank contributes a term: its gradient is every rank's gradient."""
 
     @staticmethod
     def forward(ctx: Any, term: Tensor, group: Any) -> Tensor:

@@ -44,7 +44,7 @@ def _lying(value: Any, mesh: DeviceMesh, given: Any, wanted: Any) -> Any:
 class _LinearStyle(ParallelStyle):
     """Base of column- and row-wise styles: a placement for each parameter of a linear layer or an embedding."""
 
-    _needs: dict[type, Placement]  # how the input of each kind of module must lie
+    _needs: dict[type, Placement]  # how the input of each kind of module must be placed
     _cuts: dict[type, dict[str, Placement]]
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A picture to the class of each of its pixels."""
+"""An image to the class of each of its pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture to the boxes of the things in it."""
+"""An image to the boxes of the things in it."""
 
 from __future__ import annotations
 

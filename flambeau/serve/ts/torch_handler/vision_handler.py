@@ -13,7 +13,7 @@ from .attribution import integrated_gradients
 from .base_handler import BaseHandler
 from .inputs import InvalidInput
 
-# Pillow's own errors for what is no picture are OSErrors; a picture of too many pixels and damaged ones raise the others.
+# Pillow's own errors for what is no image are OSErrors; an image of too many pixels and damaged ones raise the others.
 _BAD_PICTURES = (OSError, ValueError, TypeError, SyntaxError, RuntimeError, OverflowError)
 
 
@@ -26,7 +26,7 @@ def _pillow() -> Any:
 
 
 class VisionHandler(BaseHandler):
-    """Takes an encoded picture, its base64 text, or nested lists of numbers; `image_processing` makes a tensor of a picture."""
+    """Takes an encoded image, its base64 text, or nested lists of numbers; `image_processing` makes a tensor of an image."""
 
     image_processing: Any = None
 

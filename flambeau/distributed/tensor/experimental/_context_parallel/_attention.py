@@ -71,7 +71,7 @@ def _part(buffer: Any, dim: int, mesh: DeviceMesh, balancer: _LoadBalancer | Non
 
 
 def _mask_of_part(mask: BlockMask, mesh: DeviceMesh, balancer: _LoadBalancer | None) -> BlockMask:
-    """The mask of this rank's queries, with all keys: both are counted as they lie, and the mask wants to know where they were."""
+    """The mask of this rank's queries, with all keys: both are counted as they are stored, and the mask wants to know where they were."""
     length, keys = mask.seq_lengths
     if length % (mesh.size() * _DEFAULT_SPARSE_BLOCK_SIZE):
         raise NotImplementedError(

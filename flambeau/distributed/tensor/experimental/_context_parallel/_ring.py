@@ -119,7 +119,7 @@ class _Passed(Function):
 
 
 class _Ring:
-    """Attention of this rank's queries with everybody's keys and values."""
+    """Attention of this rank's queries with every rank's keys and values."""
 
     def __init__(self, mesh: DeviceMesh, balanced: bool) -> None:
         self.mesh, self.balanced = mesh, balanced
