@@ -118,7 +118,7 @@ def _distinct_slices(
     inverse = np.empty(n, np.int64)
     inverse[order] = np.cumsum(fresh) - 1
     memory = input._array() if input.shape else input._array().reshape(1)
-    picked = copy_of_array(np.moveaxis(memory, d, 0)[order[begins]], input.dtype)  # slices are stored one after the other
+    picked = copy_of_array(np.moveaxis(memory, d, 0)[order[begins]], input.dtype)  # slices are adjacent
     shape, strides = (tuple(np.roll(v[: d + 1], -1)) + tuple(v[d + 1 :]) for v in (picked.shape, picked._strides))
     shape, strides = make_size(map(int, shape)), tuple(map(int, strides))
     contig = is_contiguous_layout(shape, strides)
