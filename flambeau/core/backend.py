@@ -36,7 +36,7 @@ class Backend:
     hides_latency = False  # whether it works on other elements while one waits for a long function
     device_count = 1
 
-    def computes(self, dtypes: tuple) -> bool:
+    def computes(self, dtypes: tuple[Any, ...]) -> bool:
         """Return whether formulas over these dtypes become native code."""
         return self.compiles
 
@@ -90,24 +90,30 @@ class Backend:
         """Fill a block of memory with a byte."""
         raise NotImplementedError(f"{type(self).__name__} cannot fill memory")
 
-    def compile(self, build: Callable[[], Any], key: str) -> Callable:
+    def compile(self, build: Callable[[], Any], key: str) -> Callable[..., Any]:
         """A kernel as a function of addresses, numbers and, for geometry, bytes: `build()` is its loop nest (kernels.ir), `key`
         tells it from all others."""
         raise NotImplementedError(f"{type(self).__name__} cannot compile kernels")
 
-    def compile_for(self, build: Callable[[], Any], key: str, where: device) -> Callable:
+    def compile_for(self, build: Callable[[], Any], key: str, where: device) -> Callable[..., Any]:
         """Compile a kernel for one of several devices of this type."""
         return self.compile(build, key)
 
     def compile_lists(
-        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device, singles: int = 0
-    ) -> Callable | None:
+        self,
+        roots: Any,
+        dtypes: tuple[Any, ...],
+        positions: tuple[Any, ...],
+        numbers: tuple[Any, ...],
+        where: device,
+        singles: int = 0,
+    ) -> Callable[..., Any] | None:
         """A function that applies formulas to many tensors at once: run(rows, numbers, found=0), where a row has the addresses of
         tensors of these dtypes and how many elements they have (the last `singles` have one), and roots[k] is stored to tensor
         positions[k] of each; nothing happens if a float32 number at the address `found` is not zero. None: there is none."""
         return None
 
-    def compile_reductions(self, reduction: Any, where: device) -> Callable | None:
+    def compile_reductions(self, reduction: Any, where: device) -> Callable[..., Any] | None:
         """A function that reduces each of many dense tensors to one number: run(rows), where a row has the addresses of a tensor and of
         its result and how many elements it has. `reduction` is a kernels.reduction_parts.Reduction. None: there is none."""
         return None
@@ -143,7 +149,7 @@ class Backend:
         cannot be done."""
         return False
 
-    def share(self, storage: Any) -> tuple:
+    def share(self, storage: Any) -> tuple[Any, ...]:
         """A function, and its arguments, that gives another process a storage over the same memory."""
         raise RuntimeError(f"tensors on {storage.device} cannot be sent to another process")
 

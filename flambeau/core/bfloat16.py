@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 _QUIET_NAN = np.uint16(0x7FC0)
 
 
-def bits_to_float32(bits: np.ndarray) -> np.ndarray:
+def bits_to_float32(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The values of bfloat16 `bits` (uint16, any shape or strides) as a new float32 array; exact."""
     wide = bits.astype(np.uint32)
     # The in-place shift also works for 0-dim arrays, which operators would turn into NumPy scalars.
@@ -15,7 +17,7 @@ def bits_to_float32(bits: np.ndarray) -> np.ndarray:
     return wide.view(np.float32)
 
 
-def float32_to_bits(values: np.ndarray) -> np.ndarray:
+def float32_to_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """float32 `values` rounded to nearest even, as a new uint16 array of bfloat16 bits. Every NaN becomes 0x7FC0."""
     word = np.ascontiguousarray(values, dtype=np.float32).reshape(values.shape).view(np.uint32)
     # Adding 0x7FFF, plus one when the last kept bit is odd, carries into the upper half exactly when nearest-even

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _Value = TypeVar("_Value")
 
 
-def remember(cache: dict, key: object, value: _Value, most: int = 8192) -> _Value:
+def remember(cache: dict[Any, Any], key: object, value: _Value, most: int = 8192) -> _Value:
     """Put a value into a cache, which forgets all it has when it is full: a program whose shapes never repeat must not
     fill memory with them."""
     if len(cache) >= most:

@@ -29,7 +29,7 @@ def check_compile_options(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Callable | None = None,
+    backend: str | Callable[..., Any] | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     name: str | None = None,

@@ -67,13 +67,13 @@ class device:
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (device, (self.type,) if self.index is None else (self.type, self.index))
 
     def __copy__(self) -> device:
         return self
 
-    def __deepcopy__(self, memo: dict) -> device:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> device:
         return self
 
     def __enter__(self) -> device:

@@ -61,7 +61,7 @@ _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("P
 
 # Capsule names must outlive their capsules; these do, with the module.
 _NAMES = {False: (b"dltensor", b"used_dltensor"), True: (b"dltensor_versioned", b"used_dltensor_versioned")}
-_exported: dict[int, tuple] = {}  # address of the structure -> everything it points to
+_exported: dict[int, tuple[Any, ...]] = {}  # address of the structure -> everything it points to
 
 
 _forget = _DELETER(_exported.pop)  # called when a consumer is done: in C all the way, so that no Ctrl-C is lost in it

@@ -89,13 +89,13 @@ class dtype(_WeaklyReferable):
     def __repr__(self) -> str:
         return f"torch.{self.name}"
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (by_name, (self.name,))
 
     def __copy__(self) -> dtype:
         return self
 
-    def __deepcopy__(self, memo: dict) -> dtype:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> dtype:
         return self
 
     @property

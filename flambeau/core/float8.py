@@ -6,6 +6,7 @@ Each format is its 256 values; converting to it finds the nearest of them, a tie
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ _NAN = {"float8_e4m3fn": 0x7F, "float8_e5m2": 0x7F, "float8_e4m3fnuz": 0x80, "fl
 
 
 @cache
-def values(name: str) -> np.ndarray:
+def values(name: str) -> np.ndarray[Any, Any]:
     """The float32 values of the codes 0 to 255."""
     codes = np.arange(256)
     if name == SCALES:
@@ -48,18 +49,18 @@ def values(name: str) -> np.ndarray:
     return found.astype(np.float32)
 
 
-def decode(bits: np.ndarray, d: dtype) -> np.ndarray:
+def decode(bits: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
     """The values of codes (in records of NumPy, or as uint8), as float32; exact."""
     return values(d.name)[np.asarray(bits).view(np.uint8)]
 
 
-def encode(numbers: np.ndarray, d: dtype) -> np.ndarray:
+def encode(numbers: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
     """Numbers, rounded to float32, as the records NumPy holds this type in: codes of the nearest values."""
     with np.errstate(all="ignore"):
         return np.asarray(_nearest(np.asarray(numbers, np.float32), d)).view(d.numpy)
 
 
-def _nearest(numbers: np.ndarray, d: dtype) -> np.ndarray:
+def _nearest(numbers: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
     size = np.abs(numbers)
     if d.name == SCALES:
         return _encode_scales(size)
@@ -78,7 +79,9 @@ def _nearest(numbers: np.ndarray, d: dtype) -> np.ndarray:
     return np.where(nan, _NAN[d.name] | (0x80 * np.signbit(numbers)), code).astype(np.uint8)
 
 
-def _overflow(code: np.ndarray, size: np.ndarray, finite: np.ndarray, name: str) -> np.ndarray:
+def _overflow(
+    code: np.ndarray[Any, Any], size: np.ndarray[Any, Any], finite: np.ndarray[Any, Any], name: str
+) -> np.ndarray[Any, Any]:
     """Replace the codes of values beyond the largest: by it (saturation), infinity, or NaN, whichever the format's conversion gives."""
     largest = len(finite) - 1
     limit = finite[-1] + (finite[-1] - finite[-2]) / 2
@@ -88,7 +91,7 @@ def _overflow(code: np.ndarray, size: np.ndarray, finite: np.ndarray, name: str)
     return np.where(beyond, 0x7C if name == "float8_e5m2" else _NAN[name], code)
 
 
-def _encode_scales(size: np.ndarray) -> np.ndarray:
+def _encode_scales(size: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The nearest power of two by the bits of a float32: its exponent, and one more from one and a half upwards. Below the
     smallest normal number half of the significand is the smallest power itself."""
     word = size.view(np.uint32)
@@ -97,7 +100,7 @@ def _encode_scales(size: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(size), np.minimum(code, 0xFF), 0xFF).astype(np.uint8)
 
 
-def readable(array: np.ndarray, d: dtype) -> np.ndarray:
+def readable(array: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
     """Convert stored elements to numbers NumPy knows: float32 or complex64 of the types that it does not have."""
     if d is bfloat16:
         return bits_to_float32(array)
@@ -106,7 +109,7 @@ def readable(array: np.ndarray, d: dtype) -> np.ndarray:
     return decode(array, d) if d in FLOAT8 else array
 
 
-def storable(numbers: np.ndarray, d: dtype) -> np.ndarray:
+def storable(numbers: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
     """The opposite, for the types that NumPy does not have; other arrays pass."""
     if d is bfloat16:
         return float32_to_bits(numbers.astype(np.float32))
@@ -115,14 +118,14 @@ def storable(numbers: np.ndarray, d: dtype) -> np.ndarray:
     return encode(numbers, d) if d in FLOAT8 else numbers
 
 
-def join_halves(array: np.ndarray) -> np.ndarray:
+def join_halves(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """complex64 numbers of an array of pairs of float16."""
     joined = np.empty(np.shape(array), np.complex64)
     joined.real, joined.imag = array["real"], array["imag"]
     return joined
 
 
-def part_halves(numbers: np.ndarray) -> np.ndarray:
+def part_halves(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Complex (or real) numbers as an array of pairs of float16, rounded by way of float32."""
     parted = np.empty(np.shape(numbers), complex32.numpy)
     with np.errstate(over="ignore"):

@@ -70,7 +70,7 @@ class Generator:
             raise RuntimeError(f"Generator is implemented for device type cpu, but got {self._device}")
         self._device = Device("cpu")
         self._engine: np.random.MT19937 | None = None
-        self._native: tuple[Tensor, Tensor, Tensor, np.ndarray] | None = None
+        self._native: tuple[Tensor, Tensor, Tensor, np.ndarray[Any, Any]] | None = None
         # Guards sequences of draws that must not interleave; single bulk draws are atomic in NumPy.
         self.lock = new_lock(GENERATOR)
         self._reset(DEFAULT_SEED)
@@ -132,17 +132,17 @@ class Generator:
 
     # -- draws ------------------------------------------------------------------------------------------------------
 
-    def raw(self, n: int) -> np.ndarray:
+    def raw(self, n: int) -> np.ndarray[Any, Any]:
         """The next `n` 32-bit numbers, each in a uint64 (as the engine delivers them, without a copy)."""
         if n:
             self._untouched = False
         return self._bits.random_raw(n)
 
-    def random32(self, n: int) -> np.ndarray:
+    def random32(self, n: int) -> np.ndarray[Any, Any]:
         """The next `n` 32-bit numbers as uint32."""
         return self.raw(n).astype(np.uint32)
 
-    def random64(self, n: int) -> np.ndarray:
+    def random64(self, n: int) -> np.ndarray[Any, Any]:
         """The next `n` 64-bit numbers as uint64; each takes two draws, high half first."""
         halves = self.raw(2 * n).reshape(n, 2)
         words = halves[:, 0] << np.uint64(32)
@@ -155,7 +155,7 @@ class Generator:
             self._untouched = False
             self._bits.random_raw(n, output=False)
 
-    def native(self) -> tuple[Tensor, Tensor, Tensor, np.ndarray]:
+    def native(self) -> tuple[Tensor, Tensor, Tensor, np.ndarray[Any, Any]]:
         """Arguments with which native code draws: the engine's memory (624 words and the position of the next), scratch memory, and
         two float64 for a kept normal sample, also as an array. To be used with `lock` held; marks the engine as used."""
         if self._native is None:
@@ -239,13 +239,13 @@ class Generator:
         twin.set_state_bytes(self.state_bytes())
         return twin
 
-    def __setstate__(self, state: tuple) -> None:
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.set_state(state[2])
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (Generator, (self._device,), (self._seed, None, self.get_state()))  # as PyTorch pickles it
 
-    def __deepcopy__(self, memo: dict) -> Generator:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Generator:
         return self.clone_state()
 
     def __repr__(self) -> str:

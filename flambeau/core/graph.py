@@ -28,7 +28,7 @@ class GradMode(threading.local):
     enabled = True
     inference = False
     anomaly_check_nan = True
-    saved_hooks: tuple = ()  # (pack, unpack) pairs, the last one in force; changed by push_saved_hooks
+    saved_hooks: tuple[Any, ...] = ()  # (pack, unpack) pairs, the last one in force; changed by push_saved_hooks
     multithreading = True
     evaluating: Node | None = None  # the node whose backward runs, known with anomaly detection
     _anomaly = False
@@ -67,7 +67,7 @@ def refuse_saving() -> None:
 
 
 @uninterrupted
-def push_saved_hooks(pack: Callable, unpack: Callable) -> None:
+def push_saved_hooks(pack: Callable[..., Any], unpack: Callable[..., Any]) -> None:
     """Pass tensors saved for backward in this thread through `pack`, and back through `unpack`, from now on."""
     grad_mode.saved_hooks = (*grad_mode.saved_hooks, (pack, unpack))
     unusual[:0] = (None,)
@@ -89,19 +89,19 @@ class AutogradState:
     grad: Any = None
     grad_fn: Node | None = None
     output_nr: int = 0
-    hooks: dict | None = None
+    hooks: dict[Any, Any] | None = None
     retains_grad: bool = False
-    accumulator: weakref.ref | None = None  # weak: the node holds the tensor
-    post_hooks: dict | None = None
+    accumulator: weakref.ref[Any] | None = None  # weak: the node holds the tensor
+    post_hooks: dict[Any, Any] | None = None
     accumulator_hooks: int = 0  # how many hooks were ever put on its accumulators
     view_version: int = -1  # storage version when this view's grad_fn was made
     rebase_version: int = -1  # storage version when an in-place op last rewrote this base's history
-    view_fn: Callable | None = None
+    view_fn: Callable[..., Any] | None = None
     tape: Any  # of the transform of `func` that records the tensor; not there outside of any
     creation: str = ""  # why a view may not be changed in place: "no_grad", "multi", "custom", ""
 
 
-def unrecorded(function: Callable, *args: Any, **kwargs: Any) -> Any:
+def unrecorded(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function outside of any graph and return its result."""
     before, grad_mode.enabled = grad_mode.enabled, False
     try:
@@ -126,7 +126,7 @@ class SavedTensor:
             refuse_saving()
         self.is_output = is_output
         self.output_nr = output_nr
-        self.unpack_hook: Callable | None = None
+        self.unpack_hook: Callable[..., Any] | None = None
         self.tensor: Any = tensor._bare_alias() if is_output else tensor
         if unusual and grad_mode.saved_hooks:
             self._pack(*grad_mode.saved_hooks[-1])
@@ -138,7 +138,7 @@ class SavedTensor:
         self.tensor = self.unpack_hook = None
         return self
 
-    def _pack(self, pack: Callable, unpack: Callable) -> None:
+    def _pack(self, pack: Callable[..., Any], unpack: Callable[..., Any]) -> None:
         tensor = self.tensor
         self.edge = None if self.is_output else gradient_edge(tensor)
         self.packed = unrecorded(pack, tensor)
@@ -232,34 +232,34 @@ class Node:
 
     Defaults live in the class, so that making a node sets only what differs."""
 
-    edges: tuple
+    edges: tuple[Any, ...]
     sequence: int
     label: str
     saved: Any = None
-    prehooks: dict | None = None
-    hooks: dict | None = None
-    retain: dict | None = None  # output_nr -> tensor weakref whose .grad is kept
+    prehooks: dict[Any, Any] | None = None
+    hooks: dict[Any, Any] | None = None
+    retain: dict[Any, Any] | None = None  # output_nr -> tensor weakref whose .grad is kept
     output_count: int = 1
     output_info: Any = None  # (shape, dtype, device) per output, for missing gradients
     trace: Trace | None = None
     whole: Any = None  # weak reference to the base's node, if the output is a view that was changed in place
-    _metadata: dict | None = None
+    _metadata: dict[Any, Any] | None = None
 
-    def __init__(self, label: str, edges: tuple):
+    def __init__(self, label: str, edges: tuple[Any, ...]):
         self.label = label
         self.edges = edges
         self.sequence = next(_sequence)
         if unusual and grad_mode.anomaly:
             self.trace = user_trace()
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         raise NotImplementedError
 
-    def apply_some(self, grads: list, wanted: tuple[bool, ...]) -> tuple:
+    def apply_some(self, grads: list[Any], wanted: tuple[bool, ...]) -> tuple[Any, ...]:
         """`apply` where only the gradients of some edges are asked for: others may be None. A node that can save work by it does."""
         return self.apply(grads)
 
-    def linear(self, grads: list) -> tuple | None:
+    def linear(self, grads: list[Any]) -> tuple[Any, ...] | None:
         """Return what `apply` returns in a pass for forward mode, made of the node's own forward derivative if it has one."""
         return None
 
@@ -407,7 +407,7 @@ class HookHandle:
 
     _next_id = itertools.count()
 
-    def __init__(self, hooks: dict, hook: Callable, prepend: bool = False):
+    def __init__(self, hooks: dict[Any, Any], hook: Callable[..., Any], prepend: bool = False):
         self.hooks = hooks
         self.id = next(self._next_id)
         hooks[self.id] = hook
@@ -469,11 +469,11 @@ class Discard(Node):
     def __init__(self) -> None:
         self.sequence = next(_sequence)
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         return ()
 
 
-def gradient_edge(tensor: Any) -> tuple | None:
+def gradient_edge(tensor: Any) -> tuple[Any, ...] | None:
     """The edge along which the gradient of `tensor` flows, or None if it needs none."""
     if type(tensor) is GradientEdge:
         return (tensor.node, tensor.output_nr)

@@ -33,7 +33,7 @@ class HeldOperand(ShardedOperand):
         )
         self.tensor, self.reason = tensor, message
 
-    def instead(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable[[], Any]:
+    def instead(self, face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
         return functools.partial(naming.above("ops.kinds").held_call, self, face, args, kwargs)
 
 
@@ -140,7 +140,7 @@ class MkldnnTensor(HeldTensor):
 
     is_pinned = pin_memory
 
-    def __deepcopy__(self, memo: dict) -> Any:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
         return self.untyped_storage()
 
     def __reduce_ex__(self, protocol: Any) -> Any:

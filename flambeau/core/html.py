@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ _BINS = 24
 _CELL = "padding:1px 6px;text-align:right;border:1px solid rgba(128,128,128,.25)"
 
 
-def tensor_html(array: np.ndarray | None, kind: dtype, shape: Sequence[int], facts: Sequence[str]) -> str:
+def tensor_html(array: np.ndarray[Any, Any] | None, kind: dtype, shape: Sequence[int], facts: Sequence[str]) -> str:
     """Return a tensor as HTML.
 
     array: a NumPy view of the elements (bfloat16 as uint16 bits); None for a tensor without values.
@@ -47,7 +48,7 @@ def _cell(value: object) -> str:
     return escape(str(value)) if not isinstance(value, complex) else f"{value:.3g}"
 
 
-def _table(values: np.ndarray) -> str:
+def _table(values: np.ndarray[Any, Any]) -> str:
     """The last two dimensions, at the first place of all others."""
     first = values[(0,) * max(values.ndim - 2, 0)]
     matrix = first.reshape(-1, first.shape[-1]) if first.ndim else first.reshape(1, 1)
@@ -60,7 +61,7 @@ def _table(values: np.ndarray) -> str:
     return f"{where}<table style='border-collapse:collapse'>{''.join(rows)}</table>"
 
 
-def _statistics(values: np.ndarray) -> str:
+def _statistics(values: np.ndarray[Any, Any]) -> str:
     """Minimum, maximum, mean, standard deviation and a histogram of real numbers; counts of what is not finite."""
     if values.dtype.kind == "b":
         return f"<div>{int(values.sum())} of {values.size} true</div>"
@@ -76,7 +77,7 @@ def _statistics(values: np.ndarray) -> str:
     return f"<div>{', '.join([*told, *odd])}</div>{_histogram(finite)}"
 
 
-def _histogram(values: np.ndarray) -> str:
+def _histogram(values: np.ndarray[Any, Any]) -> str:
     low, high = float(values.min()), float(values.max())
     if not np.isfinite(high - low) or high <= low:
         return ""

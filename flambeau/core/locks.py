@@ -18,7 +18,7 @@ IMPORTS, GENERATOR, COMPILER, ONEDNN, MODES = range(5)
 
 _PATIENCE = 10.0  # seconds a fork waits in all: forking while somebody is inside is better than never
 
-_known: dict[weakref.ref, int | None] = {}
+_known: dict[weakref.ref[Any], int | None] = {}
 _held: list[Any] = []
 
 

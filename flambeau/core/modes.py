@@ -33,10 +33,12 @@ class Mode:
     left = False  # set by a mode that has left all threads while it handled a call: it is not put back
     parts = True  # whether it wants to see what has no public name: formulas inside operators, gradients
 
-    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def handle(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         return function(*args, **kwargs)
 
-    def prepared(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> tuple[Callable, tuple, dict, bool]:
+    def prepared(
+        self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any]
+    ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[Any, Any], bool]:
         """For a mode above one that stays: what `handle` would run, the arguments it would run it with, and whether the parts of the
         operator are then run `aside`, without this mode."""
         return unwatched(function), args, kwargs, False
@@ -45,7 +47,7 @@ class Mode:
         """Inside, this mode changes nothing."""
         return contextlib.nullcontext()
 
-    def handle_function(self, function: type, args: tuple) -> Any:
+    def handle_function(self, function: type, args: tuple[Any, ...]) -> Any:
         """A call of a user's autograd.Function; NotImplemented to be shown the operators it is made of."""
         return NotImplemented
 
@@ -79,7 +81,7 @@ class Observer:
 
     sees_messages = False  # whether it must see when a message that was started is waited for
 
-    def operator(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
+    def operator(self, op: Any, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         """An operator is about to compute: return what `run(*args, **kwargs)` returns."""
         return run(*args, **kwargs)
 
@@ -173,7 +175,7 @@ def leave_everywhere(mode: Mode) -> None:
             stack.take(mode)
 
 
-def intercept(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+def intercept(op: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
     """Hand a call to this thread's innermost mode, with that mode switched off while it decides."""
     stack = own.stack
     if not stack:  # the modes that are on are other threads', or there is only an observer

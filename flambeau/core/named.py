@@ -16,7 +16,7 @@ from .tensor import Tensor
 Names = tuple[str | None, ...]
 
 _new_object = object.__new__
-_living: set[weakref.ref] = set()  # the named tensors there are
+_living: set[weakref.ref[Any]] = set()  # the named tensors there are
 
 
 class NamedOperand(RuntimeError):
@@ -52,7 +52,7 @@ def _value_s(name: str) -> property:
     return property(read, write)
 
 
-def _method(name: str) -> Callable:
+def _method(name: str) -> Callable[..., Any]:
     """Make a method that calls the method of the wrapped value."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -128,7 +128,7 @@ class NamedTensor(Tensor):
             " serialization."
         )
 
-    def __deepcopy__(self, memo: dict) -> Tensor:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
         raise RuntimeError(
             "NYI: Named tensors don't support deepcopy. Please drop names via `tensor = tensor.rename(None)` before."
         )

@@ -95,7 +95,7 @@ def _in_bulk(data: Any, target: dtype | None, default: dtype) -> Parsed | None:
     return None
 
 
-def _empty(target: dtype) -> tuple[dtype, np.ndarray]:
+def _empty(target: dtype) -> tuple[dtype, np.ndarray[Any, Any]]:
     return target, np.empty(0, target.numpy)
 
 
@@ -124,7 +124,7 @@ def _from_numbers(
     return None if packed is None else (shape, target, packed)
 
 
-def _pack_numbers(numbers: Any, kinds: set[type], target: dtype) -> np.ndarray | None:
+def _pack_numbers(numbers: Any, kinds: set[type], target: dtype) -> np.ndarray[Any, Any] | None:
     """Python numbers as elements of `target`; None where only the careful rules know the outcome or the error."""
     if target.is_floating_point:
         return _pack_floats(numbers, target) if kinds <= _REAL_SCALARS else None
@@ -139,14 +139,14 @@ def _pack_numbers(numbers: Any, kinds: set[type], target: dtype) -> np.ndarray |
     return _fit_floats(np.array(numbers, np.float64), target) if kinds == {float} else None
 
 
-def _pack_floats(numbers: Any, target: dtype) -> np.ndarray:
+def _pack_floats(numbers: Any, target: dtype) -> np.ndarray[Any, Any]:
     # Leaving `errstate` out (it costs as much as the rest) is safe when nothing can overflow.
     if target is dt.float32 and len(numbers) <= 16 and max(numbers) <= _FLOAT32_MAX and min(numbers) >= -_FLOAT32_MAX:
         return np.array(numbers, np.float32)
     return _narrow(np.array(numbers, np.float64), target)
 
 
-def _narrow(wide: np.ndarray, target: dtype) -> np.ndarray:
+def _narrow(wide: np.ndarray[Any, Any], target: dtype) -> np.ndarray[Any, Any]:
     """float64 or complex128 elements rounded to a floating or complex `target`; what is too large becomes infinite."""
     if target.numpy == wide.dtype:
         return wide
@@ -166,7 +166,7 @@ def _integer_range(target: dtype) -> tuple[int, int]:
     return (int(limits.min) if target.is_signed else -int(limits.max)), int(limits.max)
 
 
-def _fit_integers(wide: np.ndarray, target: dtype) -> np.ndarray | None:
+def _fit_integers(wide: np.ndarray[Any, Any], target: dtype) -> np.ndarray[Any, Any] | None:
     """int64 elements in an integer type other than uint64, or None when one does not fit."""
     if target is dt.int64:
         return wide
@@ -176,7 +176,7 @@ def _fit_integers(wide: np.ndarray, target: dtype) -> np.ndarray | None:
     return wide.astype(target.numpy)
 
 
-def _fit_floats(wide: np.ndarray, target: dtype) -> np.ndarray | None:
+def _fit_floats(wide: np.ndarray[Any, Any], target: dtype) -> np.ndarray[Any, Any] | None:
     """float64 elements truncated to an integer type, or None when one does not fit or is NaN."""
     if target is dt.uint64:
         return None
@@ -207,7 +207,7 @@ def _from_numpy_values(shape: list[int], level: Any, kind: type, target: dtype |
     return None if packed is None else (tuple(shape), target or source, packed)
 
 
-def _pack_numpy(values: np.ndarray, source: dtype, target: dtype | None) -> np.ndarray | None:
+def _pack_numpy(values: np.ndarray[Any, Any], source: dtype, target: dtype | None) -> np.ndarray[Any, Any] | None:
     """NumPy numbers as elements of `target`, by the rules for single values; None leaves it to the careful path."""
     if target is None or source is target:
         return values
@@ -235,7 +235,7 @@ def _numpy_dtype(given: np.dtype) -> dtype:
     return found
 
 
-def check_ndarray(array: np.ndarray) -> dtype:
+def check_ndarray(array: np.ndarray[Any, Any]) -> dtype:
     """The dtype of a NumPy array, or PyTorch's error when no tensor can hold its elements unconverted."""
     source = FROM_NUMPY.get(array.dtype)  # holds native byte order only
     if source is not None and array.flags.c_contiguous:
@@ -260,13 +260,13 @@ def check_ndarray(array: np.ndarray) -> dtype:
     return source
 
 
-def _from_ndarray(array: np.ndarray, target: dtype | None) -> Parsed:
+def _from_ndarray(array: np.ndarray[Any, Any], target: dtype | None) -> Parsed:
     source = check_ndarray(array)
     flat = np.array(array, order="C", subok=False).reshape(-1)
     return array.shape, target or source, cast_elements(flat, source, target or source)
 
 
-def cast_elements(values: np.ndarray, source: dtype, target: dtype) -> np.ndarray:
+def cast_elements(values: np.ndarray[Any, Any], source: dtype, target: dtype) -> np.ndarray[Any, Any]:
     """`values` converted as `tensor.to(target)` does: no range checks, integers wrap around."""
     if source is target:
         return values
@@ -377,7 +377,7 @@ class _Walker:
         if length != self.sizes[dim]:
             raise ValueError(f"expected sequence of length {self.sizes[dim]} at dim {dim} (got {length})")
 
-    def _store_tensor(self, elements: np.ndarray, source: dtype, dim: int) -> None:
+    def _store_tensor(self, elements: np.ndarray[Any, Any], source: dtype, dim: int) -> None:
         """A tensor stands for the sequences below `dim`, and at the bottom for its single element."""
         missing = len(self.sizes) - dim
         for offset in range(missing):
@@ -403,7 +403,7 @@ def _real_part(value: complex) -> float:
     return value.real
 
 
-def _pack_checked(values: list, target: dtype) -> np.ndarray:
+def _pack_checked(values: list[Any], target: dtype) -> np.ndarray[Any, Any]:
     """Values that `_converter(target)` returned; they fit by construction."""
     if target.is_floating_point:
         return _narrow(np.array(values, np.float64), target)

@@ -38,19 +38,23 @@ class _Skip(threading.local):
 skip = _Skip()
 
 
-def with_attributes(function: Callable) -> Any:
+def with_attributes(function: Callable[..., Any]) -> Any:
     """Return the function itself, typed as an object that takes attributes."""
     return function
 
 
 @with_attributes
-def disabled_torch_function(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+def disabled_torch_function(
+    func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[Any, Any] | None = None
+) -> Any:
     """The override of classes that want none: results of operators on them are plain tensors."""
     with DisableTorchFunctionSubclass():
         return below(func, args, kwargs or {})
 
 
-def below(func: Callable, args: tuple, kwargs: dict, run: Callable | None = None) -> Any:
+def below(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any], run: Callable[..., Any] | None = None
+) -> Any:
     """A call that no `__torch_function__` answered: a class with a `__torch_dispatch__` may. `run(args, kwargs)` makes it where none
     does."""
     if not _DISPATCHING or _disabled.dispatch or _DISPATCHING.isdisjoint(map(type, _flat((*args, *kwargs.values())))):
@@ -58,7 +62,7 @@ def below(func: Callable, args: tuple, kwargs: dict, run: Callable | None = None
     return naming.above("utils._python_dispatch").ask_classes(func, args, kwargs)
 
 
-def overriding_arguments(args: tuple, kwargs: dict) -> list[Any]:
+def overriding_arguments(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> list[Any]:
     """An argument of each class that overrides operators, subclasses before their bases; none while that is disabled."""
     found: list[Any] = []
     if _disabled.depth:
@@ -147,7 +151,7 @@ def _is_newcomer(cls: type) -> bool:
     return not any(base.__module__.partition(".")[0] == "torch" for base in cls.__mro__)  # another library's tensors
 
 
-def discovers(args: tuple, kwargs: dict) -> bool:
+def discovers(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> bool:
     """After a call that failed: whether an argument's class overrides operators and was not known to. It is now, so that
     the same call again reaches it. Where another operator made this call, the failure is handed on to that one: the whole call
     is its to make. A tensor of the real PyTorch is nothing that any call can take, and is named."""
@@ -212,14 +216,16 @@ def overridable(function: Callable[Given, Result]) -> Callable[Given, Result]:
     return face
 
 
-def ask_instead(function: Callable, *args: Any) -> Any:
+def ask_instead(function: Callable[..., Any], *args: Any) -> Any:
     """The arguments' answer to a call that cannot be made; NotImplemented where none overrides operators."""
     register_arguments(args)
     overriding = overriding_arguments(args, {})
     return call_override(function, args, {}, overriding) if overriding else NotImplemented
 
 
-def call_override(function: Callable, args: tuple, kwargs: dict, overriding: list[Any], mode: Any = None) -> Any:
+def call_override(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any], overriding: list[Any], mode: Any = None
+) -> Any:
     """Ask each overriding argument in turn; the first that does not decline has its way. `mode` has declined already."""
     types = tuple(type(x) for x in overriding)
     for x in overriding:
@@ -230,7 +236,7 @@ def call_override(function: Callable, args: tuple, kwargs: dict, overriding: lis
     raise not_implemented(function, types, mode)
 
 
-def not_implemented(function: Callable, types: Any, mode: Any = None) -> TypeError:
+def not_implemented(function: Callable[..., Any], types: Any, mode: Any = None) -> TypeError:
     """The error raised where every override declined."""
     name = f"{getattr(function, '__module__', None) or 'torch'}.{getattr(function, '__name__', function)}"
     name = name.replace("flambeau", "torch", 1)
@@ -257,7 +263,7 @@ class _SubclassMode(modes.Mode):
     asks = True
     parts = False
 
-    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def handle(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         if kwargs or not _LOOKED_INTO.isdisjoint(map(type, args)):  # rare
             overriding = overriding_arguments(args, kwargs)
             if overriding and not skip.next and asks(op):
@@ -270,7 +276,9 @@ class _SubclassMode(modes.Mode):
                 raise
         return self.ask(function, overriding_arguments(args, kwargs), asked_with(op, args), kwargs)
 
-    def ask(self, function: Callable, overriding: list[Any], args: tuple, kwargs: dict) -> Any:
+    def ask(
+        self, function: Callable[..., Any], overriding: list[Any], args: tuple[Any, ...], kwargs: dict[Any, Any]
+    ) -> Any:
         modes.own.stack.push_below(self)  # the override's own calls are asked about again
         try:
             return call_override(function, args, kwargs, overriding)

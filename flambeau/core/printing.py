@@ -31,14 +31,14 @@ def _is_cut(size: int, settings: PrintOptions) -> bool:
     return size > 2 * settings.edgeitems
 
 
-def _shown_positions(size: int, settings: PrintOptions) -> np.ndarray:
+def _shown_positions(size: int, settings: PrintOptions) -> np.ndarray[Any, Any]:
     if not _is_cut(size, settings):
         return np.arange(size)
     edge = settings.edgeitems
     return np.concatenate([np.arange(edge), np.arange(size - edge, size)])
 
 
-def summary_index(shape: Shape) -> tuple[np.ndarray, ...] | None:
+def summary_index(shape: Shape) -> tuple[np.ndarray[Any, Any], ...] | None:
     """The positions along each dimension that a printed tensor of this shape shows; None when it shows all.
 
     For data that is costly to reach (on another device): gather these, then pass the result with `shape=` the full one.
@@ -48,7 +48,7 @@ def summary_index(shape: Shape) -> tuple[np.ndarray, ...] | None:
     return tuple(_shown_positions(size, options) for size in shape)
 
 
-def _gather(array: np.ndarray) -> np.ndarray:
+def _gather(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     positions = summary_index(array.shape)
     if positions is None:
         return array
@@ -74,7 +74,7 @@ def _whole(value: float) -> str:
     return text + "." if math.isfinite(value) else text
 
 
-def _float_style(values: np.ndarray, settings: PrintOptions) -> _Style:
+def _float_style(values: np.ndarray[Any, Any], settings: PrintOptions) -> _Style:
     """PyTorch's choice between `1.`, `1.0000` and `1.0000e+00`, from the finite non-zero values (float64)."""
     deciding = values[np.isfinite(values) & (values != 0)]
     if not deciding.size:
@@ -94,11 +94,11 @@ def _float_style(values: np.ndarray, settings: PrintOptions) -> _Style:
     return _Style(max(map(len, map(write, deciding.tolist()))), write)
 
 
-def _exact_style(values: list) -> _Style:
+def _exact_style(values: list[Any]) -> _Style:
     return _Style(max(map(len, map(str, values)), default=1), str)
 
 
-def _complex_texts(values: np.ndarray, settings: PrintOptions) -> tuple[list[str], int]:
+def _complex_texts(values: np.ndarray[Any, Any], settings: PrintOptions) -> tuple[list[str], int]:
     real, imaginary = values.real.astype(np.float64), values.imag.astype(np.float64)
     real_style, imaginary_style = _float_style(real, settings), _float_style(imaginary, settings)
     texts = []
@@ -109,7 +109,7 @@ def _complex_texts(values: np.ndarray, settings: PrintOptions) -> tuple[list[str
     return texts, real_style.width + imaginary_style.width + 1
 
 
-def _texts(shown: np.ndarray, kind: dtype, settings: PrintOptions) -> tuple[list[str], int]:
+def _texts(shown: np.ndarray[Any, Any], kind: dtype, settings: PrintOptions) -> tuple[list[str], int]:
     """The text of each shown element in order, and the column width that line breaking counts with."""
     flat = shown.reshape(-1)
     flat = readable(flat, kind)
@@ -157,7 +157,7 @@ class _Layout:
         return "[" + gap.join(rows) + "]"
 
 
-def body(array: np.ndarray, kind: dtype, shape: Shape, indent: int) -> str:
+def body(array: np.ndarray[Any, Any], kind: dtype, shape: Shape, indent: int) -> str:
     """The elements in brackets, lines after the first indented."""
     if 0 in shape:
         return "[]"
@@ -193,7 +193,7 @@ def assemble(prefix: str, body: str, suffixes: list[str], indent: int, newline_f
 
 
 def _grad_suffixes(
-    requires_grad: bool, grad_fn_name: str | None, names: tuple | None, tangent: str | None
+    requires_grad: bool, grad_fn_name: str | None, names: tuple[Any, ...] | None, tangent: str | None
 ) -> list[str]:
     found = []
     if grad_fn_name is not None:
@@ -217,13 +217,13 @@ def _size_text(shape: Shape) -> str:
 
 
 def tensor_repr(
-    array: np.ndarray | None,
+    array: np.ndarray[Any, Any] | None,
     kind: dtype,
     *,
     default_float_dtype: dtype,
     requires_grad: bool = False,
     grad_fn_name: str | None = None,
-    names: tuple | None = None,
+    names: tuple[Any, ...] | None = None,
     tangent: str | None = None,
     device: str | None = None,
     layout: str | None = None,
@@ -266,7 +266,7 @@ class Component:
     """An inner tensor of a sparse tensor: its name, its elements (None on meta) and their dtype."""
 
     name: str
-    array: np.ndarray | None
+    array: np.ndarray[Any, Any] | None
     kind: dtype
     shape: Shape | None = None  # needed when `array` is None
 

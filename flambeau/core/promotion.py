@@ -104,7 +104,7 @@ def scalar_dtype(value: Any) -> dtype:
     return _default_dtype[0]
 
 
-def result_dtype(operands: tuple) -> dtype:
+def result_dtype(operands: tuple[Any, ...]) -> dtype:
     """PyTorch's rule: tensors with dimensions decide; a 0-dim tensor or a number only raises the category.
 
     Operands are tensors or Python numbers."""

@@ -61,9 +61,9 @@ class NodeDef(NamedTuple):
     """Functions that flatten and rebuild one type of container."""
 
     type: type
-    flatten_fn: Callable[[Any], tuple[list, Any]]
-    unflatten_fn: Callable[[Iterable, Any], Any]
-    keys_fn: Callable[[Any], list]
+    flatten_fn: Callable[[Any], tuple[list[Any], Any]]
+    unflatten_fn: Callable[[Iterable[Any], Any], Any]
+    keys_fn: Callable[[Any], list[Any]]
 
 
 SUPPORTED_NODES: dict[Any, NodeDef] = {}
@@ -72,19 +72,19 @@ _NAMED = NamedTuple  # the key under which named tuples of all classes are found
 
 def register_pytree_node(
     cls: type,
-    flatten_fn: Callable[[Any], tuple[list, Any]],
-    unflatten_fn: Callable[[Iterable, Any], Any],
+    flatten_fn: Callable[[Any], tuple[list[Any], Any]],
+    unflatten_fn: Callable[[Iterable[Any], Any], Any],
     *,
     serialized_type_name: str | None = None,
-    to_dumpable_context: Callable | None = None,
-    from_dumpable_context: Callable | None = None,
-    flatten_with_keys_fn: Callable | None = None,
+    to_dumpable_context: Callable[..., Any] | None = None,
+    from_dumpable_context: Callable[..., Any] | None = None,
+    flatten_with_keys_fn: Callable[..., Any] | None = None,
 ) -> None:
     """Treat instances of `cls` as containers: `flatten_fn(x)` returns its children and what else is needed to rebuild it."""
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
 
-    def keys(container: Any) -> list:
+    def keys(container: Any) -> list[Any]:
         if flatten_with_keys_fn is None:
             raise ValueError(
                 f"Did not find a flatten_with_keys_fn for type: {cls}. Please pass one to register_pytree_node."
@@ -97,39 +97,39 @@ def register_pytree_node(
 _register_pytree_node = register_pytree_node
 
 
-def _sequence_keys(container: Any) -> list:
+def _sequence_keys(container: Any) -> list[Any]:
     return [SequenceKey(i) for i in range(len(container))]
 
 
-def _mapping_keys(container: Any) -> list:
+def _mapping_keys(container: Any) -> list[Any]:
     return [MappingKey(k) for k in container]
 
 
 # Classes derived from list and dict are registered with these by the libraries that define them.
 
 
-def _list_flatten(x: list) -> tuple[list, Any]:
+def _list_flatten(x: list[Any]) -> tuple[list[Any], Any]:
     return x, None
 
 
-def _list_flatten_with_keys(x: list) -> tuple[list, Any]:
+def _list_flatten_with_keys(x: list[Any]) -> tuple[list[Any], Any]:
     return list(zip(_sequence_keys(x), x)), None
 
 
-def _list_unflatten(values: Iterable, context: Any) -> list:
+def _list_unflatten(values: Iterable[Any], context: Any) -> list[Any]:
     return list(values)
 
 
-def _dict_flatten(d: dict) -> tuple[list, Any]:
+def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], Any]:
     return list(d.values()), list(d)
 
 
-def _dict_flatten_with_keys(d: dict) -> tuple[list, Any]:
+def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[Any], Any]:
     values, context = _dict_flatten(d)
     return list(zip(_mapping_keys(d), values)), context
 
 
-def _dict_unflatten(values: Iterable, context: Any) -> dict:
+def _dict_unflatten(values: Iterable[Any], context: Any) -> dict[Any, Any]:
     return dict(zip(context, values))
 
 
@@ -230,7 +230,7 @@ class TreeSpec:
         gap = ",\n" + " " * (indent + 2)
         return f"TreeSpec({name}, {self._context}, [{gap.join(c._shown(indent + 2) for c in self._children)}])"
 
-    def unflatten(self, leaves: Iterable) -> Any:
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
         """The tree of this shape with these leaves."""
         given = list(leaves)
         if len(given) != self.num_leaves:
@@ -247,13 +247,13 @@ class TreeSpec:
             [child._built(leaves) for child in self._children], self._context
         )
 
-    def flatten_up_to(self, tree: Any) -> list:
+    def flatten_up_to(self, tree: Any) -> list[Any]:
         """The parts of `tree` where this shape has leaves."""
-        parts: list = []
+        parts: list[Any] = []
         self._collect(tree, parts)
         return parts
 
-    def _collect(self, tree: Any, parts: list) -> None:
+    def _collect(self, tree: Any, parts: list[Any]) -> None:
         if self.type is None:
             parts.append(tree)
             return
@@ -291,7 +291,7 @@ def tree_is_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> boo
     return (is_leaf is not None and is_leaf(tree)) or _node_type(tree) not in SUPPORTED_NODES
 
 
-def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, leaves: list) -> TreeSpec:
+def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, leaves: list[Any]) -> TreeSpec:
     if tree_is_leaf(tree, is_leaf):
         leaves.append(tree)
         return _LEAF
@@ -300,24 +300,24 @@ def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, leaves: list) -> 
     return TreeSpec(kind, context, [_flatten(child, is_leaf, leaves) for child in children])
 
 
-def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list, TreeSpec]:
+def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
     """The leaves, and the shape that `tree_unflatten` needs."""
-    leaves: list = []
+    leaves: list[Any] = []
     return leaves, _flatten(tree, is_leaf, leaves)
 
 
-def tree_unflatten(leaves: Iterable, treespec: TreeSpec) -> Any:
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
     """The tree of this shape with these leaves."""
     if not isinstance(treespec, TreeSpec):
         raise TypeError(f"Expected `treespec` to be an instance of PyTreeSpec but got item of type {type(treespec)}.")
     return treespec.unflatten(leaves)
 
 
-def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list:
+def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
     return tree_flatten(tree, is_leaf)[0]
 
 
-def tree_iter(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Iterable:
+def tree_iter(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Iterable[Any]:
     return iter(tree_leaves(tree, is_leaf))
 
 
@@ -325,17 +325,17 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> T
     return tree_flatten(tree, is_leaf)[1]
 
 
-def arg_tree_leaves(*args: Any, **kwargs: Any) -> list:
+def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
     return [leaf for value in (*args, *kwargs.values()) for leaf in tree_leaves(value)]
 
 
-def tree_map(func: Callable, tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """A tree of the same shape with `func(leaf, ...)` for leaves, the further arguments from trees of that shape."""
     leaves, spec = tree_flatten(tree, is_leaf)
     return spec.unflatten(map(func, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
 
 
-def tree_map_(func: Callable, tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Call `func` on all leaves, for its effects; returns the tree."""
     leaves, spec = tree_flatten(tree, is_leaf)
     for given in zip(leaves, *(spec.flatten_up_to(rest) for rest in rests)):
@@ -349,20 +349,20 @@ def _chooser(which: Any) -> Callable[[Any], bool]:
     return which
 
 
-def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable], Callable]:
+def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator: the function is called on what is of these types (or passes the test), the rest is returned as it is."""
     chosen = _chooser(type_or_types_or_pred)
     return lambda func: lambda leaf: func(leaf) if chosen(leaf) else leaf
 
 
 def tree_map_only(
-    type_or_types_or_pred: Any, /, func: Callable, tree: Any, is_leaf: Callable[[Any], bool] | None = None
+    type_or_types_or_pred: Any, /, func: Callable[..., Any], tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
     return tree_map(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
 def tree_map_only_(
-    type_or_types_or_pred: Any, /, func: Callable, tree: Any, is_leaf: Callable[[Any], bool] | None = None
+    type_or_types_or_pred: Any, /, func: Callable[..., Any], tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
     return tree_map_(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
@@ -392,7 +392,9 @@ def tree_any_only(
 # -- with paths -----------------------------------------------------------------------------------------------------------
 
 
-def _paths(tree: Any, prefix: tuple, is_leaf: Callable[[Any], bool] | None) -> Iterable[tuple[tuple, Any]]:
+def _paths(
+    tree: Any, prefix: tuple[Any, ...], is_leaf: Callable[[Any], bool] | None
+) -> Iterable[tuple[tuple[Any, ...], Any]]:
     if tree_is_leaf(tree, is_leaf):
         yield prefix, tree
         return
@@ -401,30 +403,32 @@ def _paths(tree: Any, prefix: tuple, is_leaf: Callable[[Any], bool] | None) -> I
         yield from _paths(child, (*prefix, key), is_leaf)
 
 
-def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[tuple, Any]]:
+def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[tuple[Any, ...], Any]]:
     """The leaves, each with the steps that lead to it."""
     return list(_paths(tree, (), is_leaf))
 
 
 def tree_flatten_with_path(
     tree: Any, is_leaf: Callable[[Any], bool] | None = None
-) -> tuple[list[tuple[tuple, Any]], TreeSpec]:
+) -> tuple[list[tuple[tuple[Any, ...], Any]], TreeSpec]:
     return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
 
 
-def tree_map_with_path(func: Callable, tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def tree_map_with_path(
+    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> Any:
     """`tree_map` for a function that takes the path before the leaf."""
     found, spec = tree_flatten_with_path(tree, is_leaf)
     paths, leaves = [path for path, _ in found], [leaf for _, leaf in found]
     return spec.unflatten(map(func, paths, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
 
 
-def keystr(kp: tuple) -> str:
+def keystr(kp: tuple[Any, ...]) -> str:
     """A path as Python would write it."""
     return "".join(str(key) for key in kp)
 
 
-def key_get(obj: Any, kp: tuple) -> Any:
+def key_get(obj: Any, kp: tuple[Any, ...]) -> Any:
     """The value at the end of a path."""
     for key in kp:
         obj = key.get(obj)

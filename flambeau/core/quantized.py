@@ -33,13 +33,13 @@ class qscheme:
     def __repr__(self) -> str:
         return f"torch.{self.name}"
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (scheme_by_name, (self.name,))
 
     def __copy__(self) -> qscheme:
         return self
 
-    def __deepcopy__(self, memo: dict) -> qscheme:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> qscheme:
         return self
 
 
@@ -81,7 +81,7 @@ CODE_RANGES = {
 PER_BYTE = {dt.quint4x2: 2, dt.quint2x4: 4}
 
 
-def in_bytes(codes: np.ndarray, per_byte: int) -> np.ndarray:
+def in_bytes(codes: np.ndarray[Any, Any], per_byte: int) -> np.ndarray[Any, Any]:
     """Codes of less than 8 bits put together, the first lowest; every row (last dimension) begins with a byte."""
     columns = codes.shape[-1] if codes.ndim else 1
     rows = codes.reshape(-1, columns)
@@ -92,7 +92,7 @@ def in_bytes(codes: np.ndarray, per_byte: int) -> np.ndarray:
     return np.bitwise_or.reduce(parts).reshape(-1)
 
 
-def from_bytes(packed: np.ndarray, shape: tuple[int, ...], per_byte: int) -> np.ndarray:
+def from_bytes(packed: np.ndarray[Any, Any], shape: tuple[int, ...], per_byte: int) -> np.ndarray[Any, Any]:
     """Unpack codes of less than a byte, `per_byte` in each, to one code per element."""
     columns = shape[-1] if shape else 1
     bits, mask = 8 // per_byte, (1 << 8 // per_byte) - 1
@@ -136,7 +136,7 @@ for _kind in (QuantizedOperand, QuantizedRefusal):
     _kind.__module__ = "builtins"
 
 
-def _of_codes(name: str) -> Callable:
+def _of_codes(name: str) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._codes, name)(*args, **kwargs)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -55,13 +56,13 @@ def iteration_order(shape: Sequence[int], *strides: Sequence[int]) -> list[int]:
     return order[::-1]
 
 
-def place(flat: np.ndarray, shape: Sequence[int], *strides: Sequence[int]) -> np.ndarray:
+def place(flat: np.ndarray[Any, Any], shape: Sequence[int], *strides: Sequence[int]) -> np.ndarray[Any, Any]:
     """Visited-order values as an array of `shape`: element [i, j, ...] is what PyTorch writes at index (i, j, ...)."""
     order = iteration_order(shape, *strides)
     return flat.reshape([shape[d] for d in order]).transpose(np.argsort(order))
 
 
-def visited(values: np.ndarray, shape: Sequence[int], *strides: Sequence[int]) -> np.ndarray:
+def visited(values: np.ndarray[Any, Any], shape: Sequence[int], *strides: Sequence[int]) -> np.ndarray[Any, Any]:
     """The inverse of `place`: a logical array flattened in the order PyTorch's loops visit it."""
     return np.ascontiguousarray(values.transpose(iteration_order(shape, *strides))).reshape(-1)
 
@@ -74,7 +75,7 @@ def _chunks(n: int, size: int = _CHUNK) -> Iterator[tuple[int, int]]:
         yield start, min(start + size, n)
 
 
-def unit32(generator: Generator, n: int) -> np.ndarray:
+def unit32(generator: Generator, n: int) -> np.ndarray[Any, Any]:
     """Uniform on [0, 1) with 24 random bits, float32; one draw each."""
     out = np.empty(n, np.float32)
     for start, stop in _chunks(n):
@@ -85,7 +86,7 @@ def unit32(generator: Generator, n: int) -> np.ndarray:
     return out
 
 
-def unit53(generator: Generator, n: int) -> np.ndarray:
+def unit53(generator: Generator, n: int) -> np.ndarray[Any, Any]:
     """Uniform on [0, 1) with 53 random bits, float64; two draws each."""
     out = np.empty(n, np.float64)
     for start, stop in _chunks(n, _CHUNK // 2):
@@ -96,7 +97,7 @@ def unit53(generator: Generator, n: int) -> np.ndarray:
     return out
 
 
-def uniform(generator: Generator, n: int, to: dtype, low: float = 0.0, high: float = 1.0) -> np.ndarray:
+def uniform(generator: Generator, n: int, to: dtype, low: float = 0.0, high: float = 1.0) -> np.ndarray[Any, Any]:
     """`uniform_(low, high)`, `rand`. A complex element is two real ones."""
     if to.is_complex:
         return uniform(generator, 2 * n, to.to_real(), low, high).view(to.numpy)
@@ -147,7 +148,7 @@ def check_uniform(to: dtype, low: float, high: float) -> None:
 
 def normal(
     generator: Generator, n: int, to: dtype, mean: float = 0.0, std: float = 1.0, contiguous: bool = True
-) -> np.ndarray:
+) -> np.ndarray[Any, Any]:
     """`normal_(mean, std)`, `randn`. `contiguous` says whether the destination is: PyTorch has two algorithms."""
     if not std >= 0.0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
@@ -160,7 +161,7 @@ def normal(
     return _normal_blocks(generator, n, to, mean, std)
 
 
-def _normal_blocks(generator: Generator, n: int, to: dtype, mean: float, std: float) -> np.ndarray:
+def _normal_blocks(generator: Generator, n: int, to: dtype, mean: float, std: float) -> np.ndarray[Any, Any]:
     """Box-Muller over blocks of 16: eight radii, then eight angles. A ragged end redoes the last 16 elements."""
     unit, transform = (unit53, _box_muller64) if to is float64 else (unit32, _box_muller32)
     out = np.empty(n, to.numpy)
@@ -175,7 +176,7 @@ def _normal_blocks(generator: Generator, n: int, to: dtype, mean: float, std: fl
     return out
 
 
-def _box_muller32(unit: np.ndarray, mean: float, std: float) -> np.ndarray:
+def _box_muller32(unit: np.ndarray[Any, Any], mean: float, std: float) -> np.ndarray[Any, Any]:
     blocks = unit.reshape(-1, 16)
     radius = rm.log32(np.subtract(np.float32(1), blocks[:, :8]).reshape(-1))
     radius *= np.float32(-2)
@@ -189,7 +190,7 @@ def _box_muller32(unit: np.ndarray, mean: float, std: float) -> np.ndarray:
     return rm.fma32(unit, float(np.float32(std)), float(np.float32(mean)))
 
 
-def _box_muller64(unit: np.ndarray, mean: float, std: float) -> np.ndarray:
+def _box_muller64(unit: np.ndarray[Any, Any], mean: float, std: float) -> np.ndarray[Any, Any]:
     blocks = unit.reshape(-1, 16)
     radius = np.sqrt(-2.0 * rm.libm(math.log, (1.0 - blocks[:, :8]).reshape(-1)))
     angle = (2.0 * math.pi * blocks[:, 8:]).reshape(-1)
@@ -239,11 +240,11 @@ class _ApproximateNormals:
         pair, odd = divmod(index - self.first, 2)
         return _normal_pair(float(self.angle[pair]), float(self.unit[pair]))[odd]
 
-    def exact_at(self, indices: np.ndarray) -> np.ndarray:
+    def exact_at(self, indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.array([self._exact(index) for index in indices.tolist()])
 
 
-def _normal_serial(generator: Generator, n: int, to: dtype, mean: float, std: float) -> np.ndarray:
+def _normal_serial(generator: Generator, n: int, to: dtype, mean: float, std: float) -> np.ndarray[Any, Any]:
     if to is float64 or n <= _FEW:
         return rm.narrow(rm.fma64(np.array(standard_normals(generator, n), np.float64), std, mean), to)
     normals = _ApproximateNormals(generator, n)
@@ -253,7 +254,7 @@ def _normal_serial(generator: Generator, n: int, to: dtype, mean: float, std: fl
     return rm.narrow_certified(scaled, tolerance, lambda where: rm.fma64(normals.exact_at(where), std, mean), to)
 
 
-def log_normal(generator: Generator, n: int, to: dtype, mean: float = 1.0, std: float = 2.0) -> np.ndarray:
+def log_normal(generator: Generator, n: int, to: dtype, mean: float = 1.0, std: float = 2.0) -> np.ndarray[Any, Any]:
     """Draw the samples of `log_normal_(mean, std)`."""
     if not std > 0.0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
@@ -275,12 +276,12 @@ def log_normal(generator: Generator, n: int, to: dtype, mean: float = 1.0, std: 
 
 
 def _transform(
-    unit: np.ndarray,
+    unit: np.ndarray[Any, Any],
     to: dtype,
-    fast: Callable[[np.ndarray], np.ndarray],
-    exact: Callable[[np.ndarray], np.ndarray],
+    fast: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
+    exact: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
     offset: float = 0.0,
-) -> np.ndarray:
+) -> np.ndarray[Any, Any]:
     """exact(unit) as dtype `to`, found through `fast` where that is certain to give the same."""
     if to is float64 or unit.size <= _FEW:
         return rm.narrow(exact(unit), to)
@@ -289,7 +290,7 @@ def _transform(
     return rm.narrow_certified(approximate, tolerance, lambda where: exact(unit[where]), to)
 
 
-def exponential(generator: Generator, n: int, to: dtype, lambd: float = 1.0) -> np.ndarray:
+def exponential(generator: Generator, n: int, to: dtype, lambd: float = 1.0) -> np.ndarray[Any, Any]:
     """`exponential_(lambd)`; also the noise of `gumbel_softmax` and of `multinomial` without replacement."""
     if not lambd > 0.0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
@@ -301,7 +302,7 @@ def exponential(generator: Generator, n: int, to: dtype, lambd: float = 1.0) -> 
     )
 
 
-def cauchy(generator: Generator, n: int, to: dtype, median: float = 0.0, sigma: float = 1.0) -> np.ndarray:
+def cauchy(generator: Generator, n: int, to: dtype, median: float = 0.0, sigma: float = 1.0) -> np.ndarray[Any, Any]:
     """Draw the samples of `cauchy_(median, sigma)`."""
     if not sigma > 0.0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
@@ -316,7 +317,7 @@ def cauchy(generator: Generator, n: int, to: dtype, median: float = 0.0, sigma: 
     )
 
 
-def geometric(generator: Generator, n: int, to: dtype, p: float) -> np.ndarray:
+def geometric(generator: Generator, n: int, to: dtype, p: float) -> np.ndarray[Any, Any]:
     """`geometric_(p)`: number of trials up to the first success; every integer and floating dtype."""
     if not 0.0 < p < 1.0:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
@@ -340,14 +341,14 @@ def geometric(generator: Generator, n: int, to: dtype, p: float) -> np.ndarray:
 # -- bernoulli --------------------------------------------------------------------------------------------------------
 
 
-def as_ones(mask: np.ndarray, to: dtype) -> np.ndarray:
+def as_ones(mask: np.ndarray[Any, Any], to: dtype) -> np.ndarray[Any, Any]:
     """A boolean array as zeros and ones of dtype `to`."""
     if to is bfloat16:
         return mask * np.uint16(0x3F80)
     return mask.astype(to.numpy, copy=False)
 
 
-def bernoulli(generator: Generator, n: int, to: dtype, p: float = 0.5) -> np.ndarray:
+def bernoulli(generator: Generator, n: int, to: dtype, p: float = 0.5) -> np.ndarray[Any, Any]:
     """`bernoulli_(p)` with one probability for all elements."""
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
@@ -355,7 +356,7 @@ def bernoulli(generator: Generator, n: int, to: dtype, p: float = 0.5) -> np.nda
     return as_ones(_bernoulli_mask(generator, n, p), to)
 
 
-def _bernoulli_mask(generator: Generator, n: int, p: float) -> np.ndarray:
+def _bernoulli_mask(generator: Generator, n: int, p: float) -> np.ndarray[Any, Any]:
     # A 53-bit sample x * 2**-53 lies below p exactly when x < ceil(p * 2**53): no conversion to floating point.
     limit = np.uint64(math.ceil(p * 2.0**53))
     mask = np.empty(n, np.bool_)
@@ -366,7 +367,7 @@ def _bernoulli_mask(generator: Generator, n: int, p: float) -> np.ndarray:
     return mask
 
 
-def bernoulli_tensor(generator: Generator, p: np.ndarray, p_dtype: dtype, to: dtype) -> np.ndarray:
+def bernoulli_tensor(generator: Generator, p: np.ndarray[Any, Any], p_dtype: dtype, to: dtype) -> np.ndarray[Any, Any]:
     """`bernoulli(p)`, `bernoulli_(p)` with a tensor of probabilities, given in visited order."""
     _require_floating("bernoulli (dtype of p)", p_dtype)
     _refuse_complex_and_wide_unsigned("bernoulli_", to)
@@ -377,7 +378,9 @@ def bernoulli_tensor(generator: Generator, p: np.ndarray, p_dtype: dtype, to: dt
     return as_ones(unit(generator, chance.size) < chance, to)
 
 
-def alpha_dropout_noise(generator: Generator, n: int, to: dtype, p: float) -> tuple[np.ndarray, np.ndarray]:
+def alpha_dropout_noise(
+    generator: Generator, n: int, to: dtype, p: float
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """`(scale, shift)` with `alpha_dropout(x, p) = x * scale + shift` for 0 < p < 1; also `feature_alpha_dropout`."""
     check_dropout(p)
     alpha = 1.7580993408473766

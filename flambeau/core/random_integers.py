@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ COARSE = 0xFFFFFFFF // 20
 _MANY_SWAPS = 4096
 
 
-def random_full(generator: Generator, n: int, to: dtype) -> np.ndarray:
+def random_full(generator: Generator, n: int, to: dtype) -> np.ndarray[Any, Any]:
     """`random_()`: all non-negative values of an integer dtype, 0 ... 2**digits of a floating one."""
     if to.is_complex or to.name in _UNSIGNED:
         raise NotImplementedError(f'"random_" not implemented for {to}')
@@ -33,7 +34,7 @@ def random_full(generator: Generator, n: int, to: dtype) -> np.ndarray:
     return _cast(_remainders(generator, n, span, to is int64 or to is float64), 0, to)
 
 
-def random_range(generator: Generator, n: int, to: dtype, low: int, high: int | None) -> np.ndarray:
+def random_range(generator: Generator, n: int, to: dtype, low: int, high: int | None) -> np.ndarray[Any, Any]:
     """`random_(low, high)`, `randint(low, high, ...)`; `high` is excluded, and None means the dtype's own limit."""
     if to.is_complex:
         raise NotImplementedError(f'"random_" not implemented for {to}')
@@ -43,7 +44,7 @@ def random_range(generator: Generator, n: int, to: dtype, low: int, high: int | 
     return _cast(_remainders(generator, n, span, span >= WIDE_RANGE), low, to)
 
 
-def _remainders(generator: Generator, n: int, span: int, wide: bool) -> np.ndarray:
+def _remainders(generator: Generator, n: int, span: int, wide: bool) -> np.ndarray[Any, Any]:
     if wide:
         words = generator.random64(n)
         words %= np.uint64(span)
@@ -57,7 +58,7 @@ def _remainders(generator: Generator, n: int, span: int, wide: bool) -> np.ndarr
     return narrow
 
 
-def _cast(offsets: np.ndarray, low: int, to: dtype) -> np.ndarray:
+def _cast(offsets: np.ndarray[Any, Any], low: int, to: dtype) -> np.ndarray[Any, Any]:
     """low + offsets (modulo 2**64, as in C) as dtype `to`."""
     numbers = offsets.astype(np.uint64, copy=False).view(np.int64)
     if low:
@@ -65,13 +66,13 @@ def _cast(offsets: np.ndarray, low: int, to: dtype) -> np.ndarray:
     return _from_int64(numbers, to)
 
 
-def _from_int64(numbers: np.ndarray, to: dtype) -> np.ndarray:
+def _from_int64(numbers: np.ndarray[Any, Any], to: dtype) -> np.ndarray[Any, Any]:
     if to is float16 or to is bfloat16:
         return rm.narrow(numbers.astype(np.float32), to)
     return numbers.astype(to.numpy, copy=False)
 
 
-def _full_64_bits(generator: Generator, n: int, to: dtype) -> np.ndarray:
+def _full_64_bits(generator: Generator, n: int, to: dtype) -> np.ndarray[Any, Any]:
     if to not in (int64, float64, float32, bfloat16):
         message = f"random_ over all 64-bit integers handles int64, float64, float32 and bfloat16, but got {to}"
         unknown = to is bool_ or to is float16 or to.name in _UNSIGNED  # PyTorch's two exceptions for one mistake
@@ -157,7 +158,7 @@ def _representable_high(to: dtype, high: int) -> int:
 # -- permutations -----------------------------------------------------------------------------------------------------
 
 
-def randperm(generator: Generator, n: int, to: dtype = int64) -> np.ndarray:
+def randperm(generator: Generator, n: int, to: dtype = int64) -> np.ndarray[Any, Any]:
     """`randperm(n)`: a shuffle that swaps each place with itself or a later one (an earlier one for a huge n)."""
     check_permutation(n, to)
     if n < COARSE:
@@ -179,7 +180,7 @@ def check_permutation(n: int, to: dtype) -> None:
         raise RuntimeError(f"value cannot be converted to type {to} without overflow: {n - 1}")
 
 
-def _swap_targets(generator: Generator, n: int) -> np.ndarray:
+def _swap_targets(generator: Generator, n: int) -> np.ndarray[Any, Any]:
     """Return the place that each place is swapped with; the last one stays and takes no draw."""
     places = np.arange(n, dtype=np.int64)
     words = generator.random32(max(n - 1, 0))
@@ -188,7 +189,7 @@ def _swap_targets(generator: Generator, n: int) -> np.ndarray:
     return places
 
 
-def _inside_out(targets: np.ndarray) -> np.ndarray:
+def _inside_out(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """0 ... n-1 after swapping place i with targets[i] for i = 0, 1, ... in turn; targets[i] <= i.
 
     The inverse permutation makes the same swaps in the opposite order. Counting places from the other end turns that
@@ -201,7 +202,7 @@ def _inside_out(targets: np.ndarray) -> np.ndarray:
     return result
 
 
-def _shuffled(targets: np.ndarray) -> np.ndarray:
+def _shuffled(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """0 ... n-1 after swapping place i with targets[i] for i = 0, 1, ... in turn; targets[i] >= i."""
     if not _MANY_SWAPS <= targets.size < 2**31:
         result = list(range(targets.size))
@@ -211,7 +212,7 @@ def _shuffled(targets: np.ndarray) -> np.ndarray:
     return _shuffled_at_once(targets)
 
 
-def _shuffled_at_once(targets: np.ndarray) -> np.ndarray:
+def _shuffled_at_once(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Shuffle `0..n-1` by the given swap targets, with array operations.
 
     Swap i brings to place i what place t = targets[i] held then: what the last earlier swap j with target t had put

@@ -27,7 +27,7 @@ _FLOAT32_TIE = np.uint64(0x10000000)  # their value half-way between two float32
 # -- narrowing --------------------------------------------------------------------------------------------------------
 
 
-def narrow(values: np.ndarray, to: dtype) -> np.ndarray:
+def narrow(values: np.ndarray[Any, Any], to: dtype) -> np.ndarray[Any, Any]:
     """Floating values as dtype `to`; half-width types are reached through float32, as in PyTorch."""
     if to is float64:
         return values.astype(np.float64, copy=False)
@@ -42,7 +42,7 @@ def narrow(values: np.ndarray, to: dtype) -> np.ndarray:
     raise TypeError(f"expected a floating dtype, but got {to}")
 
 
-def widen(values: np.ndarray, of: dtype) -> np.ndarray:
+def widen(values: np.ndarray[Any, Any], of: dtype) -> np.ndarray[Any, Any]:
     """Flat values of a floating dtype in the type arithmetic happens in: float64, or float32 for all narrower ones."""
     flat = np.ascontiguousarray(values).reshape(-1)
     if of is bfloat16:
@@ -50,7 +50,9 @@ def widen(values: np.ndarray, of: dtype) -> np.ndarray:
     return flat.astype(np.float64 if of is float64 else np.float32, copy=False)
 
 
-def narrow_certified(approximate: np.ndarray, tolerance: np.ndarray, exact: Callable, to: dtype) -> np.ndarray:
+def narrow_certified(
+    approximate: np.ndarray[Any, Any], tolerance: np.ndarray[Any, Any], exact: Callable[..., Any], to: dtype
+) -> np.ndarray[Any, Any]:
     """`narrow` for values known only to within `tolerance`.
 
     Where the uncertainty could change the float32 result, `exact(indices)` is asked for the values; that is rare, so
@@ -68,7 +70,7 @@ def narrow_certified(approximate: np.ndarray, tolerance: np.ndarray, exact: Call
 # -- the C library's functions ----------------------------------------------------------------------------------------
 
 
-def libm(function: Callable[[float], float], values: np.ndarray) -> np.ndarray:
+def libm(function: Callable[[float], float], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """`function` of the `math` module over an array: the C library's bits, which NumPy's own loops do not have."""
     return np.fromiter(map(function, values.tolist()), np.float64, values.size)
 
@@ -86,7 +88,7 @@ def exp(value: float) -> float:
 # -- fused multiply-add -----------------------------------------------------------------------------------------------
 
 
-def fma32(a: np.ndarray, b: float, c: float) -> np.ndarray:
+def fma32(a: np.ndarray[Any, Any], b: float, c: float) -> np.ndarray[Any, Any]:
     """a * b + c rounded once to float32; `a` holds float32 values, `b` and `c` are float32 numbers."""
     product = a.astype(np.float64)
     product *= b  # exact: 24 + 24 bits fit
@@ -101,24 +103,26 @@ def fma32(a: np.ndarray, b: float, c: float) -> np.ndarray:
     return total.astype(np.float32)
 
 
-def _off_tie(a: np.ndarray, b: float, total: np.ndarray) -> np.ndarray:
+def _off_tie(a: np.ndarray[Any, Any], b: float, total: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """`total`, the rounded a + b, moved by one unit towards the exact sum."""
     error = _sum_error(a, b, total)
     return np.where(error == 0, total, np.nextafter(total, np.copysign(np.inf, error)))
 
 
-def _sum_error(a: np.ndarray, b: np.ndarray | float, total: np.ndarray) -> np.ndarray:
+def _sum_error(
+    a: np.ndarray[Any, Any], b: np.ndarray[Any, Any] | float, total: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
     shifted = total - a
     return (a - (total - shifted)) + (b - shifted)
 
 
-def _split(a: np.ndarray | float) -> tuple[Any, Any]:
+def _split(a: np.ndarray[Any, Any] | float) -> tuple[Any, Any]:
     scaled = a * _SPLITTER
     high = scaled - (scaled - a)
     return high, a - high
 
 
-def fma64(a: np.ndarray, b: float, c: float) -> np.ndarray:
+def fma64(a: np.ndarray[Any, Any], b: float, c: float) -> np.ndarray[Any, Any]:
     """a * b + c rounded once to float64."""
     if c == 0.0:
         return a * b + 0.0
@@ -133,7 +137,7 @@ def fma64(a: np.ndarray, b: float, c: float) -> np.ndarray:
     return np.ldexp(out, shift, out=out)
 
 
-def _fma64_scaled(a: np.ndarray, b: float, c: float) -> np.ndarray:
+def _fma64_scaled(a: np.ndarray[Any, Any], b: float, c: float) -> np.ndarray[Any, Any]:
     """Compute a * b + c with one rounding, by error-free transformations and a last sum rounded to odd (Boldo and Melquiond)."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
@@ -194,11 +198,11 @@ class _Rounder:
     def __init__(self, n: int) -> None:
         self._single = np.empty(n, np.float32)
 
-    def __call__(self, values: np.ndarray) -> None:
+    def __call__(self, values: np.ndarray[Any, Any]) -> None:
         self._single[...] = values
         values[...] = self._single
 
-    def polynomial(self, x: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    def polynomial(self, x: np.ndarray[Any, Any], coefficients: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Horner's rule, each step fused."""
         value = x * coefficients[0]
         value += coefficients[1]
@@ -210,7 +214,7 @@ class _Rounder:
         return value
 
 
-def log32(x: np.ndarray) -> np.ndarray:
+def log32(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Natural logarithm of positive normal float32 numbers, as float32."""
     round32 = _Rounder(x.size)
     bits = x.view(np.int32) - np.int32(_SQRT_HALF_BITS)
@@ -239,7 +243,7 @@ def log32(x: np.ndarray) -> np.ndarray:
     return value.astype(np.float32)
 
 
-def sincos32(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sincos32(x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Sine and cosine of non-negative float32 numbers, as float32."""
     round32 = _Rounder(x.size)
     octant = (x * _FOUR_OVER_PI).astype(np.int32)
@@ -262,7 +266,7 @@ def sincos32(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return sine, cosine
 
 
-def _cosine_kernel(square: np.ndarray, round32: _Rounder) -> np.ndarray:
+def _cosine_kernel(square: np.ndarray[Any, Any], round32: _Rounder) -> np.ndarray[Any, Any]:
     value = round32.polynomial(square, _COS_COEFFICIENTS)
     value *= square
     round32(value)
@@ -273,7 +277,7 @@ def _cosine_kernel(square: np.ndarray, round32: _Rounder) -> np.ndarray:
     return value.astype(np.float32)
 
 
-def _sine_kernel(angle: np.ndarray, square: np.ndarray, round32: _Rounder) -> np.ndarray:
+def _sine_kernel(angle: np.ndarray[Any, Any], square: np.ndarray[Any, Any], round32: _Rounder) -> np.ndarray[Any, Any]:
     value = round32.polynomial(square, _SIN_COEFFICIENTS)
     value *= square
     round32(value)

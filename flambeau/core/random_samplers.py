@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def _floor(value: float) -> float:
 # -- poisson ----------------------------------------------------------------------------------------------------------
 
 
-def poisson(generator: Generator, rate: np.ndarray, of: dtype) -> np.ndarray:
+def poisson(generator: Generator, rate: np.ndarray[Any, Any], of: dtype) -> np.ndarray[Any, Any]:
     """`poisson(rate)`: multiplication of uniforms below 10, Hörmann's transformed rejection (PTRS) from there on."""
     if not of.is_floating_point:
         raise NotImplementedError(f'"poisson" not implemented for {of}')
@@ -122,7 +123,9 @@ STIRLING_TAIL = (
 )  # fmt: skip
 
 
-def binomial(generator: Generator, count: np.ndarray, probability: np.ndarray, of: dtype) -> np.ndarray:
+def binomial(
+    generator: Generator, count: np.ndarray[Any, Any], probability: np.ndarray[Any, Any], of: dtype
+) -> np.ndarray[Any, Any]:
     """`binomial(count, probability)`; both already broadcast. Parameters are combined in their own precision."""
     if of is not float32 and of is not float64:
         raise NotImplementedError(f'"binomial" not implemented for {of}')
@@ -206,7 +209,7 @@ _THIRD = float(np.float32(1.0) / np.float32(3.0))
 _SQUEEZE = float(np.float32(0.0331))
 
 
-def standard_gamma(generator: Generator, alpha: np.ndarray, of: dtype) -> np.ndarray:
+def standard_gamma(generator: Generator, alpha: np.ndarray[Any, Any], of: dtype) -> np.ndarray[Any, Any]:
     """`_standard_gamma(alpha)`: Marsaglia and Tsang's method; never below the smallest normal number."""
     if of is not float32 and of is not float64:
         raise NotImplementedError(f'"standard_gamma" not implemented for {of}')
@@ -218,7 +221,7 @@ def standard_gamma(generator: Generator, alpha: np.ndarray, of: dtype) -> np.nda
     return np.where(drawn > least, drawn, least).astype(number)
 
 
-def dirichlet(generator: Generator, alpha: np.ndarray, of: dtype) -> np.ndarray:
+def dirichlet(generator: Generator, alpha: np.ndarray[Any, Any], of: dtype) -> np.ndarray[Any, Any]:
     """`_sample_dirichlet(alpha)` for a 2-D array, one distribution per row."""
     if of is not float32 and of is not float64:
         raise NotImplementedError(f'"sample_dirichlet" not implemented for {of}')
@@ -265,8 +268,8 @@ def _power(base: float, exponent: float) -> float:
 
 
 def multinomial(
-    generator: Generator, weights: np.ndarray, of: dtype, num_samples: int, replacement: bool = False
-) -> np.ndarray:
+    generator: Generator, weights: np.ndarray[Any, Any], of: dtype, num_samples: int, replacement: bool = False
+) -> np.ndarray[Any, Any]:
     """`multinomial` over the rows of a 2-D, C-contiguous array: int64 indices of shape (rows, num_samples).
 
     Without replacement the winners are the largest of weight / exponential noise, best first; rows of `weights` are
@@ -291,14 +294,14 @@ def multinomial(
     return np.argsort(-scores, axis=-1, kind="stable")[:, :num_samples]
 
 
-def race_scores(values: np.ndarray, noise: np.ndarray, of: dtype) -> np.ndarray:
+def race_scores(values: np.ndarray[Any, Any], noise: np.ndarray[Any, Any], of: dtype) -> np.ndarray[Any, Any]:
     """weight / noise after PyTorch's checks, in the precision of dtype `of`; the largest of a row wins."""
     check_race(values)
     with np.errstate(divide="ignore", invalid="ignore"):
         return rm.widen(rm.narrow(values / noise, of), of).reshape(values.shape)
 
 
-def check_race(values: np.ndarray) -> None:
+def check_race(values: np.ndarray[Any, Any]) -> None:
     """RuntimeError unless every row can be drawn from without replacement."""
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
@@ -306,7 +309,7 @@ def check_race(values: np.ndarray) -> None:
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
 
 
-def check_weights(values: np.ndarray) -> None:
+def check_weights(values: np.ndarray[Any, Any]) -> None:
     """RuntimeError unless every row can be drawn from with replacement."""
     if not (values >= 0).all():
         raise RuntimeError("invalid multinomial distribution (encountering probability entry < 0)")
@@ -316,7 +319,9 @@ def check_weights(values: np.ndarray) -> None:
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
 
 
-def _multinomial_replacement(generator: Generator, values: np.ndarray, num_samples: int) -> np.ndarray:
+def _multinomial_replacement(
+    generator: Generator, values: np.ndarray[Any, Any], num_samples: int
+) -> np.ndarray[Any, Any]:
     check_weights(values)
     cumulative = np.cumsum(values, -1, dtype=values.dtype)
     totals = cumulative[:, -1:]
@@ -330,8 +335,8 @@ def _multinomial_replacement(generator: Generator, values: np.ndarray, num_sampl
 
 
 def rrelu_noise(
-    generator: Generator, x: np.ndarray, of: dtype, lower: float = 1.0 / 8, upper: float = 1.0 / 3
-) -> tuple[np.ndarray, np.ndarray]:
+    generator: Generator, x: np.ndarray[Any, Any], of: dtype, lower: float = 1.0 / 8, upper: float = 1.0 / 3
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """`(output, noise)` of `rrelu_with_noise(x, ..., training=True)`; only elements <= 0 take a draw."""
     if not of.is_floating_point or of.name == "float16":
         raise NotImplementedError(f'"rrelu_with_noise" not implemented for {of}')

@@ -34,7 +34,7 @@ class NamedResult(tuple):
         fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
         return f"torch.return_types.{type(self).__name__}(\n{fields})"
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (_restore, (type(self).__name__, tuple(self)))
 
 
@@ -59,5 +59,5 @@ def named_result(name: str, *fields: str) -> type[NamedResult]:
     return ALL[name]
 
 
-def _restore(name: str, values: tuple) -> NamedResult:
+def _restore(name: str, values: tuple[Any, ...]) -> NamedResult:
     return ALL[name](values)

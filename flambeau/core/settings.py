@@ -6,6 +6,7 @@ determinism and precision change nothing there; libraries on a GPU heed them."""
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 _MODES = {"default": 0, "warn": 1, "error": 2}
 _PRECISIONS = ("highest", "high", "medium")
@@ -53,7 +54,7 @@ class CudnnSwitches:
     deterministic = False
     allow_tf32 = True
 
-    def state(self) -> tuple:
+    def state(self) -> tuple[Any, ...]:
         """Return all settings, to be compared."""
         return self.enabled, self.benchmark, self.benchmark_limit, self.deterministic, self.allow_tf32
 

@@ -26,7 +26,7 @@ class ShardedOperand(SparseOperand):
         )
         self.tensor = tensor
 
-    def instead(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable[[], Any]:
+    def instead(self, face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
         """The call to make in the place of the one that met the tensor."""
         return functools.partial(self.tensor._call_spread, face, args, kwargs)
 
@@ -38,7 +38,7 @@ class SpreadTensor(Tensor):
 
     _strides, _offset, _contig = unreadable(lambda t, what: ShardedOperand(t))
 
-    def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _call_spread(self, face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of an operator that meets this tensor."""
         raise NotImplementedError
 

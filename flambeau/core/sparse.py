@@ -53,7 +53,7 @@ class SparseStorage:
 
     version: int
     watched: bool
-    last_write: tuple | None
+    last_write: tuple[Any, ...] | None
 
     def __init__(self) -> None:
         self.last_write = None

@@ -56,8 +56,8 @@ class UntypedStorage:
     device: Device
     version: int
     watched: bool
-    last_write: tuple | None
-    aliases: list[weakref.ref]
+    last_write: tuple[Any, ...] | None
+    aliases: list[weakref.ref[Any]]
     fixed: bool
     origin: int | None
 
@@ -335,7 +335,7 @@ class UntypedStorage:
         self.capacity, fresh.capacity = fresh.capacity, self.capacity
         self._move(self.ptr, nbytes)
 
-    def numpy(self) -> np.ndarray:
+    def numpy(self) -> np.ndarray[Any, Any]:
         """The bytes as a uint8 array that shares memory and keeps the storage alive."""
         if self.device is cpu and not self.size_bytes:
             return np.empty(0, np.uint8)
@@ -414,7 +414,7 @@ class UntypedStorage:
     def __copy__(self) -> UntypedStorage:
         return self.clone()
 
-    def __deepcopy__(self, memo: dict) -> UntypedStorage:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> UntypedStorage:
         if id(self) not in memo:
             memo[id(self)] = self.clone()
         return memo[id(self)]
@@ -440,7 +440,7 @@ class UntypedStorage:
         body = "\n".join(f" {b}" for b in self.tolist()) if self.device is cpu else "..."
         return f"{body}\n[torch.storage.UntypedStorage(device={self.device}) of size {self.size_bytes}]"
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         if self.device is not cpu:
             return (UntypedStorage, (self.size_bytes, self.device))
         return (_storage_from_bytes, (self.numpy().tobytes(),))

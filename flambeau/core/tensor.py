@@ -37,7 +37,7 @@ from .user_frames import user_frame
 
 _new_object = object.__new__
 
-_STRIDES: dict[tuple, tuple[int, ...]] = {}
+_STRIDES: dict[tuple[Any, ...], tuple[int, ...]] = {}
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -114,7 +114,7 @@ class Tensor(TensorMethods):
         return result if func in _AS_THEY_ARE else _as_class(result, cls)
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """Compute an operator on a subclass with its memory: the default, which a subclass may override."""
         with DisableTorchDispatch():
             return func(*args, **(kwargs or {}))
@@ -174,7 +174,7 @@ class Tensor(TensorMethods):
     def dim(self) -> int:
         return len(self.shape)
 
-    def _array(self) -> np.ndarray:
+    def _array(self) -> np.ndarray[Any, Any]:
         """A NumPy array over the same memory (bfloat16 as raw uint16 bits), for reading or writing at once."""
         d = self.dtype
         storage = self._storage
@@ -422,7 +422,7 @@ def _refuse_quantized(d: dtype) -> NoReturn:
     raise above("core.quantized").QuantizedOperand(f"a strided tensor cannot have the dtype {d}")
 
 
-_CONTIGUOUS: dict[tuple, tuple[Size, tuple[int, ...], int]] = {}
+_CONTIGUOUS: dict[tuple[Any, ...], tuple[Size, tuple[int, ...], int]] = {}
 
 
 def _contiguous_layout(shape: Iterable[int]) -> tuple[Size, tuple[int, ...], int]:
@@ -442,7 +442,7 @@ def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, wh
     return new_tensor(UntypedStorage(extent * d.itemsize, where), size, strides, 0, d, where, contig)
 
 
-_STRIDED: dict[tuple, tuple[Size, tuple[int, ...], int, bool]] = {}
+_STRIDED: dict[tuple[Any, ...], tuple[Size, tuple[int, ...], int, bool]] = {}
 
 
 def _strided_layout(shape: Iterable[int], strides: Iterable[int]) -> tuple[Size, tuple[int, ...], int, bool]:
@@ -456,13 +456,13 @@ _addressof: Any = ctypes.addressof
 _first_byte: Any = ctypes.c_char.from_buffer
 
 
-def address_of(array: np.ndarray) -> int:
+def address_of(array: np.ndarray[Any, Any]) -> int:
     """The address of a contiguous array's first byte. array.ctypes.data alone would do, but takes four times as long, and data sets do
     this for every sample."""
     return _addressof(_first_byte(array)) if array.flags.writeable else array.ctypes.data
 
 
-def from_array(array: np.ndarray, d: dtype | None = None) -> Tensor:
+def from_array(array: np.ndarray[Any, Any], d: dtype | None = None) -> Tensor:
     """A tensor that shares memory with a NumPy array (`d` says what uint16 bits mean)."""
     d = d or dt.FROM_NUMPY[array.dtype]
     size, flags = d.itemsize, array.flags
@@ -477,7 +477,7 @@ def from_array(array: np.ndarray, d: dtype | None = None) -> Tensor:
     return new_tensor(storage, shape, strides, 0, d, cpu, contig)
 
 
-def copy_of_array(array: np.ndarray, d: dtype) -> Tensor:
+def copy_of_array(array: np.ndarray[Any, Any], d: dtype) -> Tensor:
     """A new tensor that owns a copy of the array, which must already hold d's representation."""
     t = empty(array.shape, d)
     if t._storage.size_bytes:

@@ -72,11 +72,11 @@ class TypedStorage:
 
     __len__ = size
 
-    def _elements(self) -> np.ndarray:
+    def _elements(self) -> np.ndarray[Any, Any]:
         n = self.size()
         return self._untyped.numpy()[: n * self.dtype.itemsize].view(self.dtype.numpy)
 
-    def tolist(self) -> list:
+    def tolist(self) -> list[Any]:
         values = self._elements()
         return readable(values, self.dtype).tolist()
 
@@ -151,7 +151,7 @@ class TypedStorage:
     def __copy__(self) -> TypedStorage:
         return TypedStorage(self._untyped.clone(), self.dtype)
 
-    def __deepcopy__(self, memo: dict) -> TypedStorage:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> TypedStorage:
         if id(self) not in memo:
             memo[id(self)] = TypedStorage(self._untyped.__deepcopy__(memo), self.dtype)
         return memo[id(self)]
@@ -185,7 +185,7 @@ class TypedStorage:
         lines = "\n".join(f" {value}" for value in self.tolist()) if self.device.type == "cpu" else "..."
         return f"{lines}\n[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {self.size()}]"
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (TypedStorage, (self._untyped, self.dtype))
 
 

@@ -35,7 +35,7 @@ def uninterrupted(function: F) -> F:
     return function
 
 
-def at_once(function: Callable) -> Any:
+def at_once(function: Callable[..., Any]) -> Any:
     """An object for calling a function of C without looking for signals afterwards: `at_once(f)[x]` is f(x), and
     `at_once(f)[x] = y` is f(x, y). The function must not be one that binds to instances, as Python's do.
 

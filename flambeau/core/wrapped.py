@@ -36,7 +36,7 @@ class WrapperOperand(ShardedOperand):
         )
         self.tensor = tensor
 
-    def instead(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable[[], Any]:
+    def instead(self, face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
         dispatch = naming.above("utils._python_dispatch").ask_classes
         return functools.partial(dispatch, face, args, kwargs)
 
@@ -69,7 +69,7 @@ def _bare_alias(self: Any) -> Any:
     return t
 
 
-def _own_slots(cls: type) -> tuple:
+def _own_slots(cls: type) -> tuple[Any, ...]:
     slots = vars(cls).get("__slots__", ()) if issubclass(cls, Tensor) and cls is not Tensor else ()
     return (slots,) if isinstance(slots, str) else tuple(slots)
 

@@ -7,6 +7,7 @@ becomes is the caller's business: it knows where the two parts are.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..core import dtype as dt
 from ..core.dtype import dtype
@@ -26,7 +27,7 @@ def is_complex(root: Expr, arg_dtypes: tuple[dtype, ...] = ()) -> bool:
 class Parts:
     """Rewrites the expressions of one kernel. `leaf` gives the parts of a complex leaf whose operands are rewritten."""
 
-    def __init__(self, leaf: Callable[[Expr], Pair], replace: Callable[[Expr], Expr], arg_dtypes: tuple = ()):
+    def __init__(self, leaf: Callable[[Expr], Pair], replace: Callable[[Expr], Expr], arg_dtypes: tuple[Any, ...] = ()):
         self.leaf = leaf
         self.replace = replace  # what a real leaf becomes
         self.arg_dtypes = arg_dtypes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from .functions import (
     complex_,
@@ -34,7 +35,7 @@ Rule = Callable[..., tuple]
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 
 
-def _pow_rule(g: Expr, y: Expr, a: Expr, b: Expr) -> tuple:
+def _pow_rule(g: Expr, y: Expr, a: Expr, b: Expr) -> tuple[Any, ...]:
     if b.op == "const":
         n = b.args[0]
         if n == 2:
@@ -45,22 +46,22 @@ def _pow_rule(g: Expr, y: Expr, a: Expr, b: Expr) -> tuple:
     return g * conj(base), g * conj(exponent)
 
 
-def _tie(g: Expr, a: Expr, b: Expr, a_loses: Expr, b_loses: Expr) -> tuple:
+def _tie(g: Expr, a: Expr, b: Expr, a_loses: Expr, b_loses: Expr) -> tuple[Any, ...]:
     """max/min: the winner takes the gradient, a tie splits it."""
     half = where(a == b, g * 0.5, g)
     return where(a_loses, 0, half), where(b_loses, 0, half)
 
 
-def _abs_rule(g: Expr, y: Expr, a: Expr) -> tuple:
+def _abs_rule(g: Expr, y: Expr, a: Expr) -> tuple[Any, ...]:
     return (real(g) * sign(a),)
 
 
-def _complex_sign_rule(g: Expr, y: Expr, a: Expr) -> tuple:
+def _complex_sign_rule(g: Expr, y: Expr, a: Expr) -> tuple[Any, ...]:
     """Return the gradient of a / |a|: only the part of g across the direction of a counts."""
     return (where(a == 0, 0, (g - real(conj(y) * g) * y) / abs(a)),)
 
 
-def _complex_angle_rule(g: Expr, y: Expr, a: Expr) -> tuple:
+def _complex_angle_rule(g: Expr, y: Expr, a: Expr) -> tuple[Any, ...]:
     size = abs(a)
     return (where(a == 0, 0, real(g) * complex_(-imag(a), real(a)) / (size * size)),)
 
@@ -123,7 +124,7 @@ FLAT = frozenset({"floor", "ceil", "trunc", "round", "sign", "angle", "floordiv"
 BLOCKED = PREDICATES | {"and", "or", "xor", "not", "shl", "shr", "bitcast", "nextafter"}
 
 
-def _operand_cotangents(x: Expr, g: Expr, in_complex: bool) -> tuple:
+def _operand_cotangents(x: Expr, g: Expr, in_complex: bool) -> tuple[Any, ...]:
     if in_complex and x.op in COMPLEX_RULES:
         return COMPLEX_RULES[x.op](g, x, *x.args)
     if x.op == "cast":

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.dtype import dtype
 
-_INTERNED: dict[tuple, Expr] = {}
+_INTERNED: dict[tuple[Any, ...], Expr] = {}
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 PREDICATES = COMPARISONS | {"isnan", "isinf", "isfinite", "signbit", "logical_not"}
@@ -23,7 +23,7 @@ class Expr:
     __slots__ = ("op", "args")
 
     op: str
-    args: tuple
+    args: tuple[Any, ...]
 
     def __add__(self, other: Any) -> Expr:
         return binary("add", self, other)
@@ -131,11 +131,11 @@ class Expr:
     def __repr__(self) -> str:
         return show(self)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (_make, (self.op, self.args))
 
 
-def _make(op: str, args: tuple) -> Expr:
+def _make(op: str, args: tuple[Any, ...]) -> Expr:
     # Constants are keyed by type and text: 1, 1.0 and True are different constants, and nan equals nan.
     key = (op, type(args[0]), repr(args[0])) if op == "const" else (op, args)
     found = _INTERNED.get(key)
@@ -247,8 +247,10 @@ def substitute(roots: tuple[Expr, ...], replace: Callable[[Expr], Expr | None]) 
     return tuple(done[id(r)] for r in roots)
 
 
-_rewritten: dict[tuple, tuple[Expr, ...]] = {}  # both by the identity of expressions, which are interned for good
-_read: dict[tuple, frozenset[int]] = {}
+_rewritten: dict[
+    tuple[Any, ...], tuple[Expr, ...]
+] = {}  # both by the identity of expressions, which are interned for good
+_read: dict[tuple[Any, ...], frozenset[int]] = {}
 
 
 def replace_arguments(roots: tuple[Expr, ...], symbols: dict[int, Expr]) -> tuple[Expr, ...]:

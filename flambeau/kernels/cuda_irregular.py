@@ -82,7 +82,7 @@ def _update(d: dtype, reduce: str, place: str, value: str) -> str:
 class TextProgram:
     """A program of one or more entries with the parameters of the loop kernel."""
 
-    def __init__(self, params: list[ir.Buffer | ir.Scalar], body: str, grid: Callable[..., list[tuple]]):
+    def __init__(self, params: list[ir.Buffer | ir.Scalar], body: str, grid: Callable[..., list[tuple[Any, ...]]]):
         self.params, self.grid = params, grid
         head = PRELUDE + _COPY + ATOMIC
         listed = ", ".join(self._parameter(p) for p in params)
@@ -97,9 +97,9 @@ class TextProgram:
         names = [p.name for p in self.params]
         numbers = [k for k, p in enumerate(self.params) if isinstance(p, ir.Scalar)]
         functions: dict[str, Any] = {}
-        plans: dict[tuple, list[tuple]] = {}
+        plans: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
 
-        def prepare(key: tuple, values: tuple) -> list[tuple]:
+        def prepare(key: tuple[Any, ...], values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
             plan = []
             for name, grid in self.grid(dict(zip(names, values))):
                 if grid > 0:
@@ -137,7 +137,7 @@ def _blocks(count: int) -> int:
     return -(-count // THREADS)
 
 
-def _scatter(r: ir.LoopCall) -> tuple[str, Callable]:
+def _scatter(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     b: Any = r.bindings
     d = b["out"].dtype
     value = loaded("src[i]", d) if b["src"] is not None else f"({value_type(d)})value"
@@ -153,7 +153,7 @@ def _scatter(r: ir.LoopCall) -> tuple[str, Callable]:
     ]
 
 
-def _scatter_slices(r: ir.LoopCall) -> tuple[str, Callable]:
+def _scatter_slices(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     b: Any = r.bindings
     d = b["out"].dtype
     update = _update(d, b["reduce"], "out + at", loaded("src[i]", d))
@@ -167,7 +167,7 @@ def _scatter_slices(r: ir.LoopCall) -> tuple[str, Callable]:
     ]
 
 
-def _select_slices(r: ir.LoopCall) -> tuple[str, Callable]:
+def _select_slices(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     body = """
   const i64 column = i % inner, row = i / inner, o = row / picked, j = index[row % picked];
   if (j >= 0 && j < n) out[i] = x[(o * n + j) * inner + column];"""
@@ -176,7 +176,7 @@ def _select_slices(r: ir.LoopCall) -> tuple[str, Callable]:
     ]
 
 
-def _put_positions(r: ir.LoopCall) -> tuple[str, Callable]:
+def _put_positions(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     c: Any = r.bindings
     d = c["x"].dtype
     value = loaded("values[0]" if c["single"] else "values[i]", d)
@@ -191,7 +191,7 @@ def _put_positions(r: ir.LoopCall) -> tuple[str, Callable]:
     ]
 
 
-def _gather(r: ir.LoopCall) -> tuple[str, Callable]:
+def _gather(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     body = """
   const i64 column = i % inner, o = i / inner / picked, j = index[i];
   if (j < 0 || j >= n) { error[0] = 1; error[1] = j; return; }
@@ -201,7 +201,7 @@ def _gather(r: ir.LoopCall) -> tuple[str, Callable]:
     ]
 
 
-def _take(r: ir.LoopCall) -> tuple[str, Callable]:
+def _take(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     """take_positions, or take_indexed: an index of one dimension instead of offsets."""
     c: Any = r.bindings
     start = "picked[p]"
@@ -219,7 +219,7 @@ def _take(r: ir.LoopCall) -> tuple[str, Callable]:
     ]
 
 
-def _list_true(r: ir.LoopCall) -> tuple[str, Callable]:
+def _list_true(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     """A block lists the true ones among ROWS elements; ends[b] is where its list ends."""
     steps = ROWS // THREADS
     body = f"""
@@ -249,12 +249,12 @@ extern "C" __global__ void __launch_bounds__({THREADS}) list_true(PARAMETERS) {{
     return body, lambda v: [("list_true", -(-v["n"] // ROWS))]
 
 
-def _count_numbers(r: ir.LoopCall) -> tuple[str, Callable]:
+def _count_numbers(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     body = "atomicAdd((unsigned long long*)counts + x[i], 1ull);"
     return _per_element("count_numbers", "n", body), lambda v: [("count_numbers", _blocks(v["n"]))]
 
 
-def _count_between(r: ir.LoopCall) -> tuple[str, Callable]:
+def _count_between(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     b: Any = r.bindings
     d = b["x"].dtype
     t = value_type(d)
@@ -272,7 +272,7 @@ def _count_between(r: ir.LoopCall) -> tuple[str, Callable]:
     return _per_element("count_between", "n", body), lambda v: [("count_between", _blocks(v["n"]))]
 
 
-def _max_pool_rows(r: ir.LoopCall) -> tuple[str, Callable]:
+def _max_pool_rows(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     """Emit the max-pooling kernel with one thread per window."""
     b: Any = r.bindings
     d = b["x"].dtype
@@ -296,7 +296,7 @@ def _max_pool_rows(r: ir.LoopCall) -> tuple[str, Callable]:
     ]
 
 
-def _max_pool_rows_backward(r: ir.LoopCall) -> tuple[str, Callable]:
+def _max_pool_rows_backward(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     """A thread for each element of the input: it adds up the gradients of the windows whose largest element it is."""
     b: Any = r.bindings
     d = b["grad"].dtype
@@ -316,7 +316,7 @@ def _max_pool_rows_backward(r: ir.LoopCall) -> tuple[str, Callable]:
     ]
 
 
-WRITTEN: dict[str, Callable[[ir.LoopCall], tuple[str, Callable]]] = {
+WRITTEN: dict[str, Callable[[ir.LoopCall], tuple[str, Callable[..., Any]]]] = {
     "scatter": _scatter,
     "scatter_slices": _scatter_slices,
     "select_slices": _select_slices,

@@ -86,7 +86,7 @@ class ListProgram:
         width = len(self.dtypes) + 2
         each = BLOCK * self.map.vector * self.map.unroll
 
-        def launch(rows: list[tuple[int, ...]], numbers: tuple, found: int) -> None:
+        def launch(rows: list[tuple[int, ...]], numbers: tuple[Any, ...], found: int) -> None:
             size = next(n for n in _TABLES if n >= len(rows))
             if size not in functions:
                 kinds = (size * width * 8, "q", "q", "q", *("d",) * len(numbers))
@@ -101,7 +101,7 @@ class ListProgram:
             table = struct.pack(f"<{len(words)}q", *words).ljust(size * width * 8, b"\0")
             functions[size](blocks, BLOCK, table, len(rows), chunk, found, *numbers)
 
-        def run(rows: list[tuple[int, ...]], numbers: tuple, found: int = 0) -> None:
+        def run(rows: list[tuple[int, ...]], numbers: tuple[Any, ...], found: int = 0) -> None:
             """`rows`: for each task the addresses of its tensors and how many elements they have, which is not zero."""
             for at in range(0, len(rows), _TABLES[-1]):
                 launch(rows[at : at + _TABLES[-1]], numbers, found)

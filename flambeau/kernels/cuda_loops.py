@@ -43,7 +43,7 @@ class LoopProgram:
         numbers = [k for k, p in enumerate(params) if isinstance(p, ir.Scalar)]
         names = [p.name for p in params if isinstance(p, ir.Scalar)]
         pointers = [k for k, p in enumerate(params) if isinstance(p, ir.Buffer)]
-        plans: dict[tuple, list[tuple]] = {}
+        plans: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
         compiled: dict[int, Any] = {}
 
         def function(written: Function) -> Any:
@@ -51,7 +51,7 @@ class LoopProgram:
                 compiled[id(written)] = device.load(_assembled([written])).function(written.name, kinds)
             return compiled[id(written)]
 
-        def prepare(key: tuple) -> list[tuple]:
+        def prepare(key: tuple[Any, ...]) -> list[tuple[Any, ...]]:
             scalars = dict(zip(names, key))
             plan = []
             for part in self.parts:
@@ -91,7 +91,7 @@ class Part:
     def __init__(self, launch: Launch, kernel: ir.Kernel):
         self.launch, self.kernel = launch, kernel
         self.written: dict[int, Function | None] = {}
-        self.row_functions: dict[tuple, RowFunction | None] = {}
+        self.row_functions: dict[tuple[Any, ...], RowFunction | None] = {}
         self.count: int | None = None
         self.cost: Any = None
         self._counting: set[str] | None = None

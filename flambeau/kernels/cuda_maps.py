@@ -186,10 +186,10 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map_strided({parameters}) 
 
     def _bind_strided(self, device: Device) -> Callable[..., None]:
         functions: dict[tuple[int, bool], Any] = {}
-        modules: dict[tuple[int, bool], tuple] = {}
-        plans: dict[bytes, tuple] = {}
+        modules: dict[tuple[int, bool], tuple[Any, ...]] = {}
+        plans: dict[bytes, tuple[Any, ...]] = {}
 
-        def plan(geometry: bytes) -> tuple:
+        def plan(geometry: bytes) -> tuple[Any, ...]:
             sizes, strides = self.unpacked(geometry)
             narrow = fits(sizes, strides)
             v = self.vector_for(sizes, strides)

@@ -404,7 +404,9 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
             return plan_columns(self.vector, narrow, packed, results, sizes[-1], count, steps, processors)
         return plan_rows(narrow, packed, results, count, v, processors)
 
-    def _row_vector(self, sizes: tuple, shrunk: tuple, kept: list, reduced: list, count: int) -> int:
+    def _row_vector(
+        self, sizes: tuple[Any, ...], shrunk: tuple[Any, ...], kept: list[Any], reduced: list[Any], count: int
+    ) -> int:
         """Return the number of neighbours that one load takes. Rows in several pieces must all begin on whole vectors."""
         if self.r.reduced_rank == 1:
             return self.vector if count >= 2 * self.vector else 1
@@ -415,11 +417,11 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
         return v
 
     def bind(self, device: Device) -> Callable[..., None]:
-        functions: dict[Shape, tuple] = {}
-        plans: dict[bytes, tuple[ReductionLaunch, tuple]] = {}
+        functions: dict[Shape, tuple[Any, ...]] = {}
+        plans: dict[bytes, tuple[ReductionLaunch, tuple[Any, ...]]] = {}
         width = 16 if self.is_arg else self.acc.itemsize
 
-        def prepare(geometry: bytes) -> tuple[ReductionLaunch, tuple]:
+        def prepare(geometry: bytes) -> tuple[ReductionLaunch, tuple[Any, ...]]:
             plan = self.plan(geometry, device.processors)
             if plan.shape not in functions:
                 functions[plan.shape] = self._functions(device, plan)
@@ -443,7 +445,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
 
         return run
 
-    def _functions(self, device: Device, plan: ReductionLaunch) -> tuple:
+    def _functions(self, device: Device, plan: ReductionLaunch) -> tuple[Any, ...]:
         module = device.load(self.text(plan.shape))
         numbers = ("q",) * (6 if self.columns else 5)
         main = module.function("reduce", (len(plan.packed), *numbers, *self.operands.kinds()))

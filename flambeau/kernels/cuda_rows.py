@@ -229,7 +229,7 @@ class RowFunction(TeamFunction):
         self._depth -= 1
         self.line("}")
 
-    def _again(self, body: list[ir.Statement], live: set[str], own: list, s: ir.Statement) -> None:
+    def _again(self, body: list[ir.Statement], live: set[str], own: list[Any], s: ir.Statement) -> None:
         self._keep_through(body, s)
         saved = {place: Held(**vars(row)) for place, row in self.held.items()}
         kept, lines, registers, rows = set(self.held), list(self.row_lines), self.registers, self.rows_held
@@ -318,7 +318,7 @@ class RowFunction(TeamFunction):
         x, y = a[1][0], b[1][0]
         return x.terms == y.terms and abs(x.constant - y.constant) >= self.length
 
-    def _load_rows(self, s: ir.For, found: list, usable: set) -> None:
+    def _load_rows(self, s: ir.For, found: list[Any], usable: set[Any]) -> None:
         known = definitions(s.body)
         for buffer, key, index, write in found:
             if (buffer, key) not in usable:
@@ -409,7 +409,7 @@ class StreamFunction(RowFunction):
         )
         self._stream(s, carried, current, found)
 
-    def _stream(self, s: ir.For, carried: list[Carried], current: dict, found: list) -> None:
+    def _stream(self, s: ir.For, carried: list[Carried], current: dict[Any, Any], found: list[Any]) -> None:
         places = {place: self.value(row.base, dt.int64) for place, row in current.items()}
         self._begin(carried)
         self.line("#pragma unroll 4")

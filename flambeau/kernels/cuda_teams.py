@@ -204,7 +204,7 @@ class TeamFunction(Function):
         self.line("__syncwarp();" if self.team <= 32 else "__syncthreads();")
         self.pending.clear()
 
-    def touch(self, reads: list, writes: list, statement: Any) -> None:
+    def touch(self, reads: list[Any], writes: list[Any], statement: Any) -> None:
         """Note accesses, after waiting if they clash with earlier ones."""
         new = Pending()
         for buffer, key in reads:
@@ -262,7 +262,7 @@ class TeamFunction(Function):
             self.line("}")
         self.pending.add(after)
 
-    def _again(self, body: list[ir.Statement], live: set[str], own: list, s: ir.Statement) -> None:
+    def _again(self, body: list[ir.Statement], live: set[str], own: list[Any], s: ir.Statement) -> None:
         """Add what an earlier iteration leaves behind, before a loop is written."""
         kept = (self.lines, self._temporaries, self.pending.copy(), self.loops_shared_out, dict(self.symbols))
         self.lines = []
@@ -368,7 +368,7 @@ _Lane: Any = _LaneMark()
 
 @dataclass(frozen=True)
 class _Key:
-    terms: frozenset
+    terms: frozenset[Any]
     constant: int
 
     def names(self) -> set[str]:

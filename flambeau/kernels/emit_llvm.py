@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
@@ -45,7 +45,7 @@ class _Module:
         self.functions: list[str] = []
         self.metadata: list[str] = []
         self.shared: dict[str, str] = {}  # metadata nodes by their text
-        self.support: dict[tuple, str] = {}
+        self.support: dict[tuple[Any, ...], str] = {}
 
     def text(self) -> str:
         function = _Function(self, self.symbol, self.kernel.params)

@@ -25,12 +25,12 @@ _UNSIGNED = {1: dt.uint8, 2: dt.uint16, 4: dt.uint32, 8: dt.uint64}
 
 def evaluate(
     roots: tuple[Expr, ...], arrays: Sequence[Any], in_dtypes: Sequence[dtype], out_dtypes: Sequence[dtype]
-) -> list[np.ndarray]:
+) -> list[np.ndarray[Any, Any]]:
     """The values of `roots`, element by element over the broadcast `arrays` (bfloat16: uint16 bits)."""
     types = infer(roots, tuple(in_dtypes))
     operands = [from_memory(a, d) for a, d in zip(arrays, in_dtypes)]
     shape = np.broadcast_shapes(*(a.shape for a in operands))
-    values: dict[int, np.ndarray] = {}
+    values: dict[int, np.ndarray[Any, Any]] = {}
     with np.errstate(all="ignore"):
         for x in walk(roots):
             if x.op == "arg":
@@ -41,11 +41,11 @@ def evaluate(
     return [np.array(np.broadcast_to(r, shape)) for r in results]
 
 
-def _operand(x: Expr, values: dict[int, np.ndarray], to: dtype) -> np.ndarray:
+def _operand(x: Expr, values: dict[int, np.ndarray[Any, Any]], to: dtype) -> np.ndarray[Any, Any]:
     return constant(x.args[0], to) if x.op == "const" else convert(values[id(x)], to)
 
 
-def _apply(x: Expr, values: dict[int, np.ndarray], types: Types) -> np.ndarray:
+def _apply(x: Expr, values: dict[int, np.ndarray[Any, Any]], types: Types) -> np.ndarray[Any, Any]:
     """Evaluate a node, given the values of its operands."""
     if x.op == "cast":
         return _operand_as_cast(x, values, types)
@@ -64,11 +64,11 @@ def _apply(x: Expr, values: dict[int, np.ndarray], types: Types) -> np.ndarray:
     return convert(result, types[id(x)])
 
 
-def _operand_as_cast(x: Expr, values: dict[int, np.ndarray], types: Types) -> np.ndarray:
+def _operand_as_cast(x: Expr, values: dict[int, np.ndarray[Any, Any]], types: Types) -> np.ndarray[Any, Any]:
     return convert(_operand(x.args[0], values, types[id(x.args[0])]), x.args[1])
 
 
-def _bitcast(x: Expr, values: dict[int, np.ndarray]) -> np.ndarray:
+def _bitcast(x: Expr, values: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     source, to = x.args
     if source.op == "const":
         number = source.args[0]
@@ -81,7 +81,7 @@ def _bitcast(x: Expr, values: dict[int, np.ndarray]) -> np.ndarray:
     return from_memory(np.ascontiguousarray(value).view(to.numpy).reshape(value.shape), to)
 
 
-def _call(x: Expr, values: dict[int, np.ndarray], types: Types) -> np.ndarray:
+def _call(x: Expr, values: dict[int, np.ndarray[Any, Any]], types: Types) -> np.ndarray[Any, Any]:
     """A function of numbers written with loops (`scalar_function`): it knows its own reference meaning."""
     to = types[id(x)]
     return convert(np.asarray(x.args[0].numpy(*(_operand(a, values, to) for a in x.args[1:]))), to)
@@ -100,7 +100,7 @@ def reduce(
     acc_dtype: dtype,
     axes: tuple[int, ...] | None,
     keepdims: bool = False,
-) -> np.ndarray:
+) -> np.ndarray[Any, Any]:
     """Combine `map_root` along `axes` (None: all), then apply the formula `final` (its argument 0 is the result).
 
     `combine` is one of sum, prod, max, min, any, all, argmax, argmin. nan wins in max, min, argmax and argmin, the
@@ -124,7 +124,7 @@ def reduce(
     return evaluate((final,), [convert(result, result_dtype)], (result_dtype,), (out_dtype,))[0]
 
 
-def _sum(rows: np.ndarray) -> np.ndarray:
+def _sum(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Real and complex sums are kept in double precision: the reference has no rounding to speak of."""
     wide = {"f": np.float64, "c": np.complex128}.get(rows.dtype.kind, rows.dtype)
     return np.asarray(rows.any(-1) if rows.dtype.kind == "b" else rows.sum(-1, dtype=wide))
@@ -167,7 +167,7 @@ def run(kernel: ir.Kernel, arguments: Sequence[Any]) -> None:
         nest.block(kernel.body)
 
 
-def _flat(array: np.ndarray, buffer: ir.Buffer) -> np.ndarray:
+def _flat(array: np.ndarray[Any, Any], buffer: ir.Buffer) -> np.ndarray[Any, Any]:
     if not isinstance(array, np.ndarray) or array.dtype != buffer.dtype.numpy or not array.flags.c_contiguous:
         given = f"{array.dtype} array" if isinstance(array, np.ndarray) else type(array).__name__
         raise TypeError(f"buffer '{buffer.name}' needs a contiguous {buffer.dtype.numpy} array, got {given}")
@@ -183,8 +183,8 @@ class _Nest:
     """The variables and buffers of one run."""
 
     def __init__(self) -> None:
-        self.variables: dict[str, np.ndarray] = {}
-        self.buffers: dict[str, np.ndarray] = {}
+        self.variables: dict[str, np.ndarray[Any, Any]] = {}
+        self.buffers: dict[str, np.ndarray[Any, Any]] = {}
 
     def block(self, statements: list[ir.Statement]) -> None:
         for statement in statements:
@@ -240,17 +240,17 @@ class _Nest:
             raise IndexError(f"index {i} is outside buffer '{buffer.name}' of {size} elements")
         return i
 
-    def value(self, x: Expr) -> np.ndarray:
+    def value(self, x: Expr) -> np.ndarray[Any, Any]:
         types = _types_of(x)
         return self._operand_value(x, types, {})
 
-    def _operand_value(self, x: Expr, types: Types, done: dict[int, np.ndarray]) -> np.ndarray:
+    def _operand_value(self, x: Expr, types: Types, done: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
         """Return the value of an operand. Recursive, so that `where` reads only the side it needs: the other may be out of bounds."""
         if id(x) not in done:
             done[id(x)] = self._compute(x, types, done)
         return done[id(x)]
 
-    def _compute(self, x: Expr, types: Types, done: dict[int, np.ndarray]) -> np.ndarray:
+    def _compute(self, x: Expr, types: Types, done: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
         if x.op == "const":
             return constant(x.args[0], types[id(x)])
         if x.op == "var":

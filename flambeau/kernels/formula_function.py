@@ -21,7 +21,9 @@ class FormulaFunction:
     """Called with expressions, it is a `call` node that kernels expand to the formula. `derivative(*args, y)` gives the
     derivatives by each argument, as expressions (None: there is none)."""
 
-    def __init__(self, name: str, formula: Callable[..., Expr], derivative: Callable[..., tuple], arity: int = 1):
+    def __init__(
+        self, name: str, formula: Callable[..., Expr], derivative: Callable[..., tuple[Any, ...]], arity: int = 1
+    ):
         self.__name__ = name
         self.formula, self.derivative, self.arity = formula, derivative, arity
         self._name: str | None = None
@@ -37,7 +39,7 @@ class FormulaFunction:
     def __call__(self, *args: Any) -> Expr:
         return call(self, *args)
 
-    def pullback(self, g: Expr, y: Expr, *args: Expr) -> tuple:
+    def pullback(self, g: Expr, y: Expr, *args: Expr) -> tuple[Any, ...]:
         slopes = self.derivative(*args, y)
         return tuple(None if slope is None else g * as_expr(slope) for slope in slopes)
 
@@ -45,7 +47,7 @@ class FormulaFunction:
         names = [f"x{i}" for i in range(self.arity)]
         return names, [], self.formula(*(ir.var(n, d) for n, d in zip(names, dtypes, strict=True)))
 
-    def numpy(self, *arrays: Any) -> np.ndarray:
+    def numpy(self, *arrays: Any) -> np.ndarray[Any, Any]:
         """The reference meaning of a `call` node."""
         operands = np.broadcast_arrays(*arrays)
         dtypes = [FROM_NUMPY[a.dtype] for a in operands]

@@ -52,7 +52,9 @@ ON_HOST = "on_host"  # a constant of this name is True on the CPU and False on o
 Compiler = Callable[[Callable[[], ir.Kernel], str], Callable]
 _compiler: Compiler | None = None
 _compiler_chosen = False
-made: dict[Callable, tuple[LoopKernel, dict[str, Any], dict[str, Any]]] = {}  # what native functions were compiled from
+made: dict[
+    Callable[..., Any], tuple[LoopKernel, dict[str, Any], dict[str, Any]]
+] = {}  # what native functions were compiled from
 
 
 def use_compiler(compiler: Compiler | None) -> None:
@@ -69,7 +71,7 @@ class ScalarFunction(_ScalarFunction):
         return names, body, result.expr
 
 
-def scalar_function(function: Callable) -> ScalarFunction:
+def scalar_function(function: Callable[..., Any]) -> ScalarFunction:
     """Declare a function of numbers that loop kernels and formulas may call.
 
     >>> @scalar_function
@@ -82,7 +84,7 @@ def scalar_function(function: Callable) -> ScalarFunction:
 class LoopKernel:
     """A kernel. `face` is the function that runs it; compiled code is kept per operand types, dtypes and constants."""
 
-    def __init__(self, function: Callable, may_alias: bool = False):
+    def __init__(self, function: Callable[..., Any], may_alias: bool = False):
         self.function: Any = function
         self.may_alias = may_alias
         self.__name__: str = self.function.__name__
@@ -95,9 +97,9 @@ class LoopKernel:
     def face(self, **known: Any) -> Any:
         """The function that runs the kernel: of its operands, and by keyword of the constants that are not `known` yet."""
         left = tuple(name for name in self.constants if name not in known)
-        entries: dict[tuple, Callable] = {}
+        entries: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
-        def new_entry(key: tuple, args: tuple, constants: dict[str, Any]) -> Callable:
+        def new_entry(key: tuple[Any, ...], args: tuple[Any, ...], constants: dict[str, Any]) -> Callable[..., Any]:
             entries[key] = entry = self._entry(args, {**known, **constants})
             return entry
 
@@ -129,7 +131,7 @@ class LoopKernel:
     def _lower(self, bindings: dict[str, Any], known: dict[str, Any]) -> ir.Kernel:
         return lower_kernel(self.function, {**bindings, **known}, self.__name__, self.may_alias)
 
-    def native(self, *kinds: Any, where: device = cpu, **constants: Any) -> Callable | None:
+    def native(self, *kinds: Any, where: device = cpu, **constants: Any) -> Callable[..., Any] | None:
         """The compiled function for operands of these kinds on a device, for callers that keep it: it takes addresses and
         numbers in order. None where kernels are interpreted."""
         operands, known = self._bind(kinds, constants)
@@ -140,7 +142,7 @@ class LoopKernel:
 
     # --- calls
 
-    def _bind(self, args: tuple, constants: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _bind(self, args: tuple[Any, ...], constants: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Positional operands by name, and constants with their defaults."""
         defaults = self.function.__defaults__ or ()
         missing = len(self.positional) - len(args)
@@ -153,7 +155,7 @@ class LoopKernel:
             raise TypeError(f"{self!r}: missing or unexpected keyword arguments {wrong}; operands are positional")
         return dict(zip(self.positional, args)), known
 
-    def _entry(self, args: tuple, constants: dict[str, Any]) -> Callable:
+    def _entry(self, args: tuple[Any, ...], constants: dict[str, Any]) -> Callable[..., Any]:
         """A function for operands of these types: one look-up by dtype, one native call."""
         operands, known = self._bind(args, constants)
         if not _compiler_chosen:
@@ -178,13 +180,13 @@ class LoopKernel:
                 passed.append(how[1].format(f"a{i}"))
         templates = [_template(v) for v in operands.values()]
 
-        def build(key: tuple) -> Callable:
+        def build(key: tuple[Any, ...]) -> Callable[..., Any]:
             # The CPU compiler has no 8-bit floats; the interpreter does.
             only_interpreted = _compiler is None or any(d in dt.FLOAT8 for d in key)
             found = table[key] = slow if only_interpreted else self._compile(templates, key, known)
             return found
 
-        compiled: dict[tuple, Callable] = {}
+        compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
         def elsewhere(where: device, *operands: Any) -> None:
             moved, dtypes, blocks = self._moved(where, operands, templates)
@@ -194,7 +196,7 @@ class LoopKernel:
                 run = compiled[key] = self._compile(templates, dtypes, known, where)
             run(*moved)
 
-        table: dict[tuple, Callable] = {}
+        table: dict[tuple[Any, ...], Callable[..., Any]] = {}
         names = ", ".join(f"a{i}" for i in range(len(operands)))
         placed = ""
         if tensors:
@@ -221,7 +223,7 @@ class LoopKernel:
         return space["entry"]
 
     def _moved(
-        self, where: device, operands: tuple, templates: list[Any]
+        self, where: device, operands: tuple[Any, ...], templates: list[Any]
     ) -> tuple[list[Any], tuple[dtype, ...], list[UntypedStorage]]:
         """The native arguments of a call on another device than the CPU, the dtypes of its buffers, and memory to be kept until it has
         been started: NumPy arrays among the operands are copied there first."""
@@ -244,7 +246,7 @@ class LoopKernel:
                 moved.append(int(value) if isinstance(value, np.integer) else value)
         return moved, tuple(dtypes), blocks
 
-    def _copied(self, array: np.ndarray, where: device, blocks: list[UntypedStorage]) -> int:
+    def _copied(self, array: np.ndarray[Any, Any], where: device, blocks: list[UntypedStorage]) -> int:
         if not array.flags.c_contiguous:
             raise ValueError(f"{self!r}: a NumPy operand must be contiguous")
         block = UntypedStorage(array.nbytes, where)
@@ -254,7 +256,7 @@ class LoopKernel:
 
     def _compile(
         self, templates: list[Any], dtypes: tuple[dtype, ...], known: dict[str, Any], where: device = cpu
-    ) -> Callable:
+    ) -> Callable[..., Any]:
         remaining = iter(dtypes)
         kinds = [next(remaining) if t is dtype else t for t in templates]
         bindings = {n: _binding(n, kind, self) for n, kind in zip(self.positional, kinds)}
@@ -311,7 +313,7 @@ def _passing(value: Any) -> tuple[str, str] | None:
     return None
 
 
-def _array_address(array: np.ndarray) -> int:
+def _array_address(array: np.ndarray[Any, Any]) -> int:
     if not array.flags.c_contiguous:
         raise ValueError("a NumPy operand of a loop kernel must be contiguous")
     # array.ctypes.data would do too, but takes four times as long
@@ -341,7 +343,7 @@ def _binding(name: str, kind: Any, kernel: LoopKernel) -> Any:
     raise TypeError(f"{kernel!r}: '{name}' is described by a dtype, int, float or None, not {kind!r}")
 
 
-def loop_kernel(function: Callable | None = None, *, may_alias: bool = False) -> Any:
+def loop_kernel(function: Callable[..., Any] | None = None, *, may_alias: bool = False) -> Any:
     """Declare a kernel. `may_alias`: buffers that are written may overlap other buffers (slower code).
 
     Returns the function that runs it, with the kernel itself and the other ways to use it as attributes: `interpret`,

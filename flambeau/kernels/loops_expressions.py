@@ -31,18 +31,18 @@ from .loops_values import (
 )
 from .scalar_function import ScalarFunction, resolve
 
-_ARITHMETIC: dict[type, tuple[str, Callable]] = {
+_ARITHMETIC: dict[type, tuple[str, Callable[..., Any]]] = {
     ast.Add: ("add", operator.add), ast.Sub: ("sub", operator.sub), ast.Mult: ("mul", operator.mul),
     ast.Div: ("div", operator.truediv), ast.FloorDiv: ("floordiv", operator.floordiv),
     ast.Mod: ("mod", operator.mod), ast.Pow: ("pow", operator.pow), ast.BitAnd: ("and", operator.and_),
     ast.BitOr: ("or", operator.or_), ast.BitXor: ("xor", operator.xor), ast.LShift: ("shl", operator.lshift),
     ast.RShift: ("shr", operator.rshift),
 }  # fmt: skip
-_UNARY: dict[type, Callable] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
+_UNARY: dict[type, Callable[..., Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 _BITWISE = ("and", "or", "xor")
 _INTEGERS_ONLY = (*_BITWISE, "shl", "shr")
 
-_COMPARISONS: dict[type, tuple[str, Callable]] = {
+_COMPARISONS: dict[type, tuple[str, Callable[..., Any]]] = {
     ast.Eq: ("eq", operator.eq),
     ast.NotEq: ("ne", operator.ne),
     ast.Lt: ("lt", operator.lt),
@@ -118,7 +118,7 @@ class ExpressionLowering:
             self.fail(f"undefined name '{name}' (a loop variable exists only inside its loop)", expression)
         return value
 
-    def on_Tuple(self, expression: ast.Tuple) -> tuple:
+    def on_Tuple(self, expression: ast.Tuple) -> tuple[Any, ...]:
         return tuple(self.lower(e) for e in expression.elts)
 
     def on_Attribute(self, expression: ast.Attribute) -> Any:
@@ -187,7 +187,7 @@ class ExpressionLowering:
             return Value(sqrt_formula(base), kind, weak)
         return Value(binary("pow", *_operands([a, b], kind)), kind, weak)
 
-    def _evaluate(self, function: Callable, *values: Any) -> Any:
+    def _evaluate(self, function: Callable[..., Any], *values: Any) -> Any:
         """An operation on objects known now."""
         try:
             return function(*values)
@@ -258,7 +258,7 @@ class ExpressionLowering:
                 result = self._short_circuit(result, right, right_block, is_and)
         return result
 
-    def _short_circuit(self, left: Value, right: Value, right_block: list, is_and: bool) -> Value:
+    def _short_circuit(self, left: Value, right: Value, right_block: list[Any], is_and: bool) -> Value:
         if not right_block and is_safe(right.expr):
             return Value(binary("and" if is_and else "or", left.expr, right.expr), dt.bool_)
         name = self.names.fresh("test")
@@ -314,7 +314,7 @@ class ExpressionLowering:
             self.fail(str(error), expression)
 
     def _call_scalar(
-        self, function: ScalarFunction, arguments: list, keywords: dict[str, Any], statement: bool, at: ast.Call
+        self, function: ScalarFunction, arguments: list[Any], keywords: dict[str, Any], statement: bool, at: ast.Call
     ) -> Any:
         code = function.function.__code__
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -330,7 +330,7 @@ class ExpressionLowering:
                 bindings[name] = self.hold(value, name)
         return self.inline(function, bindings, statement)
 
-    def _intrinsic(self, word: Intrinsic, arguments: list) -> Any:
+    def _intrinsic(self, word: Intrinsic, arguments: list[Any]) -> Any:
         handler = getattr(self, f"word_{word.kind}", None)
         if handler is None:
             self.fail(f"{word.name} does not belong in an expression")
@@ -397,7 +397,7 @@ class ExpressionLowering:
     def word_weak_float(self, word: Intrinsic, argument: Any) -> Value:
         return Value(converted(self._real_number(argument), dt.float64), dt.float64, True)
 
-    def word_divmod(self, word: Intrinsic, a: Any, b: Any) -> tuple:
+    def word_divmod(self, word: Intrinsic, a: Any, b: Any) -> tuple[Any, ...]:
         return self.arithmetic(ast.FloorDiv(), a, b), self.arithmetic(ast.Mod(), a, b)
 
     def word_cast(self, word: Intrinsic, argument: Any) -> Value:

@@ -38,7 +38,7 @@ class Returns:
     """Places in which `return` puts its values. Dtypes are settled when all returns are known."""
 
     sites: list[tuple[list[ir.Assign], list[Value]]] = field(default_factory=list)
-    direct: tuple | None = None  # the only return, at the end: no variable is needed
+    direct: tuple[Any, ...] | None = None  # the only return, at the end: no variable is needed
     is_tuple: bool = False
     flag: str | None = None  # set when some return leaves a loop
 
@@ -54,7 +54,7 @@ class Known(ast.stmt):
 class FunctionLowering(AssignmentLowering):
     """Lowers one function body (the kernel's, or an inlined scalar function's) into `self.block`."""
 
-    def __init__(self, function: Any, bindings: dict[str, Any], names: Names, block: list, depth: int = 0):
+    def __init__(self, function: Any, bindings: dict[str, Any], names: Names, block: list[Any], depth: int = 0):
         self.function, self.names, self.block, self.depth = function, names, block, depth
         self.file = function.__code__.co_filename
         self.tree = parse(function)
@@ -379,7 +379,7 @@ class FunctionLowering(AssignmentLowering):
         self.env[node.name] = node.value
         self.defined.add(node.name)
 
-    def _loop_call(self, node: ast.expr) -> tuple[str, list]:
+    def _loop_call(self, node: ast.expr) -> tuple[str, list[Any]]:
         function = self.lower(node.func) if isinstance(node, ast.Call) else None
         if not isinstance(function, Intrinsic) or function.kind != "loop":
             self.fail("loops run over range(...), prange(count, cost), simd(...) or unroll(...)", node)
@@ -390,7 +390,7 @@ class FunctionLowering(AssignmentLowering):
             self.fail(f"{function.name} takes 1 to 3 arguments", node)
         return function.name, arguments
 
-    def _range(self, arguments: list) -> tuple[Expr, Expr, Expr]:
+    def _range(self, arguments: list[Any]) -> tuple[Expr, Expr, Expr]:
         start, step = 0, 1
         if len(arguments) == 1:
             stop = arguments[0]

@@ -23,7 +23,7 @@ class Memory:
 
     __slots__ = ("cells", "dtype", "name")
 
-    def __init__(self, name: str, kind: dtype, cells: np.ndarray):
+    def __init__(self, name: str, kind: dtype, cells: np.ndarray[Any, Any]):
         self.name, self.dtype, self.cells = name, kind, cells
 
     def __getitem__(self, index: Any) -> Any:

@@ -49,7 +49,12 @@ class Intrinsic:
     __slots__ = ("__name__", "formula", "kind", "name", "python", "to")
 
     def __init__(
-        self, name: str, kind: str, python: Callable, formula: Callable | None = None, to: dtype | None = None
+        self,
+        name: str,
+        kind: str,
+        python: Callable[..., Any],
+        formula: Callable[..., Any] | None = None,
+        to: dtype | None = None,
     ) -> None:
         self.name = self.__name__ = name
         self.kind, self.python, self.formula, self.to = kind, python, formula, to
@@ -156,7 +161,7 @@ def _weak(result: Any, *operands: Any) -> Any:
     return kind.type(result) if kind.kind in "fc" or isinstance(result, (int, np.integer)) else result
 
 
-def _real(function: Callable) -> Callable:
+def _real(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *operands: _weak(function(*operands), *operands)
 
 
@@ -193,7 +198,7 @@ def _lgamma(x: Any) -> float:
     return inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
 
 
-_NUMPY: dict[str, Callable] = {
+_NUMPY: dict[str, Callable[..., Any]] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
     "atanh": np.arctanh, "atan2": np.arctan2,
     "erf": lambda x: math.erf(float(x)), "erfc": lambda x: math.erfc(float(x)),
@@ -236,7 +241,7 @@ imag = Intrinsic("imag", "part", lambda z: z.imag, formulas.imag)
 where = Intrinsic("where", "where", lambda condition, a, b: a if condition else b)
 
 
-def _fold(word: Intrinsic) -> Callable:
+def _fold(word: Intrinsic) -> Callable[..., Any]:
     def function(first: Any, *rest: Any) -> Any:
         for value in rest:
             first = word(first, value)
@@ -245,7 +250,7 @@ def _fold(word: Intrinsic) -> Callable:
     return function
 
 
-def _floor_divmod(a: Any, b: Any) -> tuple:
+def _floor_divmod(a: Any, b: Any) -> tuple[Any, ...]:
     return a // b, a % b
 
 

@@ -16,7 +16,7 @@ from ..core import float8
 from ..core.dtype import dtype, opmath
 
 
-def from_memory(array: Any, d: dtype) -> np.ndarray:
+def from_memory(array: Any, d: dtype) -> np.ndarray[Any, Any]:
     """Elements as stored (bfloat16: uint16 bits) -> value."""
     if d is dt.bfloat16:
         return (np.asarray(array, dtype=np.uint16).astype(np.uint32) << 16).view(np.float32)
@@ -27,7 +27,7 @@ def from_memory(array: Any, d: dtype) -> np.ndarray:
     return np.asarray(array, dtype=d.numpy).astype(opmath(d).numpy)
 
 
-def to_memory(value: np.ndarray, d: dtype) -> np.ndarray:
+def to_memory(value: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
     """Value (of any dtype) -> elements as stored, rounding once."""
     if d is dt.bfloat16:
         return bfloat16_bits(convert(value, dt.float32))
@@ -40,14 +40,14 @@ def to_memory(value: np.ndarray, d: dtype) -> np.ndarray:
     return convert(value, d)
 
 
-def bfloat16_bits(value: np.ndarray) -> np.ndarray:
+def bfloat16_bits(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """float32 -> the upper 16 bits, rounded half to even; every nan becomes the one canonical nan."""
     bits = np.ascontiguousarray(value, dtype=np.float32).view(np.uint32).reshape(np.shape(value))
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16
     return np.where(np.isnan(value), np.uint16(0x7FC0), rounded.astype(np.uint16))
 
 
-def convert(value: np.ndarray, to: dtype) -> np.ndarray:
+def convert(value: np.ndarray[Any, Any], to: dtype) -> np.ndarray[Any, Any]:
     """Value -> value of dtype `to`, with PyTorch's semantics. A half-width `to` rounds and comes back as float32."""
     if opmath(to) is not to:
         return from_memory(to_memory(value, to), to)
@@ -64,7 +64,7 @@ def convert(value: np.ndarray, to: dtype) -> np.ndarray:
         return value.astype(to.numpy)  # integers wrap
 
 
-def _float_to_integer(value: np.ndarray, to: dtype) -> np.ndarray:
+def _float_to_integer(value: np.ndarray[Any, Any], to: dtype) -> np.ndarray[Any, Any]:
     """Truncate; what does not fit becomes the smallest integer of the machine conversion (int32 for narrow types,
     int64 for uint32), of which narrow types keep the low bits."""
     if to is dt.uint64:
@@ -75,14 +75,14 @@ def _float_to_integer(value: np.ndarray, to: dtype) -> np.ndarray:
     return _truncate(value, machine).astype(to.numpy)
 
 
-def _truncate(value: np.ndarray, to: type) -> np.ndarray:
+def _truncate(value: np.ndarray[Any, Any], to: type) -> np.ndarray[Any, Any]:
     limits = np.iinfo(to)
     whole = np.trunc(value)
     fits = (whole >= float(limits.min)) & (whole < -float(limits.min))  # false for nan
     return np.where(fits, np.where(fits, whole, 0).astype(to), to(limits.min))
 
 
-def constant(number: Any, d: dtype) -> np.ndarray:
+def constant(number: Any, d: dtype) -> np.ndarray[Any, Any]:
     """A Python number in dtype `d`; integers wrap."""
     if d.category == 1 and isinstance(number, int):
         bits = 8 * d.itemsize

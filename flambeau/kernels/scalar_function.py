@@ -19,13 +19,13 @@ class ScalarFunction:
     """A function of numbers written in the kernel language: inlined in kernels, a `call` node in formulas, plain Python
     on numbers. `@fn.derivative` declares its pullback for formulas: (g, y, *args) -> one cotangent per argument."""
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable[..., Any]):
         self.function: Any = function
         self.__name__ = self.function.__name__
         self.__doc__ = function.__doc__
-        self._pullback: Callable | None = None
+        self._pullback: Callable[..., Any] | None = None
         self._name: str | None = None
-        self._python: Callable | None = None
+        self._python: Callable[..., Any] | None = None
 
     @property
     def name(self) -> str:
@@ -43,17 +43,17 @@ class ScalarFunction:
             self._python = as_python(self.function)
         return self._python(*args, **constants)
 
-    def derivative(self, function: Callable) -> Callable:
+    def derivative(self, function: Callable[..., Any]) -> Callable[..., Any]:
         self._pullback = function
         return function
 
-    def pullback(self, g: Expr, y: Expr, *args: Expr) -> tuple:
+    def pullback(self, g: Expr, y: Expr, *args: Expr) -> tuple[Any, ...]:
         if self._pullback is None:
             raise NotImplementedError(f"the derivative of '{self.__name__}' is not implemented")
         result = self._pullback(g, y, *args)
         return result if isinstance(result, tuple) else (result,)
 
-    def numpy(self, *arrays: Any) -> np.ndarray:
+    def numpy(self, *arrays: Any) -> np.ndarray[Any, Any]:
         """Element by element over arrays: the reference meaning of a `call` node."""
         inputs = np.broadcast_arrays(*arrays)
         flat = [a.reshape(-1) for a in inputs]
@@ -87,14 +87,14 @@ def resolve(function: Any, name: str) -> tuple[bool, Any]:
     return found is not _MISSING, found
 
 
-def fingerprint(function: ScalarFunction | Callable) -> str:
+def fingerprint(function: ScalarFunction | Callable[..., Any]) -> str:
     """A hash of what a function does: its bytecode, constants, and the constants and scalar functions it names.
     Two runs agree, so compiled kernels are found on disk without reading any source."""
     plain = function.function if isinstance(function, ScalarFunction) else function
     return hashlib.sha256(repr(_describe(plain, ())).encode()).hexdigest()
 
 
-def _describe(function: Any, active: tuple) -> tuple:
+def _describe(function: Any, active: tuple[Any, ...]) -> tuple[Any, ...]:
     if function in active:
         return ("recursive", function.__name__)
     code, active = function.__code__, (*active, function)
@@ -111,14 +111,14 @@ def _describe(function: Any, active: tuple) -> tuple:
     return (code.co_name, shape, _describe_code(code), tuple(used))
 
 
-def _describe_code(code: Any) -> tuple:
+def _describe_code(code: Any) -> tuple[Any, ...]:
     constants = tuple(
         _describe_code(c) if hasattr(c, "co_code") else (type(c).__name__, repr(c)) for c in code.co_consts
     )
     return (code.co_code.hex(), constants, code.co_names)
 
 
-def describe_constant(value: Any, active: tuple = ()) -> Any:
+def describe_constant(value: Any, active: tuple[Any, ...] = ()) -> Any:
     """Return what of a compile-time constant matters to the code made from it, as something with a stable repr."""
     if isinstance(value, ScalarFunction):
         return _describe(value.function, active)

@@ -7,6 +7,7 @@ float64.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ..expr import functions as formulas
 from ..expr.node import Expr, as_expr
@@ -102,7 +103,7 @@ def zeta(x, q):
 
 
 @zeta.derivative
-def _(g: Expr, y: Expr, x: Expr, q: Expr) -> tuple:
+def _(g: Expr, y: Expr, x: Expr, q: Expr) -> tuple[Any, ...]:
     return None, -g * x * zeta(x + 1, q)
 
 
@@ -271,12 +272,12 @@ def igammac(a, x):
 
 
 @igamma.derivative
-def _(g: Expr, y: Expr, a: Expr, x: Expr) -> tuple:
+def _(g: Expr, y: Expr, a: Expr, x: Expr) -> tuple[Any, ...]:
     return None, g * formulas.exp(-x + (a - 1) * formulas.log(x) - formulas.lgamma(a))
 
 
 @igammac.derivative
-def _(g: Expr, y: Expr, a: Expr, x: Expr) -> tuple:
+def _(g: Expr, y: Expr, a: Expr, x: Expr) -> tuple[Any, ...]:
     return None, -g * formulas.exp(-x + (a - 1) * formulas.log(x) - formulas.lgamma(a))
 
 

@@ -126,21 +126,6 @@ def conv_backward_input(
         store(dx, _input_gradient(dx.shape, dy, w, window))
 
 
-def conv_transposed(
-    y: Any, x: Any, w: Any, bias: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
-) -> None:
-    """y = transposed convolution of x (N, C, *) with w (C, O / groups, *) (+ bias); high paddings may be negative."""
-    window = operands.geometry(len(x.shape) - 2, stride, padding, dilation, groups)
-    operands.check_conv("transposed convolution", y, w, x, None, window)
-    operands.check_bias("transposed convolution", bias, y)
-    if 0 in y.shape:
-        return
-    result = _input_gradient(y.shape, x, w, window)
-    if bias is not None:
-        result += load(bias).reshape(-1, *[1] * (len(y.shape) - 2))
-    store(y, result)
-
-
 def conv_backward_weight(
     dw: Any, db: Any, dy: Any, x: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
 ) -> None:

@@ -124,26 +124,6 @@ def _blas_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, *window: 
         blas.conv_backward_weight(dw, db, dy, x, *window)
 
 
-def conv_transposed(
-    dst: Any,
-    x: Any,
-    w: Any,
-    bias: Any,
-    stride: Sizes,
-    padding: Padding,
-    output_padding: Sizes,
-    dilation: Sizes,
-    groups: int,
-) -> None:
-    """dst (N, O, *) = transposed convolution of x (N, C, *) with w (C, O / groups, *) (+ bias).
-
-    Its gradients are ordinary convolutions: with respect to x, `conv_forward` of dy with w; with respect to w,
-    `conv_backward_weight(dw, None, x, dy, ...)`; both with the padding that `transposed_padding` returns.
-    """
-    window = (stride, transposed_padding(len(x.shape) - 2, padding, output_padding), dilation, groups)
-    _dispatch(onednn.try_conv_transposed, blas.conv_transposed, 1, (dst, x, w, bias), window)
-
-
 def transposed_padding(dims: int, padding: Padding, output_padding: Sizes) -> tuple[tuple[int, int], ...]:
     """Padding of the convolution that a transposed one is the gradient of: output padding shortens the high end."""
     extra = operands.per_dimension("output_padding", output_padding, dims, 0)

@@ -7,7 +7,6 @@ run as it is instead. That is possible only while the program has changed nothin
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Container
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -27,7 +26,7 @@ class Placed(Protocol):
     """A program with memory: the graph, the buffers that later steps need, and where each of them is."""
 
     graph: Graph
-    needed: Container[int]
+    needed: set[int]
     arena: UntypedStorage
 
     def address(self, ref: Ref) -> int: ...

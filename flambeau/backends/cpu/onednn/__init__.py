@@ -2,7 +2,6 @@
 
 from flambeau.backends.cpu.onednn.conv import try_backward as try_conv_backward
 from flambeau.backends.cpu.onednn.conv import try_forward as try_conv_forward
-from flambeau.backends.cpu.onednn.conv import try_transposed as try_conv_transposed
 from flambeau.backends.cpu.onednn.gemm import (
     keep_product,
     known_product,
@@ -18,5 +17,5 @@ from flambeau.backends.cpu.onednn.plan import reset
 
 __all__ = [
     "DATA_TYPES", "available", "keep_product", "known_product", "matmul", "packed", "reset", "supports", "takes_matrix",
-    "try_conv_backward", "try_conv_forward", "try_conv_transposed", "try_gemm", "try_matmul", "version",
+    "try_conv_backward", "try_conv_forward", "try_gemm", "try_matmul", "version",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Convolutions through oneDNN: forward, both gradients, and transposed, with 1 to 3 spatial dimensions.
+"""Convolutions through oneDNN: forward and both gradients, with 1 to 3 spatial dimensions.
 
 Operands lie as the caller has them (channels first or last, or sliced); oneDNN's fast code wants a layout of its own,
 so a plan reorders into scratch space, computes, and reorders back.
@@ -49,13 +49,6 @@ def try_backward(
 ) -> bool:
     """Compute all gradients that are not None, sharing the reordered dy. x may be None without dw, w without dx."""
     return _run("backward", (dx, dw, db, dy, x, w), (stride, padding, dilation, groups), _make_backward)
-
-
-def try_transposed(
-    y: Any, x: Any, w: Any, bias: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
-) -> bool:
-    """y = transposed convolution of x (N, C, *) with w (C, O / groups, *); the high padding carries output_padding."""
-    return _run("transposed", (y, x, w, bias), (stride, padding, dilation, groups), _make_transposed)
 
 
 def _run(kind: str, tensors: tuple, window: tuple, make: Callable[..., PrimitivePlan | None]) -> bool:
@@ -137,10 +130,7 @@ class Described(NamedTuple):
 
 
 class _Problem:
-    """Convolution as oneDNN sees it: x (N, C, *), w ([groups,] O, C, *), y (N, O, *), and the window.
-
-    A transposed convolution is described by the convolution it is the gradient of: y is what goes in.
-    """
+    """Convolution as oneDNN sees it: x (N, C, *), w ([groups,] O, C, *), y (N, O, *), and the window."""
 
     def __init__(self, kind: str, x: Any, w: Any, y: Any, window: Geometry):
         self.x_shape, self.y_shape, self.window = tuple(x.shape), tuple(y.shape), window
@@ -164,20 +154,12 @@ class _Problem:
         pictures = Pictures.of(tensor.shape, strides, self.data_type)
         return self.build.user_memory(Descriptor.strided(tensor.shape, strides, self.data_type), pictures)
 
-    def user_weight(self, w: Any, swapped: bool = False) -> Memory:
-        """Return the weight with the leading dimension of (O, C, *) split into (groups, O / groups, C, *); see `swap` for `swapped`."""
+    def user_weight(self, w: Any) -> Memory:
+        """Return the weight with the leading dimension of (O, C, *) split into (groups, O / groups, C, *)."""
         strides = settled_strides(w.shape, w._strides)
         if self.window.groups > 1:
             strides = (strides[0] * self.w_shape[1], *strides)
-        shape = self.w_shape
-        if swapped:
-            shape, strides = self.swap(shape), self.swap(strides)
-        return self.build.user_memory(Descriptor.strided(shape, strides, self.data_type))
-
-    def swap(self, row: tuple[int, ...]) -> tuple[int, ...]:
-        """oneDNN's deconvolution names a weight's channels from its own side: output first, input second."""
-        at = 0 if self.window.groups == 1 else 1
-        return (*row[:at], row[at + 1], row[at], *row[at + 2 :])
+        return self.build.user_memory(Descriptor.strided(self.w_shape, strides, self.data_type))
 
     def wanted(self) -> tuple[Descriptor, Descriptor, Descriptor]:
         """x, w and y as a primitive is asked to take them."""
@@ -217,17 +199,6 @@ class _Problem:
 
     def hint_key(self) -> tuple:
         return self.x_shape, self.w_shape, self.window, self.layout, self.data_type
-
-    def transposed(self, bias: Any) -> int | None:
-        lib = dnnl.library()
-        y, _, x = self.wanted()
-        w = Descriptor.any_layout(self.swap(self.w_shape), self.data_type)
-        return self.build.primitive_desc(
-            "deconvolution_forward_primitive_desc_create",
-            *(lib.engine, dnnl.FORWARD_TRAINING, dnnl.DECONVOLUTION_DIRECT, x, w, self.wanted_bias(bias), y),
-            *self.sizes,
-            lib.attributes,
-        )
 
     def backward_data(self, hint: int) -> int | None:
         lib = dnnl.library()
@@ -318,30 +289,6 @@ def _make_forward(
     build.deliver(arguments[dnnl.ARG_DST], y_user)
     if attributes is None:
         build.described = Described.of("forward", {"y": y, "x": x, "w": w, "bias": bias}, window)
-    return PrimitivePlan(build)
-
-
-def _make_transposed(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> PrimitivePlan | None:
-    operands.check_conv("transposed convolution", y, w, x, None, window)
-    operands.check_bias("transposed convolution", bias, y)
-    if not _takes(window, y, x, w, bias):
-        return None
-    problem = _Problem("transposed convolution", y, w, x, window)
-    created = problem.transposed(bias)
-    if created is None:
-        return None
-    build = problem.build
-    y_user, x_user, w_user = problem.user(y), problem.user(x), problem.user_weight(w, swapped=True)
-    result = build.output(y_user, query(created, dnnl.QUERY_DST))
-    arguments = {
-        dnnl.ARG_SRC: build.input(x_user, query(created, dnnl.QUERY_SRC)),
-        dnnl.ARG_WEIGHTS: build.input(w_user, query(created, dnnl.QUERY_WEIGHTS)),
-        dnnl.ARG_DST: result,
-    }
-    if bias is not None:
-        arguments[dnnl.ARG_BIAS] = problem.user(bias)
-    build.step(created, arguments)
-    build.deliver(result, y_user)
     return PrimitivePlan(build)
 
 
