@@ -108,3 +108,16 @@ def test_slow_operators_say_so() -> None:
         UserWarning, match="performance drop because we have not yet implemented the batching rule for histc"
     ):
         flambeau.vmap(lambda a: flambeau.histc(a, 3))(flambeau.ones(2, 3))
+
+
+def test_as_strided_stays_within_the_memory_of_one_element():
+    x = flambeau.arange(8.0).reshape(2, 4)
+    rows = flambeau.vmap(lambda t: t.as_strided((2, 2), (2, 1)))(x)
+    assert rows.tolist() == x.reshape(2, 2, 2).tolist()
+    with pytest.raises(RuntimeError, match="reaches beyond the memory of one element"):
+        flambeau.vmap(lambda t: t.as_strided((2, 2), (3, 2)))(x)
+
+
+def test_new_memory_with_strides_has_no_gap_between_elements():
+    made = flambeau.vmap(lambda t: t.new_empty_strided((2, 3), (3, 1)))(flambeau.zeros(4))
+    assert made.stride() == (6, 3, 1)

@@ -97,3 +97,10 @@ def test_torchao() -> None:
         assert theirs[1:] == ours[1:]
         for a, b in zip(theirs[0], ours[0]):
             assert a == pytest.approx(b, abs=1e-5)
+
+
+def test_sigmoid_of_codes_has_the_scale_and_zero_point_of_its_range():
+    for dtype, zero_point in ((flambeau.quint8, 0), (flambeau.qint8, -128)):
+        x = flambeau.quantize_per_tensor(flambeau.tensor([-1.0, 0.0, 1.0]), 0.02, 0, dtype)
+        result = flambeau.sigmoid(x)
+        assert (result.q_scale(), result.q_zero_point()) == (1 / 256, zero_point)

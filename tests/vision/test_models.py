@@ -518,3 +518,16 @@ def test_modules_run_in_torchvisions_order(name):
             model(library.zeros(1, 3, size, size))
         found.append(order)
     assert found[0] == found[1]
+
+
+def test_a_small_swin_transformer_averages_over_all_places():
+    model = models.SwinTransformer([4, 4], 8, [1, 1], [1, 2], [2, 2], num_classes=3).eval()
+    x = flambeau.randn(1, 3, 16, 16)
+    assert model(x).shape == (1, 3)
+    assert flambeau.allclose(model.head(model.norm(model.features(x)).mean((1, 2))), model(x), atol=1e-6)
+
+
+def test_relative_positions_count_rows_and_columns_from_the_far_corner():
+    attention = models.maxvit.RelativePositionalMultiHeadAttention(8, 4, 4)
+    expected = [[4, 3, 1, 0], [5, 4, 2, 1], [7, 6, 4, 3], [8, 7, 5, 4]]
+    assert attention.relative_position_index.tolist() == expected

@@ -181,3 +181,9 @@ else:
 def test_tensors_need_no_pillow():
     run = subprocess.run([sys.executable, "-c", WITHOUT_PILLOW], capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
+
+
+def test_rotated_boxes_inside_the_canvas_keep_their_numbers_when_clamped():
+    given = [[20.0, 15.0, 10.0, 6.0, 30.0], [12.0, 14.0, 8.0, 4.0, 0.0]]
+    boxes = tv_tensors.BoundingBoxes(given, format="CXCYWHR", canvas_size=(40, 50))
+    assert v2.functional.clamp_bounding_boxes(boxes).tolist() == given
