@@ -57,7 +57,7 @@ set_device_idx = set_device_index
 
 
 class device_index:
-    """Inside, another device is chosen; None changes nothing."""
+    """Context manager within which another device is chosen; None changes nothing."""
 
     def __init__(self, device: int | None, /):
         self.idx = device

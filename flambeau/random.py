@@ -40,7 +40,7 @@ def fork_rng(
     _devices_kw: str = "devices",
     device_type: str | None = None,
 ) -> Iterator[None]:
-    """Inside, random numbers may be drawn and seeds set; afterwards the default generator is where it was.
+    """Context manager within which random numbers may be drawn and seeds set; afterwards the default generator is where it was.
 
     The generators of `devices` (by default of all GPUs) are saved as well; naming one that is not there raises.
 

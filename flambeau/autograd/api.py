@@ -292,7 +292,7 @@ def is_inference(self: Tensor) -> bool:
 
 
 def _retains_grad(self: Tensor) -> bool:
-    """True if the gradient of a tensor that is no leaf is kept, too."""
+    """Return whether the gradient of a tensor that is no leaf is kept, too."""
     return self._autograd is not None and self._autograd.retains_grad
 
 

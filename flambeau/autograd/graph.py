@@ -23,7 +23,7 @@ _refusal = _Refusal()
 
 
 class saved_tensors_hooks:
-    """Inside, every tensor saved for backward is replaced by `pack_hook(tensor)`, and `unpack_hook` brings it back.
+    """Context manager within which every tensor saved for backward is replaced by `pack_hook(tensor)`, and `unpack_hook` brings it back.
 
     >>> with saved_tensors_hooks(lambda t: t.half(), lambda t: t.float()):
     ...     y = (ones(2, requires_grad=True) ** 2).sum()
@@ -44,7 +44,7 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Inside, tensors saved for backward are kept in main memory and go back to their device when they are needed."""
+    """Context manager within which tensors saved for backward are kept in main memory and go back to their device when they are needed."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
         def pack(tensor: Tensor) -> tuple:
@@ -59,7 +59,7 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-    """Inside, using hooks on saved tensors is an error with this message."""
+    """Context manager within which using hooks on saved tensors is an error with this message."""
     if grad_mode.saved_hooks:
         raise RuntimeError(error_message)
     before, _refusal.message = _refusal.message, error_message
@@ -166,7 +166,7 @@ class _Copies:
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[_Copies]:
-    """Inside, tensors may be changed in place after they were saved for backward: a copy of each is kept."""
+    """Context manager within which tensors may be changed in place after they were saved for backward: a copy of each is kept."""
     if any(isinstance(getattr(pack, "__self__", None), _Copies) for pack, _ in grad_mode.saved_hooks):
         raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
     copies = _Copies()

@@ -216,7 +216,7 @@ def reset() -> None:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Tells CUDA graphs that a step begins; there are none."""
+    """Tell CUDA graphs that a step begins; there are none."""
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:

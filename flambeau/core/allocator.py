@@ -189,7 +189,7 @@ class CachingAllocator:
 
     @contextlib.contextmanager
     def sparing(self) -> Iterator[None]:
-        """Inside, no block of the past is kept, and large ones go back to the system as soon as they are freed; small ones do
+        """Context manager within which no block of the past is kept, and large ones go back to the system as soon as they are freed; small ones do
         afterwards. For work that is done once, and beside which there should be room for something else."""
         self.empty_cache()
         with self._lock:

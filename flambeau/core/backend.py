@@ -49,7 +49,7 @@ class Backend:
         raise NotImplementedError(f"{type(self).__name__} cannot release memory")
 
     def lasting(self, where: device) -> contextlib.AbstractContextManager:
-        """Inside, what is made on the device will be there for long: it may be better off in another place."""
+        """Context manager within which what is made on the device will be there for long: it may be better off in another place."""
         return contextlib.nullcontext()
 
     def read(self, host: int, address: int, nbytes: int, where: device) -> None:

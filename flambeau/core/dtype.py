@@ -100,7 +100,7 @@ class dtype(_WeaklyReferable):
 
     @property
     def has_numpy(self) -> bool:
-        """True if NumPy has this type itself (bfloat16 and the 8-bit floats are held as raw bits, complex32 as pairs)."""
+        """Return whether NumPy has this type itself (bfloat16 and the 8-bit floats are held as raw bits, complex32 as pairs)."""
         return self is not bfloat16 and self.numpy.names is None and self.kind != "q"
 
     @property

@@ -101,7 +101,7 @@ class Generator:
             self._kept_float: float | None = None
 
     def manual_seed(self, seed: int) -> Generator:
-        """Starts the sequence of `seed`; a negative seed means `2**64 + seed`."""
+        """Start the sequence of `seed`; a negative seed means `2**64 + seed`."""
         if isinstance(seed, np.integer):
             raise TypeError(f"manual_seed: an integer is required, but got {type(seed).__name__}")
         if not isinstance(seed, int) or isinstance(seed, bool):
@@ -150,7 +150,7 @@ class Generator:
         return words
 
     def skip(self, n: int) -> None:
-        """Passes over `n` 32-bit numbers."""
+        """Pass over `n` 32-bit numbers."""
         if n:
             self._untouched = False
             self._bits.random_raw(n, output=False)
@@ -196,7 +196,7 @@ class Generator:
             )
 
     def set_state_bytes(self, state: bytes) -> None:
-        """Takes over a state saved by `state_bytes` or by PyTorch's `get_state()`."""
+        """Take over a state saved by `state_bytes` or by PyTorch's `get_state()`."""
         if len(state) != STATE_BYTES:
             raise RuntimeError(f"Expected a CPU generator state of {STATE_BYTES} bytes, but got {len(state)} bytes")
         seed, left, seeded, taken = _HEAD.unpack_from(state)
@@ -216,7 +216,7 @@ class Generator:
         return copy_of_array(np.frombuffer(self.state_bytes(), np.uint8), uint8)
 
     def set_state(self, new_state: Tensor) -> Generator:
-        """Takes over a state that `get_state` returned."""
+        """Take over a state that `get_state` returned."""
         if not isinstance(new_state, Tensor):
             raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
         if new_state.dtype is not uint8 or new_state.device.type != "cpu":
@@ -229,7 +229,7 @@ class Generator:
         return self
 
     def graphsafe_set_state(self, state: Generator) -> Generator:
-        """Takes over the state of another generator."""
+        """Take over the state of another generator."""
         self.set_state_bytes(state.state_bytes())
         return self
 

@@ -44,7 +44,7 @@ class Mode:
         return unwatched(function), args, kwargs, False
 
     def aside(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, this mode changes nothing."""
+        """Context manager within which this mode has no effect."""
         return contextlib.nullcontext()
 
     def handle_function(self, function: type, args: tuple[Any, ...]) -> Any:

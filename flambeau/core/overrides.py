@@ -309,7 +309,7 @@ _disabled = _Disabled()
 
 
 class DisableTorchFunctionSubclass:
-    """Inside, operators treat subclasses as the plain tensors they are."""
+    """Context manager within which operators treat subclasses as the plain tensors they are."""
 
     def __enter__(self) -> None:
         _disabled.depth += 1
@@ -325,7 +325,7 @@ class DisableTorchFunctionSubclass:
 
 
 class DisableTorchDispatch(DisableTorchFunctionSubclass):
-    """Inside, classes with a `__torch_dispatch__` are not asked either."""
+    """Context manager within which classes with a `__torch_dispatch__` are not asked either."""
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -338,7 +338,7 @@ class DisableTorchDispatch(DisableTorchFunctionSubclass):
 
 
 class DisableTorchFunction(DisableTorchFunctionSubclass):
-    """Inside, modes are not asked either."""
+    """Context manager within which torch-function modes are not called either."""
 
     def __enter__(self) -> None:
         super().__enter__()

@@ -147,5 +147,5 @@ def is_warn_always_enabled() -> bool:
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """Returns whether the processor was told to flush tiny numbers to zero: never, they are computed exactly."""
+    """Return whether the processor was told to flush tiny numbers to zero: never, they are computed exactly."""
     return False

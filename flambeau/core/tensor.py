@@ -238,7 +238,7 @@ class Tensor(TensorMethods):
 
     @property
     def requires_grad(self) -> bool:
-        """True if autograd records what is done with this tensor."""
+        """Return whether autograd records what is done with this tensor."""
         meta = self._autograd
         if meta is not None and (meta.requires_grad or meta.grad_fn is not None):
             return True
@@ -264,7 +264,7 @@ class Tensor(TensorMethods):
 
     @property
     def is_leaf(self) -> bool:
-        """True if no recorded operator made this tensor: gradients are collected in leaves."""
+        """Return whether no recorded operator made this tensor: gradients are collected in leaves."""
         return self._autograd is None or self.grad_fn is None
 
     @property

@@ -87,7 +87,7 @@ class _Current:
 
 
 class StreamContext:
-    """Inside, `current_stream()` is the given stream."""
+    """Context manager within which `current_stream()` is the given stream."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream

@@ -188,7 +188,7 @@ class Event(streams.Event):
 
 
 class StreamContext(streams.StreamContext):
-    """Inside, kernels are queued on another stream; with None, nothing changes."""
+    """Context manager within which kernels are queued on another stream; with None, nothing changes."""
 
     def __init__(self, stream: Any):
         if stream is not None:

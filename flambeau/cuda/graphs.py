@@ -28,7 +28,7 @@ class CUDAGraph(_CUDAGraph):
 
 
 class graph:
-    """Inside, work is recorded into a CUDAGraph instead of being run.
+    """Context manager within which work is recorded into a CUDAGraph instead of being run.
 
     >>> g = flambeau.cuda.CUDAGraph()                  # doctest: +SKIP
     >>> with flambeau.cuda.graph(g):                   # doctest: +SKIP

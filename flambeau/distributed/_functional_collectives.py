@@ -59,7 +59,7 @@ class AsyncCollectiveTensor(Tensor):
 
     @property
     def completed(self) -> bool:
-        """True if a wait for it has ended."""
+        """Return whether a wait for it has ended."""
         return self._work is None
 
     def trigger_wait(self) -> Tensor:

@@ -233,7 +233,7 @@ class DistributedDataParallel(Module, Joinable):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Inside, gradients are added up and not averaged; the first backward pass outside averages the sum."""
+        """Context manager within which gradients are added up and not averaged; the first backward pass outside averages the sum."""
         before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
         try:
             yield

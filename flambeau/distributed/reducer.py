@@ -144,7 +144,7 @@ class Reducer:
 
     @property
     def _searches(self) -> bool:
-        """True if each iteration finds out which parameters are used."""
+        """Return whether each iteration finds out which parameters are used."""
         return self.find_unused and not self.static_graph
 
     def prepare_for_forward(self) -> None:

@@ -42,7 +42,7 @@ def register_rendezvous_handler(scheme: str, handler: Callable[..., Iterator[tup
 
 
 def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Iterator[tuple[Store, int, int]]:
-    """Yields (store, rank, world size)."""
+    """Yield (store, rank, world size)."""
     if not isinstance(url, (str, bytes)):
         raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
     if not isinstance(rank, int):

@@ -181,7 +181,7 @@ class SharedEngine:
         put: Callable[[int, int, int], None],
         take: Callable[[int, int, list[int]], None],
     ) -> None:
-        """Moves `nbytes` in pieces of whole `unit`s: put(start, count, slot), meet, take(start, count, slots)."""
+        """Move `nbytes` in pieces of whole `unit`s: put(start, count, slot), meet, take(start, count, slots)."""
         if self.size == 1:
             scratch = ctypes.create_string_buffer(nbytes)
             put(0, nbytes, ctypes.addressof(scratch))
@@ -393,7 +393,7 @@ class SharedEngine:
                     memmove(target.address + start, parts[r], count)
 
     def _longest(self, sizes: list[int], expected: list[int]) -> None:
-        """Tells the others how much each of them gets; finds the longest message between any two."""
+        """Tell the others how much each of them gets; find the longest message between any two."""
         window = self._window(False)
         row = struct.pack(f"<{self.size}q", *sizes)
         text = announcement(self._what)

@@ -217,11 +217,11 @@ class TCPStore(Store):
 
     @property
     def is_server(self) -> bool:
-        """True if this process keeps the values."""
+        """Return whether this process keeps the values."""
         return self._server is not None
 
     def _joined(self, world_size: int | None, wait: bool) -> None:
-        """Counts this process, and the master waits for the others."""
+        """Count this process; the master waits for the others."""
         count = int(self._ask(b"add", b"init/", b"1")[0])
         if not (self._server is not None and wait and world_size):
             return

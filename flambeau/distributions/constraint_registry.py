@@ -23,7 +23,7 @@ class ConstraintRegistry:
         self._registry: dict[type, Callable[[Any], Transform]] = {}
 
     def register(self, constraint: Any, factory: Callable | None = None) -> Any:
-        """Registers `factory` for a constraint's class; without a factory, a decorator that does."""
+        """Register `factory` for a constraint's class; without a factory, a decorator that does."""
         if factory is None:
             return lambda factory: self.register(constraint, factory)
         if isinstance(constraint, constraints.Constraint):

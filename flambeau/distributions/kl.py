@@ -48,7 +48,7 @@ _KL_REGISTRY = _registered  # PyTorch's name for it, into which libraries look
 
 
 def _register(sources: Iterable[type], targets: Iterable[type]) -> Callable[[Callable], Callable]:
-    """Registers one function for every pair."""
+    """Register one function for every pair."""
 
     def decorator(formula: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
         for p in sources:

@@ -34,7 +34,7 @@ def checked(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 class Parametric(Distribution):
     def _broadcast(self, validate_args: bool | None, **parameters: Any) -> None:
-        """Keeps the parameters, broadcast together, as attributes; their shape is the batch shape."""
+        """Keep the parameters, broadcast together, as attributes; their shape is the batch shape."""
         values = broadcast_all(*parameters.values())
         self.__dict__.update(zip(parameters, values))
         Distribution.__init__(self, values[0].shape, validate_args=validate_args)

@@ -184,7 +184,7 @@ class Recorder(GraphRecorder):
 
     @contextlib.contextmanager
     def watching_modules(self) -> Iterator[None]:
-        """Inside, it is known which module's forward runs."""
+        """Context manager within which it is known which module's forward runs."""
         paths = {module: path for path, module in self.module.named_modules()}
         times: dict[str, int] = {}
         original: Any = Module.__call__

@@ -11,7 +11,7 @@ from .graph_module import GraphModule
 
 @contextlib.contextmanager
 def _use_lazy_graph_module(should_use: bool) -> Iterator[None]:
-    """Inside, code may be generated later; it never is."""
+    """Context manager within which code may be generated later; it never is."""
     yield
 
 

@@ -91,7 +91,7 @@ _patchers: list[_Patcher] = []
 
 @contextlib.contextmanager
 def _maybe_revert_all_patches() -> Iterator[None]:
-    """Inside, a trace that is under way has changed nothing."""
+    """Context manager within which a trace that is under way has changed nothing."""
     patcher = _patchers[-1] if _patchers else None
     if patcher is not None:
         patcher.revert_all()

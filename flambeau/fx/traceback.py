@@ -91,7 +91,7 @@ class NodeSource:
 
 @contextlib.contextmanager
 def preserve_node_meta(enable: bool = True) -> Iterator[None]:
-    """Inside, nodes that a tracer makes take over what is noted now (`annotate`, the node an Interpreter runs)."""
+    """Context manager within which nodes that a tracer makes take over what is noted now (`annotate`, the node an Interpreter runs)."""
     saved = _State.preserve, _State.meta
     _State.preserve, _State.meta = enable, dict(_State.meta)
     try:
@@ -113,7 +113,7 @@ def set_stack_trace(stack: list[str]) -> None:
 
 @contextlib.contextmanager
 def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
-    """Inside, nodes get these entries in `meta["custom"]`."""
+    """Context manager within which nodes get these entries in `meta["custom"]`."""
     saved = _State.meta
     _State.meta = {**saved, "custom": {**saved.get("custom", {}), **annotation_dict}}
     try:
@@ -162,7 +162,7 @@ def format_stack() -> list[str]:
 
 @contextlib.contextmanager
 def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
-    """Inside, new nodes take over what this node's `meta` says."""
+    """Context manager within which new nodes take over what this node's `meta` says."""
     if not (_State.preserve and node.meta):
         yield
         return
@@ -183,7 +183,7 @@ def get_current_meta() -> dict[str, Any]:
 
 @contextlib.contextmanager
 def set_current_replay_node(node: Node | None) -> Iterator[None]:
-    """Inside, new nodes know that they repeat this one."""
+    """Context manager within which new nodes know that they repeat this one."""
     saved = _State.replay
     _State.replay = node
     try:

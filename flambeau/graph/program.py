@@ -91,7 +91,7 @@ class Call:
 
     @property
     def fixed(self) -> bool:
-        """True if passes must leave the call alone: it was rewritten already, or is marked to stay."""
+        """Return whether passes must leave the call alone: it was rewritten already, or is marked to stay."""
         return bool(self.parts) or self.stays
 
     @property

@@ -46,7 +46,7 @@ class OperatorFace:
 
     @property
     def as_node(self) -> bool:
-        """True if a graph shows a call as one node: not if the only kernel is made of other operators."""
+        """Return whether a graph shows a call as one node: not if the only kernel is made of other operators."""
         return set(self.op.kernels) != {"compositeimplicitautograd"}
 
     @property

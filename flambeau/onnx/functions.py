@@ -77,7 +77,7 @@ def _comes_apart(op: Any) -> bool:
 
 @contextlib.contextmanager
 def exporting(opset: int, table: Collection[Any] = ()) -> Iterator[None]:
-    """Inside, an export is under way; `table` holds the overloads that the user translates."""
+    """Context manager within which an export is under way; `table` holds the overloads that the user translates."""
     before, kept = (_state.opset, _state.table), (keeping.wanted, keeping.whole, keeping.parts)
     _state.opset, _state.table = opset, table
     keeping.wanted = lambda function: hasattr(function, "symbolic")

@@ -17,7 +17,7 @@ _NAME = "swap_in_optimizer_params_and_state"
 def swap_in_optimizer_params_and_state(
     optimizer: Optimizer, swapin_parameters: dict[str, Tensor], swapin_optim_state: dict[str, Any]
 ) -> Iterator[None]:
-    """Inside, the optimizer works on the given parameters (in the order of its groups) with the given state, which is in
+    """Context manager within which the optimizer works on the given parameters (in the order of its groups) with the given state, which is in
     the form of `state_dict()`. Afterwards it has its own back. Tensors in the given state are updated in place."""
     saved, groups = _checked(optimizer, swapin_optim_state)
     params = list(swapin_parameters.values())

@@ -13,7 +13,7 @@ from ..nn.modules.module import register_module_forward_hook, register_module_fo
 
 @contextlib.contextmanager
 def named_layers(recorder: Recorder) -> Iterator[None]:
-    """Inside, calls of modules are ranges: the first Linear that is met is `nn.Module: Linear_0`, the next one `Linear_1`."""
+    """Context manager within which calls of modules are ranges: the first Linear that is met is `nn.Module: Linear_0`, the next one `Linear_1`."""
     names: dict[int, str] = {}
     counts: dict[str, int] = {}
     kept: list[Any] = []  # modules that have a number: another one must not get the same id

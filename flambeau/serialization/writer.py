@@ -132,7 +132,7 @@ class _TorchNames(_Pickler):
 
 
 def _named_or(otherwise: Any) -> Any:
-    """Writes a class or function under PyTorch's name, or else as the pickler would."""
+    """Write a class or function under PyTorch's name, or else as the pickler would."""
 
     def save(self: Any, obj: Any) -> None:
         written = written_name(obj)

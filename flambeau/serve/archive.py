@@ -181,7 +181,7 @@ def check_allowed(url: str, allowed: list[str], error: type[Exception] = ModelNo
 
 
 def download(url: str, destination: Path, allowed: list[str], max_bytes: int, error: type[Exception]) -> None:
-    """Copies an archive from an allowed URL into the store. A file of that name already there is an error."""
+    """Copy an archive from an allowed URL into the store. A file of that name already there is an error."""
     if not check_allowed(url, allowed, error) or not is_url(url):
         return
     if destination.exists():
@@ -369,7 +369,7 @@ def open_model(
     limits: Limits | None = None,
     work: Path | None = None,
 ) -> ModelArchive:
-    """Fetches and unpacks a model archive, and completes its manifest with what the request and the server say."""
+    """Fetch and unpack a model archive, and complete its manifest with what the request and the server say."""
     with _unpacked(url, store, allowed, "model", ModelNotFoundException, limits or Limits(), work) as (
         folder,
         temporary,
@@ -420,7 +420,7 @@ def open_workflow(
     limits: Limits | None = None,
     work: Path | None = None,
 ) -> WorkflowArchive:
-    """Fetches and unpacks a workflow archive (.war)."""
+    """Fetch and unpack a workflow archive (.war)."""
     with _unpacked(url, store, allowed, "workflow", WorkflowNotFoundException, limits or Limits(), work) as (
         folder,
         temporary,

@@ -135,7 +135,7 @@ def _stamp() -> str:
 
 
 def _handler_file(handler: str, folder: Path) -> str:
-    """Copies a custom handler into the archive, and says how the manifest names it; built-in ones have no file."""
+    """Copy a custom handler into the archive, and return how the manifest names it; built-in ones have no file."""
     if handler in BUILT_IN_HANDLERS and not Path(handler).exists():
         return handler
     path, colon, function = handler.partition(":")
@@ -162,7 +162,7 @@ def package_model(
     archive_format: str = "default",
     force: bool = False,
 ) -> Path:
-    """Makes a model archive and returns its path. The arguments are those of the command `torch-model-archiver`."""
+    """Make a model archive and return its path. The arguments are those of the command `torch-model-archiver`."""
     _check_name(model_name)
     if runtime not in RUNTIMES:
         raise ArchiverError(f"runtime is one of {', '.join(RUNTIMES)}, not {runtime!r}")
@@ -208,7 +208,7 @@ def package_workflow(
     export_path: str | None = None,
     force: bool = False,
 ) -> Path:
-    """Makes a workflow archive and returns its path. The arguments are those of `torch-workflow-archiver`."""
+    """Make a workflow archive and return its path. The arguments are those of `torch-workflow-archiver`."""
     _check_name(workflow_name)
     where = Path(export_path or os.getcwd())
     if not where.is_dir():

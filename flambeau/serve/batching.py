@@ -32,7 +32,7 @@ class Batcher:
 
     @property
     def ahead(self) -> bool:
-        """True if a full batch waits that could be sent to a busy worker."""
+        """Return whether a full batch waits that could be sent to a busy worker."""
         return len(self.waiting) >= self.settings.batch_size and not self.waiting[0].describe
 
     def offer(self, job: Job) -> bool:
@@ -43,11 +43,11 @@ class Batcher:
         return True
 
     def give_back(self, jobs: Batch) -> None:
-        """Puts jobs that no worker has seen to the front again."""
+        """Put jobs that no worker has seen to the front again."""
         self.waiting.extendleft(reversed(jobs))
 
     def _drop_gone(self) -> None:
-        """Forgets jobs whose clients have left or waited too long."""
+        """Forget jobs whose clients have left or waited too long."""
         waiting, now = self.waiting, time.perf_counter()
         while waiting and (waiting[0].expires < now or not waiting[0].is_open()):
             waiting.popleft()
@@ -67,7 +67,7 @@ class Batcher:
         return self.collect(settings.batch_size)
 
     def collect(self, room: int) -> Batch:
-        """Takes out the next jobs, at most `room`, less those whose clients have gone."""
+        """Take out the next jobs, at most `room`, less those whose clients have gone."""
         batch: Batch = []
         if len(self.waiting) > 1 and self.waiting[0].may_wait():
             self.waiting = deque(sorted(self.waiting, key=lambda job: job.may_wait()))
@@ -184,7 +184,7 @@ class SequenceBatcher(Batcher):
                 self._close(name, 503, "The sequence has expired.")
 
     def _close(self, name: str, status: int, words: str) -> None:
-        """Ends a sequence; those who wait for it hear why."""
+        """End a sequence; those who wait for it hear why."""
         sequence = self.sequences.pop(name, None)
         if sequence is None:
             return

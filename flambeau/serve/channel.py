@@ -29,7 +29,7 @@ class Arena:
         self._used = 0
 
     def reset(self) -> None:
-        """Forgets what was put in: the other side has taken it out."""
+        """Forget what was put in: the other side has taken it out."""
         self._used = 0
 
     def room(self, size: int) -> bool:
@@ -37,7 +37,7 @@ class Arena:
         return not self._used or self._used + size <= MOST
 
     def put(self, value: bytes | bytearray | memoryview) -> tuple[int, int]:
-        """Copies a value in and says where it is."""
+        """Copy a value in and return its place."""
         start, size = self._used, len(value)
         end = start + size
         if self._map is None or end > len(self._map):

@@ -94,7 +94,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _start(settings: Settings, foreground: bool) -> int:
-    """Runs the server here, or in a process of its own that outlives this one."""
+    """Run the server here, or in a process of its own that outlives this one."""
     if not foreground:
         pid = os.fork()
         if pid:

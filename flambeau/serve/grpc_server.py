@@ -281,7 +281,7 @@ class OpenInference(Calls):
         return CLASSES["ModelMetadataResponse"](name=model.name, versions=versions, platform="")
 
     async def ModelInfer(self, request: Any, context: Any) -> Any:
-        """Sends the tensors as KServe's JSON, and reads the answer from its JSON: the handler's envelope is kservev2."""
+        """Send the tensors as KServe's JSON, and read the answer from its JSON: the handler's envelope is kservev2."""
         version = request.model_version or None
         model = self.model(request.model_name, version)
         self.server.counted(model.name, version)
@@ -411,7 +411,7 @@ class Running:
 
 
 async def start(server: Server) -> Running:
-    """Starts inference (with open inference) on one port and management on another."""
+    """Start inference (with open inference) on one port and management on another."""
     settings = server.settings
     sizes = [
         ("grpc.max_receive_message_length", settings.number("max_request_size", 6_553_500)),

@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
         self._go_on_soon()
 
     def _go_on_soon(self) -> None:
-        """Lets others have their turn, then goes on."""
+        """Let others have their turn, then go on."""
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._next_turn)
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Parses and takes up requests while there is room for both."""
+        """Parse and take up requests while there is room for both."""
         self._advance()
         while self._at < len(self._unread) and len(self._waiting) < AHEAD and not self._clogged and self._turn > 0:
             end = self._at + max(SLICE, self._body_left)
@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
         self._pace()
 
     def _pace(self) -> None:
-        """Reads from the client only while nothing of it is left to parse."""
+        """Read from the client only while nothing of it is left to parse."""
         full = bool(self._unread)
         if self.transport is None or full == self._paused or self.has_ended or self.transport.is_closing():
             return
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def _advance(self) -> None:
-        """Takes up what waits, one after the other: an answer that is there at once makes room for the next."""
+        """Take up what waits, one after the other: an answer that is there at once makes room for the next."""
         if self._is_advancing:
             return
         self._is_advancing = True
@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
         self.fail(error)
 
     def expire(self, now: float) -> None:
-        """Closes a connection whose request does not come, which has been silent for long, or which takes no answers."""
+        """Close a connection whose request does not come, which has been silent for long, or which takes no answers."""
         if self.transport is None:
             return
         if self._clogged:
@@ -328,7 +328,7 @@ class Connection(asyncio.Protocol):
         self._waiting.append(request)
 
     def _take(self, request: Request) -> None:
-        """Takes up a request that has come."""
+        """Take up a request that has come."""
         self.current = request
         request.id = new_id()
         request.started = time.perf_counter()
@@ -408,7 +408,7 @@ class Connection(asyncio.Protocol):
             self._go_on_soon()
 
     def _close(self) -> None:
-        """Ends the connection. After a request that was refused unread, the client may still be sending: closing at once would
+        """End the connection. After a request that was refused unread, the client may still be sending: closing at once would
         reset the connection, and take the answer away from it."""
         self._waiting.clear()
         if self._broken and not self.has_ended and self.transport.can_write_eof():
@@ -451,7 +451,7 @@ class Listener:
         return Connection(self)
 
     def make_room(self) -> None:
-        """Closes the connection that has waited longest for a request, where there are as many as there may be."""
+        """Close the connection that has waited longest for a request, where there are as many as there may be."""
         if len(self.connections) >= self.most:
             idle = [c for c in self.connections if c.current is None and c.transport is not None]
             if idle:

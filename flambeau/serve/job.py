@@ -32,7 +32,7 @@ class Job:
         self.cached = False  # the worker already has the parameters: continuous batching sends them once
 
     def reply(self, status: int, phrase: str, kind: str, headers: dict[str, str], body: bytes, more: bool) -> None:
-        """Takes an answer, or a part of it if there is more to come."""
+        """Take an answer, or a part of it if there is more to come."""
         raise NotImplementedError
 
     def fail(self, status: int, message: str) -> None:
@@ -48,7 +48,7 @@ class Job:
         return False
 
     def answer(self, item: Any, body: bytes) -> bool:
-        """Passes a worker's answer on; whether more parts of it will come."""
+        """Pass a worker's answer on; whether more parts of it will come."""
         _, content_type, status, phrase, headers, _ = item
         more = headers.get("ts_stream_next") == "true"
         if time.perf_counter() <= self.expires:

@@ -61,7 +61,7 @@ class Model:
     # -- jobs --
 
     def submit(self, job: Job) -> bool:
-        """Takes a job, unless nobody could do it: no workers, a full queue, no free worker where tickets are asked for."""
+        """Take a job, unless nobody could do it: no workers, a full queue, no free worker where tickets are asked for."""
         if not self.workers:
             return False
         if self.settings.use_job_ticket and sum(w.idle for w in self.workers) <= len(self.batcher):
@@ -75,7 +75,7 @@ class Model:
         return True
 
     def pump(self) -> None:
-        """Gives free workers what waits for them, and fast ones full batches ahead."""
+        """Give free workers what waits for them, and fast ones full batches ahead."""
         for worker in self.workers:
             if not worker.idle:
                 continue
@@ -143,7 +143,7 @@ class Model:
     # -- how many --
 
     async def scale(self, minimum: int, maximum: int) -> int:
-        """Starts or lets go workers; 200 when the new ones have loaded the model, an error's status if one could not."""
+        """Start workers or let some go; 200 when the new ones have loaded the model, an error's status if one could not."""
         async with self._scaling:
             if self._is_closed:  # asked for before it was unregistered, and come to its turn only now
                 minimum = maximum = 0
@@ -174,7 +174,7 @@ class Model:
             await asyncio.sleep(0.005)
 
     async def close(self) -> None:
-        """Lets all workers finish and go; what still waits hears that the model has gone."""
+        """Let all workers finish and go; what still waits hears that the model has gone."""
         self._is_closed = True
         await self.scale(0, 0)
         for job in self.batcher.drain():

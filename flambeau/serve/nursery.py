@@ -43,7 +43,7 @@ class Nursery:
         self._buffer = b""
 
     def fork(self) -> None:
-        """Makes the nursery of this process, which has Flambeau loaded: to be called before threads and an event loop are."""
+        """Make the nursery of this process, which has Flambeau loaded: to be called before threads and an event loop are."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._fork = os.fork()
         if self._fork == 0:
@@ -60,7 +60,7 @@ class Nursery:
         self._socket = ours
 
     def start(self) -> None:
-        """Starts the process, if it does not run; it loads Flambeau while the server goes on."""
+        """Start the process, if it does not run; it loads Flambeau while the server goes on."""
         if self._socket is not None:
             if self._fork:
                 asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
@@ -127,7 +127,7 @@ class Nursery:
         return await future
 
     def stop(self) -> None:
-        """Ends the nursery; workers end when their connections close."""
+        """End the nursery; workers end when their connections close."""
         self._gone()
 
     def _bury(self) -> None:
@@ -191,7 +191,7 @@ def _become_worker(connection: socket.socket, order: dict[str, Any], descriptors
 
 
 def main(descriptor: int) -> None:
-    """Loads Flambeau, then forks a worker for each order until the server goes."""
+    """Load Flambeau, then fork a worker for each order until the server goes."""
     connection = socket.socket(fileno=descriptor)
     from . import worker  # noqa: PLC0415  only the nursery loads it, not the server
 

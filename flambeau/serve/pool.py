@@ -78,7 +78,7 @@ class Worker(asyncio.Protocol):
 
     @property
     def healthy(self) -> bool:
-        """True if it is worth starting again: it has not failed for longer than the model's retry time."""
+        """Return whether it is worth starting again: it has not failed for longer than the model's retry time."""
         limit = self.model.settings.max_retry_timeout
         return not self.failing_since or time.monotonic() - self.failing_since < limit
 
@@ -88,7 +88,7 @@ class Worker(asyncio.Protocol):
 
     @property
     def takes_more(self) -> bool:
-        """True if a further batch may be sent ahead. With a fast handler, or while the front end is busy (refusing what comes
+        """Return whether a further batch may be sent ahead. With a fast handler, or while the front end is busy (refusing what comes
         too much, say), the worker would otherwise wait for the front end's turn. An only worker gets the next batch anyway."""
         count = len(self.batches)
         if self.state != LOADED or self.transport is None or not 0 < count < AHEAD:
@@ -98,7 +98,7 @@ class Worker(asyncio.Protocol):
     # -- life --
 
     async def start(self) -> None:
-        """Starts a process and lets it load the model; `on_loaded` or `on_stopped` of the model follow."""
+        """Start a process and let it load the model; `on_loaded` or `on_stopped` of the model follow."""
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         for end in (ours, theirs):
@@ -220,7 +220,7 @@ class Worker(asyncio.Protocol):
             self.transport.abort()
 
     def scale_down(self) -> None:
-        """Lets the worker finish what it has, and go."""
+        """Let the worker finish what it has, and go."""
         self.state = SCALED_DOWN
         if self.retry is not None:
             self.retry.cancel()
@@ -228,7 +228,7 @@ class Worker(asyncio.Protocol):
             self.transport.close()
 
     def check(self, now: float) -> None:
-        """Ends a worker that has not answered in time."""
+        """End a worker that has not answered in time."""
         if now > self.deadline:
             self.deadline = float("inf")
             if self.jobs:

@@ -238,7 +238,7 @@ class Registry:
         return f'Default version successfully updated for model "{name}" to "{version}"'
 
     async def unregister(self, name: str, version: str | None) -> None:
-        """Takes a version out of service; the default one only if it is the last."""
+        """Take a version out of service; the default one only if it is the last."""
         versions = self.models.get(name)
         if versions is None:
             raise ModelNotFoundException(f"Model not found: {name}")
@@ -277,7 +277,7 @@ def _not_started(model: Model, code: int) -> InternalServerException:
 
 
 def _share_packages(environment: Path) -> None:
-    """Lets a new environment see the packages that the server sees, after its own: the server may run in one itself."""
+    """Let a new environment see the packages that the server sees, after its own: the server may run in one itself."""
     (folder,) = (environment / "lib").glob("python*/site-packages")
     seen = [p for p in sys.path if p.rstrip("/").endswith(("site-packages", "dist-packages"))]
     (folder / "server.pth").write_text("".join(f"{p}\n" for p in seen))

@@ -303,7 +303,7 @@ class Rest:
         connection.send(status, pretty({"status": sentence}))
 
     def _later(self, connection: Connection, request: Request, work: Coroutine[Any, Any, None]) -> None:
-        """Runs what takes time; an error becomes the answer."""
+        """Run what takes time; an error becomes the answer."""
 
         async def guarded() -> None:
             try:

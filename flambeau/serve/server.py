@@ -112,7 +112,7 @@ class Server:
     # -- what models tell and ask (models.Owner) --
 
     def background(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Runs a coroutine; an error that nobody else sees goes to the log."""
+        """Run a coroutine; an error that nobody else sees goes to the log."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
@@ -150,7 +150,7 @@ class Server:
         self.metrics.add("WorkerLoadTime", (worker.name, *self._host), round(milliseconds, 1))
 
     def changed(self) -> None:
-        """Keeps a snapshot, where snapshots are kept. A server that has not started wholly has nothing worth keeping."""
+        """Keep a snapshot, where snapshots are kept. A server that has not started wholly has nothing worth keeping."""
         if self.settings.snapshots and self._has_started and not self._stopping.is_set():
             self._snapshot("snapshot")
 
@@ -374,7 +374,7 @@ class Server:
             await asyncio.sleep(max(self.settings.number("metric_time_interval", 60), 1))
 
     async def stop(self) -> None:
-        """Takes no more requests, lets workers finish, and writes what is left to write."""
+        """Take no more requests, let workers finish, and write what is left to write."""
         if self._stopping.is_set():
             return
         if self.settings.snapshots and self._has_started:
@@ -426,7 +426,7 @@ def _make_room(path: str) -> None:
 
 
 async def serve(settings: Settings, ready: Callable[[Server], Any] | None = None, **options: Any) -> None:
-    """Runs a server until SIGTERM or SIGINT; `ready` hears when it has started."""
+    """Run a server until SIGTERM or SIGINT; `ready` hears when it has started."""
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -440,7 +440,7 @@ async def serve(settings: Settings, ready: Callable[[Server], Any] | None = None
 
 
 def run(settings: Settings, ready: Callable[[Server], Any] | None = None, **options: Any) -> None:
-    """Runs a server in this process, on uvloop where it is installed."""
+    """Run a server in this process, on uvloop where it is installed."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each client and each worker takes some
     gc.freeze()  # what is loaded now stays: the collector need not look at it again

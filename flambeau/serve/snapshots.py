@@ -20,7 +20,7 @@ def last(folder: Path) -> Path | None:
 
 
 def save(settings: Settings, registry: Registry, kind: str) -> Path:
-    """Writes the settings and the registered models."""
+    """Write the settings and the registered models."""
     now = datetime.datetime.now()
     name = f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}-{kind}.cfg"
     models: dict[str, Any] = {}

@@ -43,7 +43,7 @@ class Tokens:
         write_own(self.file, text.encode("ascii"))
 
     def renew(self, kind: str) -> None:
-        """Makes a new key; the old one is worth nothing from now on."""
+        """Make a new key; the old one is worth nothing from now on."""
         if kind not in (MANAGEMENT, INFERENCE):
             raise InvalidKeyException(_REFUSED)
         self._renew(kind)

@@ -317,7 +317,7 @@ def _serve(
 
 
 def run(order: dict[str, Any], talk: int, ours_fd: int, theirs_fd: int, *, own_process: bool = True) -> int:
-    """Loads the model, says how that went, and answers until the server closes the connection."""
+    """Load the model, report how that went, and answer until the server closes the connection."""
     prepare()
     if own_process:
         logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO, force=True)

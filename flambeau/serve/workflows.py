@@ -131,7 +131,7 @@ class Workflows:
         return [self._get(name).words()]
 
     async def register(self, url: Any, name: Any, values: dict[str, Any]) -> tuple[int, str]:
-        """Registers a workflow and all its models."""
+        """Register a workflow and all its models."""
         if not isinstance(url, str):
             raise BadRequestException("Parameter url is required.")
         if name is not None and not isinstance(name, str):

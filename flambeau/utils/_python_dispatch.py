@@ -121,7 +121,7 @@ def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
 
 @contextlib.contextmanager
 def _pop_mode_temporarily(k: Any = None) -> Iterator[TorchDispatchMode]:
-    """Inside, the innermost mode is off."""
+    """Context manager within which the innermost mode is off."""
     mode = _get_current_dispatch_mode()
     if mode is None:
         raise AssertionError("there is no mode to pop")

@@ -51,7 +51,7 @@ class _Surroundings:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Inside, the second run finds the same."""
+        """Context manager within which the second run finds the same."""
         with ExitStack() as stack:
             drawn = self.state is not None and default_generator.state_bytes() != self.state
             if self.devices or drawn:  # otherwise nothing random has happened since

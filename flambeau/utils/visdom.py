@@ -62,7 +62,7 @@ FILES = [
 
 
 def provide(package: Path, version: str) -> list[str]:
-    """Puts the files that are missing below `package` (visdom's folder) there; their names, in order."""
+    """Put the files that are missing below `package` (visdom's folder) there; their names, in order."""
     static = package / "static"
     missing = [entry for entry in FILES if not (static / entry[2]).exists()]
     if missing and shutil.which("npm") is None:

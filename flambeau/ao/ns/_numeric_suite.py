@@ -80,7 +80,7 @@ class Logger(nn.Module):
         self.dtype = torch.quint8  # as an observer of values that are to be quantized
 
     def forward(self, x: Any) -> Any:
-        """Does nothing: subclasses keep something."""
+        """Do nothing; subclasses override it."""
 
 
 class ShadowLogger(Logger):

@@ -186,7 +186,7 @@ def get_observer_state_dict(mod: nn.Module) -> OrderedDict:
 
 
 def load_observer_state_dict(mod: nn.Module, obs_dict: Any) -> None:
-    """Puts what `get_observer_state_dict` gave into the observers of a prepared model."""
+    """Put what `get_observer_state_dict` gave into the observers of a prepared model."""
     missing_keys: list[str] = []
     unexpected_keys: list[str] = []
     for name, module in mod.named_modules():

@@ -26,7 +26,7 @@ __all__ = [
 
 
 def attach_preserved_attrs_to_model(model: Any, preserved_attrs: dict[str, Any]) -> None:
-    """Gives a model attributes that copies of it keep."""
+    """Give a model attributes that copies of it keep."""
     model.meta[_USER_PRESERVED_ATTRIBUTES_KEY] = copy.copy(preserved_attrs)
     for name, value in preserved_attrs.items():
         setattr(model, name, value)

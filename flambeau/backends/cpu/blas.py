@@ -36,7 +36,7 @@ def load(operand: Any) -> np.ndarray:
 
 
 def store(operand: Any, values: np.ndarray) -> None:
-    """Writes values of the arithmetic type into the operand, rounding to its own."""
+    """Write values of the arithmetic type into the operand, rounding to its own."""
     target = numpy_view(operand)
     if not operand.dtype.has_numpy:
         target[...] = float8.storable(values, operand.dtype)
@@ -141,7 +141,7 @@ def conv_backward_weight(
 
 
 def _input_gradient(shape: Sequence[int], dy: Any, w: Any, window: Geometry) -> np.ndarray:
-    """Spreads each output position's gradient, times the weight, over the input elements of its window."""
+    """Spread each output position's gradient, times the weight, over the input elements of its window."""
     padded_sizes = [
         size + before + max(0, after)
         for size, before, after in zip(shape[2:], window.before, window.after, strict=True)

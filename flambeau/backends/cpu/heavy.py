@@ -25,7 +25,7 @@ _use_onednn: bool | None = None  # enabled and loaded; None until the first heav
 
 
 def set_onednn_enabled(enabled: bool) -> bool:
-    """Switches oneDNN on or off for all later calls; returns the previous setting."""
+    """Switch oneDNN on or off for all later calls; return the previous setting."""
     global _enabled, _use_onednn
     previous, _enabled, _use_onednn = _enabled, bool(enabled), None
     return previous
@@ -134,7 +134,7 @@ def transposed_padding(dims: int, padding: Padding, output_padding: Sizes) -> tu
 def _dispatch(
     native: Callable[..., bool], general: Callable[..., None], results: int, tensors: tuple, window: tuple
 ) -> None:
-    """Runs `native`, or `general` where that cannot; the first `results` tensors are written."""
+    """Run `native`, or `general` where that cannot; the first `results` tensors are written."""
     if (_use_onednn or onednn_enabled()) and (native(*tensors, *window) or _retry(native, results, tensors, window)):
         return
     general(*tensors, *window)

@@ -46,7 +46,7 @@ class _ArrayInterface:
 
 
 def check_memory(*tensors: Any) -> None:
-    """Refuses operands that have elements but no memory, before a native call reads them."""
+    """Refuse operands that have elements but no memory, before a native call reads them."""
     for t in tensors:
         if t is not None and not t.data_ptr() and 0 not in t.shape:
             raise RuntimeError(
@@ -185,7 +185,7 @@ def geometry(
 
 
 def check_conv(op: str, x: Any, w: Any, y: Any, bias: Any, window: Geometry) -> None:
-    """Checks that y = convolution of x (N, C, *) with w (O, C / groups, *) has consistent shapes and one dtype."""
+    """Check that y = convolution of x (N, C, *) with w (O, C / groups, *) has consistent shapes and one dtype."""
     check_dtypes(op, input=x, weight=w, output=y, bias=bias)
     xs, ws, ys = tuple(x.shape), tuple(w.shape), tuple(y.shape)
     problem = _shape_problem(xs, ws, ys, window)
@@ -217,7 +217,7 @@ def check_bias(op: str, bias: Any, y: Any) -> None:
 
 
 def check_conv_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, window: Geometry) -> None:
-    """Checks gradients (those wanted are not None) against each other and against what they are computed from."""
+    """Check gradients (those wanted are not None) against each other and against what they are computed from."""
     op = "convolution backward"
     if (dx is not None and w is None) or (dw is not None and x is None) or (db is not None and dw is None):
         raise RuntimeError(

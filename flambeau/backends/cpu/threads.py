@@ -135,7 +135,7 @@ _one_thread, _as_it_is = _OneThread(), contextlib.nullcontext()
 
 
 def one_in_libgomp(wanted: bool = True) -> contextlib.AbstractContextManager[None]:
-    """Inside, if `wanted`, the calling thread makes and runs primitives of oneDNN for one thread."""
+    """Context manager within which, if `wanted`, the calling thread makes and runs primitives of oneDNN for one thread."""
     return _one_thread if wanted and _library is not None else _as_it_is
 
 

@@ -69,7 +69,7 @@ class CudaBackend(Backend):
 
     @contextlib.contextmanager
     def chosen(self, where: device) -> Iterator[None]:
-        """Inside, "cuda" means this device, in this thread."""
+        """Context manager within which "cuda" means this device, in this thread."""
         before = threads.choose(where.index or 0)
         try:
             yield

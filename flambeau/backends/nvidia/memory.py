@@ -414,7 +414,7 @@ class DeviceMemory:
 
 
 class relaxed:
-    """Inside, this thread may allocate memory although some stream is captured into a graph."""
+    """Context manager within which this thread may allocate memory although some stream is captured into a graph."""
 
     def __enter__(self) -> None:
         self.mode = ctypes.c_int(_RELAXED)

@@ -236,7 +236,7 @@ def aside(work: Callable[[], None], made: list, held: list) -> None:
 
 @contextlib.contextmanager
 def working_aside(place: Callable[[Callable[[], None], list, list], None] | None) -> Iterator[None]:
-    """Inside, this thread's work that is put aside goes to a place."""
+    """Context manager within which this thread's work that is put aside goes to a place."""
     before, _aside.place = _aside.place, place
     try:
         yield
@@ -245,7 +245,7 @@ def working_aside(place: Callable[[Callable[[], None], list, list], None] | None
 
 
 class StreamContext:
-    """Inside, this thread's work goes to a stream (and "cuda" is its device); with None nothing changes."""
+    """Context manager within which this thread's work goes to a stream (and "cuda" is its device); with None nothing changes."""
 
     def __init__(self, stream: Stream | None):
         self.stream = stream

@@ -88,7 +88,7 @@ class _OwnFinder(importlib.abc.MetaPathFinder):
 
 
 def _present(module: ModuleType) -> None:
-    """Makes a loaded module of this package PyTorch's or torchvision's, for programs and for `inspect`."""
+    """Make a loaded module of this package PyTorch's or torchvision's, for programs and for `inspect`."""
     sys.modules.setdefault(naming.torch_name(module.__name__), module)
     _explain_missing_names(module)
     _rename_classes(module)

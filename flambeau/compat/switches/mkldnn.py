@@ -23,7 +23,7 @@ def is_available() -> bool:
 
 
 def is_acl_available() -> bool:
-    """False: the library for Arm processors is not used."""
+    """Return False: the library for Arm processors is not used."""
     return False
 
 

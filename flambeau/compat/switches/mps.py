@@ -6,7 +6,7 @@ from ...core.absent import raising
 
 
 def is_built() -> bool:
-    """False: it is not part of Flambeau."""
+    """Return False: it is not part of Flambeau."""
     return False
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 def is_available() -> bool:
-    """False: it is not part of Flambeau."""
+    """Return False: it is not part of Flambeau."""
     return False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def is_available() -> bool:
-    """False: products are computed by oneDNN or NumPy."""
+    """Return False: products are computed by oneDNN or NumPy."""
     return False
 
 

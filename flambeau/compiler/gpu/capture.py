@@ -202,7 +202,7 @@ class GraphProgram:
 
 @contextlib.contextmanager
 def capturing(capture: graphs.CUDAGraph, where: device, pool: Any = None) -> Iterator[Callable[[], Any]]:
-    """Inside, work is captured into a graph on a stream of its own. The function that is given makes a context in which memory comes
+    """Context manager within which work is captured into a graph on a stream of its own. The function that is given makes a context in which memory comes
     from where it came from before: for what belongs to the caller, not to the graph."""
     index = where.index or 0
     backend_of(where).generator(where).prepare_capture()

@@ -368,7 +368,7 @@ class GraphRecorded(Recorded):
 
     @property
     def busy(self) -> bool:
-        """True if it runs further out, or its memory is needed for a derivative: then the function runs eagerly."""
+        """Return whether it runs further out, or its memory is needed for a derivative: then the function runs eagerly."""
         node = None if self.node is None else self.node()
         return self._busy or (node is not None and not node.done)
 

@@ -163,7 +163,7 @@ class Derivative:
         return tuple(g if i in reached else None for i, g in enumerate(found))
 
     def rehearse(self, node: FunctionNode, grads: list[Tensor], answers: Any = None) -> list:
-        """Prints of what the program finds, on memory full of garbage, with these answers of other processes."""
+        """Return prints of what the program finds, on memory full of garbage, with these answers of other processes."""
         assert self.program is not None
         made = [UntypedStorage(slot.size) for slot in self.slots]
         tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]

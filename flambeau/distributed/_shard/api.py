@@ -14,7 +14,7 @@ _loading: list[Any] = [None]
 
 @contextlib.contextmanager
 def load_with_process_group(process_group: Any) -> Iterator[Any]:
-    """Inside, tensors that are unpickled belong to this group of ranks."""
+    """Context manager within which tensors that are unpickled belong to this group of ranks."""
     if _loading[0] is not None:
         raise RuntimeError('ProcessGroup already set by previous "load_with_process_group" context manager')
     _loading[0] = process_group

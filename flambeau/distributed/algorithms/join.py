@@ -22,7 +22,7 @@ class JoinHook:
     """Hook for a rank without inputs: `main_hook` once for every iteration of the others, `post_hook` when all are through."""
 
     def main_hook(self) -> None:
-        """Takes part in the collectives of one iteration."""
+        """Take part in the collectives of one iteration."""
 
     def post_hook(self, is_last_joiner: bool) -> None:
         """Is called once, after the last rank has joined."""

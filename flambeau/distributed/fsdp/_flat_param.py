@@ -71,7 +71,7 @@ class FlatParam(FSDPParam):
 
     @property
     def uses_sharded_strategy(self) -> bool:
-        """True if ranks have different parts."""
+        """Return whether ranks have different parts."""
         return isinstance(self.mesh_info, FSDPMeshInfo)
 
     @property

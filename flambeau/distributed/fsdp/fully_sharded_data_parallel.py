@@ -350,7 +350,7 @@ class FullyShardedDataParallel(StateDictMethods):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Inside, backward passes do not reduce: whole gradients are accumulated on each rank."""
+        """Context manager within which backward passes do not reduce: whole gradients are accumulated on each rank."""
         self._fsdp_state._lazy_init()
         if not self._fsdp_state._is_root:
             raise RuntimeError(
@@ -425,7 +425,7 @@ class FullyShardedDataParallel(StateDictMethods):
         offload_to_cpu: bool = False,
         with_grads: bool = False,
     ) -> Iterator[None]:
-        """Inside, all parameters (or those of one unit) are whole; what is written to them is kept, if `writeback`."""
+        """Context manager within which all parameters (or those of one unit) are whole; what is written to them is kept, if `writeback`."""
         if writeback and rank0_only:
             raise NotImplementedError("writeback=True and rank0_only=True is not supported yet")
         if offload_to_cpu and not rank0_only:

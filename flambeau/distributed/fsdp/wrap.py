@@ -119,7 +119,7 @@ size_based_auto_wrap_policy.FORCE_LEAF_MODULES = {MultiheadAttention}  # type: i
 
 @contextlib.contextmanager
 def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any) -> Iterator[None]:
-    """Inside, `wrap(module)` wraps with this class and these options."""
+    """Context manager within which `wrap(module)` wraps with this class and these options."""
     with _ConfigAutoWrap(wrapper_cls=wrapper_cls, **wrapper_kwargs):
         yield
 

@@ -120,7 +120,7 @@ class _PipelineSchedule(ABC):
         return_outputs: bool = True,
         loss_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        """Computes in order; what an action has made goes to the neighbouring stage at once, inputs are waited for."""
+        """Compute in order; what an action has made goes to the neighbouring stage at once, inputs are waited for."""
         arguments, named = self._check_inputs(arg_mbs, kwarg_mbs, target_mbs, losses)
         stages = {stage.stage_index: stage for stage in self._own_stages}
         left = dict.fromkeys(stages, self._n_microbatches)  # microbatches whose weights still wait for gradients

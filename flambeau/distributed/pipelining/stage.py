@@ -76,7 +76,7 @@ class _PipelineStageBase:
 
     @property
     def has_backward(self) -> bool:
-        """True if there is a backward pass."""
+        """Return whether there is a backward pass."""
         return self._has_backward
 
     @has_backward.setter

@@ -110,7 +110,7 @@ _apart = [False]
 
 @contextlib.contextmanager
 def disable_redistribute_transform_optimization(disabled: bool = True) -> Iterator[None]:
-    """Inside, every dimension of the mesh has a collective of its own."""
+    """Context manager within which every dimension of the mesh has a collective of its own."""
     before, _apart[0] = _apart[0], disabled
     try:
         yield

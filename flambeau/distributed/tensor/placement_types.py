@@ -209,7 +209,7 @@ class Partial(Placement):
 
     @property
     def linear(self) -> bool:
-        """True if the whole is a linear function of what the ranks have."""
+        """Return whether the whole is a linear function of what the ranks have."""
         return self.reduce_op in ("sum", "avg")
 
     def _reduce_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:

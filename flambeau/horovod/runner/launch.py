@@ -114,7 +114,7 @@ def _placed(hosts: list[tuple[str, int]], count: int) -> list[tuple[str, int]]:
 
 
 def launch(command: Sequence[str], count: int, hosts: list[tuple[str, int]], options: argparse.Namespace) -> int:
-    """Starts the ranks and waits; the first that fails ends all. Returns the exit code."""
+    """Start the ranks and wait; the first that fails ends all. Returns the exit code."""
     places = _placed(hosts, count)
     names = list(dict.fromkeys(host for host, _ in places))
     address = "127.0.0.1" if names == [names[0]] and _is_local(names[0]) else names[0]

@@ -20,7 +20,7 @@ _KINDS = {
 
 
 def execute(group: Any, request: Any, told: dict[int, dict], joined: list[int]) -> Any:
-    """Runs the operation; `request` is None on a rank that has joined, which takes part with nothing."""
+    """Run the operation; `request` is None on a rank that has joined, which takes part with nothing."""
     first = told[min(told)]
     return _EXECUTE[first["kind"]](group, request, told, first)
 

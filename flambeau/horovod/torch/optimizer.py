@@ -122,7 +122,7 @@ class _Distributed:
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Inside, `step` does not wait: `synchronize` has been called."""
+        """Context manager within which `step` does not wait: `synchronize` has been called."""
         self._should_synchronize = False
         try:
             yield

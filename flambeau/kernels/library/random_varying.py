@@ -254,7 +254,7 @@ def dirichlet(out, alpha, parts, state, kept, rows, k, least, most):
 
 @loop_kernel
 def multinomial(out, weights, steps, state, words, rows, k, samples):
-    """Draws with replacement: the first category whose cumulative share reaches a uniform number. `steps` has room for a
+    """Draw with replacement: the first category whose cumulative share reaches a uniform number. `steps` has room for a
     row in float64; the sums are made in the precision of the weights."""
     for i in range(rows):
         total = like(weights, 0)

@@ -64,7 +64,7 @@ class OpOverload:
 
     @functools.cached_property
     def is_composite(self) -> bool:
-        """True if PyTorch takes the operator apart into others before it differentiates."""
+        """Return whether PyTorch takes the operator apart into others before it differentiates."""
         return is_composite(self._overloadpacket.__name__, self._schema.overload_name)
 
     def decompose(self, *args: Any, **kwargs: Any) -> Any:
@@ -129,7 +129,7 @@ class OpOverloadPacket:
 
     @property
     def is_view(self) -> bool:
-        """True if the result shares the memory of the first argument."""
+        """Return whether the result shares the memory of the first argument."""
         return any(getattr(self, overload).is_view for overload in self.overloads())
 
     def overloads(self) -> list[str]:

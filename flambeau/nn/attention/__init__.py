@@ -53,7 +53,7 @@ _KINDS = {
 
 @contextmanager
 def sdpa_kernel(backends: Iterable[SDPBackend] | SDPBackend, set_priority: bool = False) -> Iterator[None]:
-    """Inside, attention is computed by one of these kernels (with `set_priority`, by the first that can), or not at all. On the
+    """Context manager within which attention is computed by one of these kernels (with `set_priority`, by the first that can), or not at all. On the
     CPU there are MATH and FLASH_ATTENTION."""
     chosen = [backends] if isinstance(backends, SDPBackend) else backends
     if not isinstance(chosen, (list, tuple, set)) or not all(isinstance(b, SDPBackend) for b in chosen):

@@ -263,7 +263,7 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Does the module have parametrizations (of this tensor)?"""
+    """Return whether the module has parametrizations (of this tensor)."""
     chains = getattr(module, "parametrizations", None)
     if not isinstance(chains, ModuleDict):
         return False

@@ -27,7 +27,7 @@ _builder: contextvars.ContextVar[Builder] = contextvars.ContextVar("builder")
 
 @contextlib.contextmanager
 def writing(g: Builder) -> Iterator[None]:
-    """Inside, operators of the opset write into this builder."""
+    """Context manager within which operators of the opset write into this builder."""
     token = _builder.set(g)
     try:
         yield

@@ -77,7 +77,7 @@ class AtenForm:
 
     @property
     def only_names(self) -> bool:
-        """True if it says nothing about arguments."""
+        """Return whether it says nothing about arguments."""
         return self.parts is None
 
     def is_plain(self, arguments: list[str]) -> bool:

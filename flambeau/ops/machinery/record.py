@@ -179,7 +179,7 @@ class Op:
 
     @property
     def inplace_function(self) -> bool:
-        """True if the in-place form is a public function too: `torch.relu_` is, `Tensor.add_` is a method only."""
+        """Return whether the in-place form is a public function too: `torch.relu_` is, `Tensor.add_` is a method only."""
         if self.inplace is None or "torch" not in self.namespaces:
             return False
         chosen = self.quirks.inplace_function

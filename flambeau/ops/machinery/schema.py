@@ -80,12 +80,12 @@ class Argument:
 
     @property
     def is_write(self) -> bool:
-        """True if the operator changes it."""
+        """Return whether the operator changes it."""
         return self.alias_info is not None and self.alias_info.is_write
 
     @property
     def is_out(self) -> bool:
-        """True if it takes the result: `out=`."""
+        """Return whether it takes the result: `out=`."""
         return self.kwarg_only and self.is_write
 
     @property
@@ -153,12 +153,12 @@ class Schema:
 
     @property
     def is_out(self) -> bool:
-        """True if the result goes to an argument `out`."""
+        """Return whether the result goes to an argument `out`."""
         return any(a.is_out for a in self.arguments)
 
     @property
     def shares(self) -> bool:
-        """True if a result may share memory with an argument."""
+        """Return whether a result may share memory with an argument."""
         return any(r.alias_info is not None for r in self.returns)
 
     @property

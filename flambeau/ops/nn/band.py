@@ -85,7 +85,7 @@ class Band:
 
     @cached_property
     def picks(self) -> bool:
-        """True if every output is one input."""
+        """Return whether every output is one input."""
         factors = self.divisors if self.weights is None else self.weights
         return bool((self.count == 1).all() and factors is not None and (factors == 1).all())
 

@@ -294,7 +294,7 @@ def fused_moving_avg_obs_fake_quant(
     per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> Tensor:
-    """Keeps moving averages of input's smallest and largest value, makes scale and zero point of them, and rounds input to levels.
+    """Keep moving averages of input's smallest and largest value, derive scale and zero point from them, and round input to levels.
 
     What is kept (running_min, running_max, scale, zero_point) is changed in place; observer_on and fake_quant_on say which of the
     two parts is done."""

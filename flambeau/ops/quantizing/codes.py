@@ -32,7 +32,7 @@ def inverse(scale: Any) -> float:
 
 
 def _in_floats(op: Any, operands: tuple) -> tuple[dtype, dtype]:
-    """Computes in float32; in float64, which holds them, where codes have 32 bits."""
+    """Compute in float32; in float64, which holds them, where codes have 32 bits."""
     wide = any(isinstance(x, Tensor) and x.dtype is dt.int32 for x in operands)
     return (dt.float64 if wide else dt.float32), dt.float32
 

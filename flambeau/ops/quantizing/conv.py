@@ -120,7 +120,7 @@ class ConvPackedParams(Packed):
 
     @functools.cached_property
     def depthwise(self) -> bool:
-        """True if every channel has a small window of its own, for which there is a kernel."""
+        """Return whether every channel has a small window of its own, for which there is a kernel."""
         small = self.dims == 2 and math.prod(self.weight.shape[2:]) <= _MOST_TAPS
         alone = self.window[4] == self.inputs == self.outputs and not self.transposed
         return alone and small and self.symmetric and self.geometry.dilation == (1, 1)

@@ -185,7 +185,7 @@ def detach_(input: Tensor) -> Tensor:
 
 
 def is_distributed(input: Tensor) -> bool:
-    """False: tensors live in one process."""
+    """Return False: tensors live in one process."""
     return input.is_distributed()
 
 

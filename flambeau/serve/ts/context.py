@@ -103,12 +103,12 @@ class Context:
         return request.get_response_status_code(), request.get_response_status_phrase()
 
     def set_response_status(self, code: int = 200, phrase: str = "", idx: int = 0) -> None:
-        """Sets the status of one answer of the batch."""
+        """Set the status of one answer of the batch."""
         if self.request_processor is not None and self.request_processor[idx] is not None:
             self.request_processor[idx].report_status(code, reason_phrase=phrase)
 
     def set_all_response_status(self, code: int = 200, phrase: str = "") -> None:
-        """Sets the status of every answer of the batch."""
+        """Set the status of every answer of the batch."""
         for request in self.request_processor:
             request.report_status(code, reason_phrase=phrase)
 

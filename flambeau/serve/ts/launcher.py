@@ -13,7 +13,7 @@ _COMMAND = [sys.executable, "-m", "flambeau.cli", "torchserve"]
 
 
 def stop(wait: bool = True) -> None:
-    """Stops the server that `start` or the command started."""
+    """Stop the server that `start` or the command started."""
     subprocess.run([*_COMMAND, "--stop", *(["--foreground"] if wait else [])], check=False)
 
 
@@ -26,7 +26,7 @@ def start(
     models: str | None = None,
     enable_model_api: bool = False,
 ) -> subprocess.Popen:
-    """Starts a server and returns when it has printed that it is ready."""
+    """Start a server and return when it has printed that it is ready."""
     stop()
     command = [*_COMMAND, "--start", "--model-store", model_store]
     command += ["--plugins-path", plugin_folder] if plugin_folder else []
@@ -51,7 +51,7 @@ def register_model_with_params(params: Any, address: str = "http://localhost:808
 
 
 def register_model(model_name: str, url: str) -> Any:
-    """Registers a model with one worker, and waits for it."""
+    """Register a model with one worker, and wait for it."""
     return register_model_with_params(
         {"model_name": model_name, "url": url, "initial_workers": 1, "synchronous": "true"}
     )

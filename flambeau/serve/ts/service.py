@@ -11,6 +11,6 @@ PREDICTION_METRIC = "PredictionTime"
 
 
 def emit_metrics(metrics: Iterable[Any]) -> None:
-    """Writes metrics to the model's log, from where the server reads them."""
+    """Write metrics to the model's log, from where the server reads them."""
     for metric in metrics or ():
         logger.info("[METRICS]%s", metric)

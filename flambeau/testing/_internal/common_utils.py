@@ -79,7 +79,7 @@ def freeze_rng_state() -> Iterator[None]:
 
 @contextlib.contextmanager
 def set_default_dtype(dtype: Any) -> Iterator[None]:
-    """Inside, new tensors have this dtype."""
+    """Context manager within which new tensors have this dtype."""
     before = flambeau.get_default_dtype()
     flambeau.set_default_dtype(dtype)
     try:

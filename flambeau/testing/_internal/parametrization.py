@@ -75,7 +75,7 @@ def reparametrize(parametrizer: Callable, adapter_fn: Callable) -> Callable:
 
 
 def decorateIf(decorator: Callable, predicate_fn: Callable[[dict], bool]) -> Callable:  # noqa: N802
-    """Decorates the variants for whose arguments the predicate holds."""
+    """Decorate the variants for whose arguments the predicate holds."""
 
     def decorate(test: Callable) -> Callable:
         test._conditional = [*getattr(test, "_conditional", []), (decorator, predicate_fn)]  # type: ignore[attr-defined]

@@ -197,7 +197,7 @@ def ordered_unique(elements: Iterable[Any]) -> list[Any]:
 
 @contextlib.contextmanager
 def set_torch_threads(n: int) -> Iterator[None]:
-    """Inside, operators run on n threads."""
+    """Context manager within which operators run on n threads."""
     before = get_num_threads()
     try:
         set_num_threads(n)

@@ -189,7 +189,7 @@ class DataLoader(Generic[_T_co]):
         return length // self.batch_size if self.drop_last else math.ceil(length / self.batch_size)
 
     def check_worker_number_rationality(self) -> None:
-        """Warns about more workers than processors."""
+        """Warn about more workers than processors."""
         if not self.num_workers:
             return
         counted = hasattr(os, "sched_getaffinity")

@@ -86,7 +86,7 @@ def sampling_mode(mode: InterpolationMode, *more: InterpolationMode) -> str:
 
 
 def check_warp_fill(fill: Any, channels: int) -> None:
-    """Raises unless this is None, a number, or one number for every channel."""
+    """Raise unless this is None, a number, or one number for every channel."""
     if fill is None:
         return
     if not isinstance(fill, (int, float, tuple, list)):

@@ -110,7 +110,7 @@ class BackendConfig:
         return self
 
     def set_backend_pattern_config(self, config: BackendPatternConfig) -> BackendConfig:
-        """Adds a pattern, or says something new of it."""
+        """Add a pattern, or replace what is known of it."""
         self._pattern_complex_format_to_config[config._reversed_pattern()] = config
         return self
 

@@ -292,7 +292,7 @@ class _Preparing:
         setattr(self.modules[parent], name, observer)
 
     def _share_observer(self, node: Node) -> bool:
-        """Gives the result (and further inputs) the observer of the first input, if there is one."""
+        """Give the result (and further inputs) the observer of the first input, if there is one."""
         first = next((a for a in node.args if isinstance(a, (Node, list, tuple))), None)
         if first is None:
             return False
@@ -367,7 +367,7 @@ class _Preparing:
         raise Exception("Unhandled type for returned node:", value)
 
     def observe(self) -> Node | None:
-        """Walks the graph and puts the observers in; returns the output's node."""
+        """Walk the graph and put the observers in; return the output's node."""
         result = None
         for node in list(self.graph.nodes):
             if node.op == "output":

@@ -199,7 +199,7 @@ class PrimitivePlan:
         self.runner = sequence.runner(brief) or self._run_by_ctypes
 
     def run(self, *pointers: int) -> None:
-        """Runs all steps on the user's tensors, given by address in the order the plan was built with."""
+        """Run all steps on the user's tensors, given by address in the order the plan was built with."""
         if self.scratch_size:
             self.bind_scratch()
         for kernel, user, offset, numbers in self.before:
@@ -343,7 +343,7 @@ class Builder:
         return owned
 
     def step(self, primitive_desc: int, arguments: dict[int, Memory], size: int = CODE_SIZE) -> None:
-        """Appends a primitive with its arguments, and its scratchpad where it wants one."""
+        """Append a primitive with its arguments, and its scratchpad where it wants one."""
         self.size += size
         self.hides = self.hides or not implementation(primitive_desc).startswith("brg")
         lib = dnnl.library()
@@ -468,7 +468,7 @@ _caches: weakref.WeakSet[PlanCache] = weakref.WeakSet()
 
 
 def reset() -> None:
-    """Forgets all plans of all threads and the calling thread's scratch buffer."""
+    """Forget all plans of all threads and the calling thread's scratch buffer."""
     for cache in list(_caches):
         cache.clear()
     _workspace.clear()

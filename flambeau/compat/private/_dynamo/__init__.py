@@ -68,7 +68,7 @@ def optimize_assert(backend: Any = "inductor", **options: Any) -> Any:
 
 
 def graph_break(msg: str = "") -> None:
-    """Does nothing: a compiled function is split only where it has to be."""
+    """Do nothing: a compiled function is split only where it has to be."""
 
 
 def mark_dynamic(t: Any, index: Any, **options: Any) -> None:

@@ -8,7 +8,7 @@ __all__ = ["TransformGetItemToIndex"]
 
 
 class TransformGetItemToIndex:
-    """Inside, `x[i]` may be mapped over a tensor i without dimensions. Flambeau's `vmap` always maps it, so nothing changes."""
+    """Context manager within which `x[i]` may be mapped over a tensor i without dimensions. Flambeau's `vmap` always maps it, so nothing changes."""
 
     def __enter__(self) -> TransformGetItemToIndex:
         return self

@@ -99,7 +99,7 @@ def _random_matrix(state: PowerSGDState, key: tuple[int, int], rows: int, rank: 
 
 
 def _compress(state: PowerSGDState, bucket: GradBucket, matrices: list[Tensor], numbers: list[int]) -> None:
-    """Replaces each matrix by the average of its low-rank approximations over the ranks."""
+    """Replace each matrix by the average of its low-rank approximations over the ranks."""
     group = _group(state.process_group)
     size = group.size()
     qs, ps = [], []

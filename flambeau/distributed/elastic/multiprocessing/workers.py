@@ -32,7 +32,7 @@ class SignalException(Exception):
 
 @contextlib.contextmanager
 def handled_signals(names: str) -> Iterator[None]:
-    """Inside, these signals raise SignalException, so that workers are ended before the agent is."""
+    """Context manager within which these signals raise SignalException, so that workers are ended before the agent is."""
 
     def handle(number: int, frame: Any) -> None:
         name = signal.Signals(number)

@@ -70,7 +70,7 @@ class RendezvousHandler(ABC):
 
     @abstractmethod
     def next_rendezvous(self) -> RendezvousInfo:
-        """Waits for the others and returns when a round is complete."""
+        """Wait for the others and return when a round is complete."""
 
     @abstractmethod
     def num_nodes_waiting(self) -> int:

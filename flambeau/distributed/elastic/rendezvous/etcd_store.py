@@ -67,7 +67,7 @@ class EtcdStore(Store):
         return base64.b64decode(found[0].get("value", "")), found[0]["mod_revision"]
 
     def _replace(self, key: str, revision: str, value: bytes) -> bool:
-        """Writes if nobody has done so since `revision` (0: since ever)."""
+        """Write if nobody has done so since `revision` (0: since ever)."""
         compare = {"key": self._key(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision}
         done = self._ask("kv/txn", compare=[compare], success=[{"request_put": self._put(key, value)}])
         return bool(done.get("succeeded"))

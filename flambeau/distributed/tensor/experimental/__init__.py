@@ -15,7 +15,7 @@ __all__ = ["context_parallel", "implicit_replication", "local_map", "register_sh
 
 @contextlib.contextmanager
 def implicit_replication() -> Iterator[None]:
-    """Inside, a plain tensor among spread ones counts as equal on all ranks."""
+    """Context manager within which a plain tensor among spread ones counts as equal on all ranks."""
     before, _switches.implicit = _switches.implicit, True
     try:
         yield

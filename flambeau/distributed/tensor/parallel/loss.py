@@ -29,7 +29,7 @@ class _SumOverRanks(Function):
 
 @contextlib.contextmanager
 def loss_parallel() -> Iterator[None]:
-    """Inside, `cross_entropy` of a DTensor that is cut along its classes works on the parts; the backward pass belongs inside, too."""
+    """Context manager within which `cross_entropy` of a DTensor that is cut along its classes works on the parts; the backward pass belongs inside, too."""
     before, _rules.losses.of_parts = _rules.losses.of_parts, _loss_of_parts
     try:
         yield

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def timed(func: Callable) -> Callable:
-    """Decorates a method of a handler: its time becomes the metric `ts_handler_<name>`."""
+    """Decorate a method of a handler: its time becomes the metric `ts_handler_<name>`."""
 
     @functools.wraps(func)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:

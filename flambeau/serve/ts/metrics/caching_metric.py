@@ -39,7 +39,7 @@ class CachingMetric:
         self._emit = emit
 
     def add_or_update(self, value: float, dimension_values: list[Any] | tuple = (), request_id: Any = "") -> None:
-        """Reports a value. Labels that do not fit, or a counter that would fall, are logged and not reported."""
+        """Report a value. Labels that do not fit, or a counter that would fall, are logged and not reported."""
         if dimension_values is None or len(dimension_values) != len(self.dimension_names):
             logger.error(
                 "[METRICS]Failed to update metric with name:%s with value: %s: Dimension values: %s should correspond to"
@@ -62,6 +62,6 @@ class CachingMetric:
         )
 
     def update(self, value: float, request_id: str = "", dimensions: list[Dimension] | tuple = ()) -> None:
-        """Reports a value under other labels: the older interface."""
+        """Report a value under other labels: the older interface."""
         self.dimension_names = [d.name for d in dimensions]
         self.add_or_update(value, [d.value for d in dimensions], request_id)

@@ -24,7 +24,7 @@ class MetricsCacheYamlImpl:
         self._emit = emit
 
     def initialize_cache(self) -> None:
-        """Makes the model metrics that metrics.yaml declares."""
+        """Make the model metrics that metrics.yaml declares."""
         if not self.config_file_path:
             return
         declared = read_yaml(Path(self.config_file_path), MetricsCacheTypeError).get("model_metrics") or {}
@@ -44,7 +44,7 @@ class MetricsCacheYamlImpl:
         dimension_names: list[str] | None = None,
         metric_type: MetricTypes = MetricTypes.COUNTER,
     ) -> CachingMetric:
-        """Makes a metric, to be reported with its `add_or_update`."""
+        """Make a metric, to be reported with its `add_or_update`."""
         if not isinstance(metric_name, str) or not isinstance(unit, str):
             raise MetricsCacheTypeError("`metric_name` and `unit` must be str")
         if not isinstance(metric_type, MetricTypes):
@@ -128,7 +128,7 @@ class MetricsCacheYamlImpl:
         dimensions: list[Dimension] | None = None,
         metric_type: MetricTypes = MetricTypes.GAUGE,
     ) -> None:
-        """Reports a size, in B, kB, MB or GB."""
+        """Report a size, in B, kB, MB or GB."""
         if unit not in ("MB", "kB", "GB", "B"):
             raise ValueError("The unit for size based metric is one of ['MB','kB', 'GB', 'B']")
         self.add_metric(name, value, unit, idx, dimensions, metric_type)
@@ -145,7 +145,7 @@ class MetricsCacheYamlImpl:
         self.add_metric(name, value, "percent", idx, dimensions, metric_type)
 
     def add_error(self, name: str, value: float, dimensions: list[Dimension] | None = None) -> None:
-        """Reports an error, with labels of its own."""
+        """Report an error, with labels of its own."""
         labels = list(dimensions or ())
         labels += [] if any(d.name == "Level" for d in labels) else [Dimension("Level", "Error")]
         metric = self.add_metric_to_cache(name, "", [d.name for d in labels], MetricTypes.COUNTER)

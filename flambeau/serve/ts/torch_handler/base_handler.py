@@ -107,7 +107,7 @@ class BaseHandler:
         return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
     def _load_pickled_model(self, model_dir: str, model_file: str, model_pt_path: str | None) -> Any:
-        """Makes the one class that the model's file defines, and gives it its weights."""
+        """Make the one class that the model's file defines, and give it its weights."""
         if not os.path.isfile(os.path.join(model_dir, model_file)):
             raise RuntimeError("Missing the model.py file")
         module = importlib.import_module(model_file.split(".")[0])
@@ -226,7 +226,7 @@ class BaseHandler:
             return self._refusal(index, e)
 
     def _refusal(self, index: int, problem: InvalidInput) -> bytes:
-        """Makes the answer to one request of the batch an error."""
+        """Make the answer to one request of the batch an error."""
         self.context.set_response_status(problem.error_code, "", index)
         self.context.set_response_content_type(index, "application/json")
         return error_body(problem.error_code, BadRequestException.__name__, problem.message)

@@ -89,7 +89,7 @@ def get_yaml_config(yaml_file_path: str) -> dict[str, Any]:
 
 
 def deprecated(version: Any, replacement: str = "", klass: type[Warning] = PendingDeprecationWarning) -> Callable:
-    """Marks a function whose use gives a warning."""
+    """Mark a function whose use gives a warning."""
 
     def decorate(function: Callable) -> Callable:
         @functools.wraps(function)

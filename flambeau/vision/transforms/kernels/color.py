@@ -83,7 +83,7 @@ def invert(image: Tensor) -> Tensor:
 
 
 def posterize(image: Tensor, bits: int) -> Tensor:
-    """Keeps the highest `bits` of every value."""
+    """Keep the highest `bits` of every value."""
     if image.is_floating_point():
         return formulas.quantized(image, float(1 << bits))
     value_bits = max_value(image.dtype).bit_length()

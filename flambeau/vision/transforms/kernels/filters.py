@@ -67,7 +67,7 @@ def adjust_sharpness(image: Tensor, factor: float, exact: bool = False) -> Tenso
 
 
 def gaussian_noise(image: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Tensor:
-    """Adds normal noise, in units of white; for bytes its fraction is cut off."""
+    """Add normal noise, in units of white; for bytes its fraction is cut off."""
     if image.dtype == flambeau.uint8:
         noise = flambeau.randn_like(image, dtype=flambeau.float32).mul_(sigma).add_(mean).mul_(255)
         noisy = image + noise.to(flambeau.int16)

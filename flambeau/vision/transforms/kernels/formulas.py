@@ -17,13 +17,13 @@ from flambeau.ops.machinery.record import Op
 
 
 def _as_image(op: Any, operands: tuple) -> tuple[Any, Any]:
-    """Computes in float (float64 where the image is), returns the image's own dtype."""
+    """Compute in float (float64 where the image is), return the image's own dtype."""
     own = operands[0].dtype
     return (own if own.is_floating_point else dt.float32), own
 
 
 def _as_float(op: Any, operands: tuple) -> tuple[Any, Any]:
-    """Computes in and returns float: the image's own dtype where it is one."""
+    """Compute in and return float: the image's own dtype where it is one."""
     own = operands[0].dtype
     kind = own if own.is_floating_point else dt.float32
     return kind, kind

@@ -13,7 +13,7 @@ from . import formulas
 
 
 def sample(image: Tensor, grid: Tensor, mode: str, fill: Any = None) -> Tensor:
-    """Reads the image (..., C, H, W) at `grid` (1, H', W', 2); outside of it there is `fill`, or zero."""
+    """Read the image (..., C, H, W) at `grid` (1, H', W', 2); outside of it there is `fill`, or zero."""
     own, lead = image.dtype, image.shape[:-3]
     batch = image.reshape(-1, *image.shape[-3:])
     values = batch.to(grid.dtype)

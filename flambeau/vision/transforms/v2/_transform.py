@@ -129,7 +129,7 @@ class Transform(nn.Module):
     _options: tuple[str, ...] = ()
 
     def check_inputs(self, flat_inputs: list[Any]) -> None:
-        """Raises where the sample cannot be transformed."""
+        """Raise where the sample cannot be transformed."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw the parameters that all inputs share."""

@@ -52,7 +52,7 @@ class Agent:
         self.ranks: dict[int, int] = {}
 
     def run(self) -> dict[int, Any]:
-        """Returns what the workers returned, by their rank; raises ChildFailedError."""
+        """Return what the workers returned, by their rank; raises ChildFailedError."""
         try:
             return self._run()
         except SignalException as problem:
@@ -186,7 +186,7 @@ class Agent:
         return environments
 
     def _all_done(self) -> bool:
-        """Waits for the other agents' workers: a node that ends early must not look as if it had died. False if instead a new
+        """Wait for the other agents' workers: a node that ends early must not look as if it had died. False if instead a new
         round begins."""
         assert self.info is not None
         store, handler = self.info.store, self.spec.rdzv_handler

@@ -117,7 +117,7 @@ def context_parallel(
     buffer_seq_dims: Sequence[int] | None = None,
     no_restore_buffers: set[Tensor] | None = None,
 ) -> Iterator[None]:
-    """Inside, each rank has a part of the `buffers` along their dimensions `buffer_seq_dims`, and `scaled_dot_product_attention` of such
+    """Context manager within which each rank has a part of the `buffers` along their dimensions `buffer_seq_dims`, and `scaled_dot_product_attention` of such
     parts is that of the whole. Afterwards buffers are whole again, except `no_restore_buffers`."""
     given, dims = list(buffers or ()), list(buffer_seq_dims or ())
     if len(given) != len(dims):

@@ -50,7 +50,7 @@ def functional(function: Callable, *kinds: type) -> Any:
 
 
 def kernel(face: Any, *kinds: type) -> Callable:
-    """Registers a kernel of this package for the kinds of input; plain tensors and images share one."""
+    """Register a kernel of this package for the kinds of input; plain tensors and images share one."""
 
     def register(function: Callable) -> Callable:
         for kind in kinds:
@@ -153,7 +153,7 @@ def mask_call(function: Any, mask: Tensor, *args: Any) -> Tensor:
 
 
 def register_kernel(functional: Callable | str, tv_tensor_cls: type) -> Callable:
-    """Registers a user's kernel for a TVTensor class of their own; it gets and returns instances of that class."""
+    """Register a user's kernel for a TVTensor class of their own; it gets and returns instances of that class."""
     if isinstance(functional, str) or not hasattr(functional, "kernels"):
         raise ValueError(f"Kernels can only be registered on functionals, but got {functional}.")
     if not (isinstance(tv_tensor_cls, type) and issubclass(tv_tensor_cls, TVTensor)):
