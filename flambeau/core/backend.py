@@ -48,7 +48,7 @@ class Backend:
         """Free a block of memory."""
         raise NotImplementedError(f"{type(self).__name__} cannot release memory")
 
-    def lasting(self, where: device) -> contextlib.AbstractContextManager:
+    def lasting(self, where: device) -> contextlib.AbstractContextManager[Any]:
         """Context manager within which what is made on the device will be there for long: it may be better off in another place."""
         return contextlib.nullcontext()
 

@@ -25,7 +25,7 @@ def distrust(status: os.stat_result) -> str | None:
     return None
 
 
-def planted(path: str | os.PathLike) -> str | None:
+def planted(path: str | os.PathLike[str]) -> str | None:
     """The reason why a stranger may have put `path`, a folder above it or a link on the way there, or None.
 
     What stands in a folder that everybody may write to must be this user's or root's. What does not exist is no problem."""
@@ -48,13 +48,13 @@ def _planted(part: Path) -> str | None:
     return None
 
 
-def refuse_planted(path: str | os.PathLike, what: str) -> None:
+def refuse_planted(path: str | os.PathLike[str], what: str) -> None:
     """Raise PermissionError if a stranger may have put `path` there; `what` says what it would be used for."""
     if (found := planted(path)) is not None:
         raise PermissionError(f"{path} is not used as {what}: {found}")
 
 
-def open_own(path: str | os.PathLike, flags: int, mode: int = 0o600) -> int:
+def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
     """Open a regular file and return its descriptor; links, other names of the same file, pipes and what a stranger has put
     there are refused with PermissionError."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, mode)
@@ -72,7 +72,7 @@ def open_own(path: str | os.PathLike, flags: int, mode: int = 0o600) -> int:
     return descriptor
 
 
-def write_own(path: str | os.PathLike, data: bytes) -> None:
+def write_own(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file that only this user can read; it appears complete or not at all."""
     draft = f"{os.fspath(path)}.{os.urandom(8).hex()}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -111,7 +111,7 @@ def _remove_abandoned(place: Path, prefix: str) -> None:
             os.close(lock)
 
 
-def _is_private(entry: os.DirEntry) -> bool:
+def _is_private(entry: os.DirEntry[str]) -> bool:
     try:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:

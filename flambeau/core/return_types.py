@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 ALL: dict[str, type[NamedResult]] = {}
 
 
-class NamedResult(tuple):
+class NamedResult(tuple[Any, ...]):
     """A tuple whose elements also have names. Built from one iterable, as PyTorch's are."""
 
     __slots__ = ()

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
 
-F = TypeVar("F", bound=Callable)
+F = TypeVar("F", bound=Callable[..., Any])
 
 _RESUME = opcode.opmap.get("RESUME")  # Python 3.10 has none; there, a function that begins with `try:` starts unchecked
 _AFTER_YIELD_FROM = 2  # the argument of a RESUME that does not look for signals

@@ -30,7 +30,7 @@ from .functions import (
 )
 from .node import PREDICATES, Expr, binary, const, walk
 
-Rule = Callable[..., tuple]
+Rule = Callable[..., tuple[Any, ...]]
 
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 

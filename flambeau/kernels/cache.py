@@ -113,7 +113,7 @@ def _is_usable(folder: Path) -> bool:
     return _checked[key] is None
 
 
-def _files() -> list[os.DirEntry]:
+def _files() -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory()) as entries:
             return [

@@ -49,7 +49,7 @@ from .scalar_function import describe_constant, fingerprint
 
 ON_HOST = "on_host"  # a constant of this name is True on the CPU and False on other devices, whose memory is slower than their arithmetic
 
-Compiler = Callable[[Callable[[], ir.Kernel], str], Callable]
+Compiler = Callable[[Callable[[], ir.Kernel], str], Callable[..., Any]]
 _compiler: Compiler | None = None
 _compiler_chosen = False
 made: dict[

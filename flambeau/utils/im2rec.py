@@ -22,7 +22,7 @@ from .recordio import IRHeader, MXIndexedRecordIO, encode_image, pack, with_colo
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of an image list."""
+    """A line of an image list."""
 
     number: int
     labels: tuple[float, ...]

@@ -45,7 +45,7 @@ _ACTION = re.compile(r"(\d+)(F|I|B|W|UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|S
 
 
 class _Action(NamedTuple):
-    """One entry of a schedule: a stage, a computation and a microbatch."""
+    """An entry of a schedule: a stage, a computation and a microbatch."""
 
     stage_index: int
     computation_type: _ComputationType
