@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..core import naming
 from ..core.tensor import Tensor
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule, _assign_attr
@@ -254,9 +255,7 @@ class ExportedProgram:
     ) -> ExportedProgram:
         """The program in fewer kinds of operators, without changes in place: `decomp_table` says what each operator is made of
         (None: PyTorch's core operators remain)."""
-        from .decompositions import decomposed_program  # noqa: PLC0415  it imports this module
-
-        return decomposed_program(self, decomp_table)
+        return naming.above("export.decompositions").decomposed_program(self, decomp_table)
 
     def __deepcopy__(self, memo: dict) -> ExportedProgram:
         return ExportedProgram(
@@ -356,6 +355,4 @@ def _write_mutations(program: ExportedProgram, graph: Graph, results: list, valu
 
 def default_decompositions() -> dict[Any, Callable]:
     """The table of `run_decompositions()`: change it and pass it on."""
-    from .decompositions import core_table  # noqa: PLC0415  it imports this module
-
-    return core_table()
+    return naming.above("export.decompositions").core_table()
