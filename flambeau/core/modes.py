@@ -51,7 +51,7 @@ class Mode:
         """A call of a user's autograd.Function; NotImplemented to be shown the operators it is made of."""
         return NotImplemented
 
-    def through(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def through(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         """Run a function with this mode on, whether it is now or not: the calls that it is made of are seen, and its own is not."""
         stack = own.stack
         on = self in stack

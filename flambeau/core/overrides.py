@@ -253,7 +253,7 @@ def asks(op: Any) -> bool:
     return not getattr(getattr(op, "quirks", None), "unasked", False)
 
 
-def asked_with(op: Any, args: tuple) -> tuple:
+def asked_with(op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The positional arguments of a call of an operator as overriding arguments get to see them."""
     form = getattr(getattr(op, "quirks", None), "asked_with", None)
     return args if form is None else form(args)
