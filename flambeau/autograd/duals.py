@@ -89,7 +89,7 @@ def give(x: Tensor, tangent: Tensor) -> None:
 
 @contextmanager
 def levels_closed() -> Iterator[None]:
-    """Context manager within which tangents are not pushed forward."""
+    """Context manager within which no tangents are computed."""
     closed = [level for level in open_levels if level in modes.own.stack]
     for level in closed:
         level.__exit__()

@@ -47,7 +47,7 @@ def leading_to(nodes: list[Node], wanted: set[Node]) -> set[Node]:
 
 
 class _Running(threading.local):
-    """The pass that runs in this thread."""
+    """The backward pass that runs in this thread."""
 
     current: Pass | None = None
 

@@ -448,7 +448,7 @@ class emit_itt(_Emit):  # noqa: N801
 
 
 class EnforceUnique:
-    """Complains when a key comes twice."""
+    """Raise when a key is seen twice."""
 
     def __init__(self) -> None:
         self.seen: set = set()

@@ -82,7 +82,7 @@ class Table:
         return event.device_type in _ON_DEVICE and not event.is_user_annotation
 
     def _columns(self) -> list[tuple[str, int, str]]:
-        """Heading, width and side of each."""
+        """Return heading, width and alignment of each column."""
         device = self.device.upper() if self.device is not None else "None"
         names = [("Name", self.name_width)]
         if self.overloads:

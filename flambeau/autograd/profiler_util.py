@@ -168,7 +168,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.kernels.append(Kernel(name, device, duration))
 
     def append_cpu_child(self, child: FunctionEvent) -> None:
-        """A call made directly inside this one."""
+        """Add a call made directly inside this one."""
         self._must_be_on_cpu(self, "device_type")
         if not isinstance(child, FunctionEvent):
             raise AssertionError("Expected child to be a FunctionEvent")

@@ -149,7 +149,7 @@ class KnownFunction:
             self.found[key] = Unsplit(self.observer.refused[0], guess=True)
 
     def recordings(self) -> list[Recorded]:
-        """Its own, not those of its parts: those for one size, and those for many."""
+        """Return the recordings of this function, for one size and for many, without those of its parts."""
         ranged = [one.program.recorded for alike in self.patterns.values() for one in alike.ranges.known]
         return [*(r for entry in self.found.values() if type(entry) is list for r in entry), *ranged]
 

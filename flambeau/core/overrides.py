@@ -338,7 +338,7 @@ class DisableTorchDispatch(DisableTorchFunctionSubclass):
 
 
 class DisableTorchFunction(DisableTorchFunctionSubclass):
-    """Context manager within which torch-function modes are not called either."""
+    """Context manager within which neither subclasses nor torch-function modes intercept operators."""
 
     def __enter__(self) -> None:
         super().__enter__()

@@ -1,4 +1,4 @@
-"""The question that code asks which is also compiled by TorchScript."""
+"""`is_scripting`, which code asks that TorchScript compiles, too."""
 
 from __future__ import annotations
 

@@ -20,14 +20,14 @@ class Watcher:
         """Note that a storage was made."""
 
     def looked(self) -> None:
-        """The host computes with the bytes of a tensor."""
+        """Note that the host reads the values of a tensor."""
 
     def converted(self, address: int, nbytes: int) -> None:
         """Python gets numbers from a tensor, which lie at this address of the host where it is given: whatever follows may depend on
         them, sizes and branches included."""
 
     def sent(self, what: str) -> None:
-        """A message goes to other processes."""
+        """Note that a message goes to other processes."""
 
     def once(self, what: str) -> None:
         """Something is done that later calls of the same function do not do."""
@@ -39,7 +39,7 @@ class Watcher:
         """Note that bytes were set to one value."""
 
     def loaded(self, address: int, nbytes: int) -> None:
-        """New memory got values that Python had."""
+        """Note that new memory was filled with values from Python."""
 
     def constant(self, found: Any) -> None:
         """A tensor that is kept for all calls was used."""

@@ -242,7 +242,7 @@ class CProgram:
         yield f"{self.name}_threads", jit.object_code(self._own_names(team.text()))
 
     def _own_names(self, text: str) -> str:
-        """Two libraries may meet in one program."""
+        """Make symbol names unique, so that two libraries can be linked into one program."""
         own = re.sub(r"@flambeau_(parallel|num_threads|team)\b", rf"@{self.name}_\1", text)
         return re.sub(r"@(GOMP_parallel|omp_get_num_threads|omp_get_thread_num)\b", rf"@{self.name}_\1", own)
 

@@ -73,7 +73,7 @@ class NativeModel:
         return fewer
 
     def eval(self) -> NativeModel:
-        """Itself: a library has no other mode."""
+        """Return the model itself: a library has no training mode."""
         return self
 
     def __repr__(self) -> str:

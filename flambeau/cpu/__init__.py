@@ -54,7 +54,7 @@ class Stream:
         self.priority = priority
 
     def wait_stream(self, stream: Any) -> None:
-        """Everything before has finished."""
+        """Do nothing: all earlier work has finished."""
 
     def record_event(self) -> None:
         """Do nothing: CPU streams record no events."""

@@ -14,7 +14,7 @@ from ..core.device import device as Device
 from ..core.pytree import tree_flatten, tree_unflatten
 from ..core.tensor import Tensor
 from ..nn import Module
-from . import Stream, _need, empty_cache, is_current_stream_capturing, synchronize
+from . import CUDAGraph, Stream, _need, empty_cache, is_current_stream_capturing, synchronize
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
 
@@ -94,8 +94,6 @@ def make_graphed_callables(
 
 
 def _graphed(function: Any, sample: tuple, warmup: int, allow_unused: bool, pool: Any) -> Any:
-    from . import CUDAGraph  # noqa: PLC0415
-
     module = function if isinstance(function, Module) else None
     parameters = tuple(p for p in module.parameters() if p.requires_grad) if module is not None else ()
     flat, structure = tree_flatten(sample)

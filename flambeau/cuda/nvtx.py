@@ -86,7 +86,7 @@ def mark(msg: str) -> None:
 
 @contextlib.contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:  # noqa: A001 - PyTorch's name
-    """A range for the length of a block."""
+    """Context manager: an NVTX range around a block."""
     range_push(msg.format(*args, **kwargs))
     try:
         yield

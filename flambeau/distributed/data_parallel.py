@@ -372,7 +372,7 @@ class DistributedDataParallel(Module, Joinable):
             )
 
     def _match_backward(self) -> None:
-        """Zeros into the others' averages."""
+        """Contribute zeros to the averages of ranks that still have inputs."""
         futures = []
         for bucket in self.reducer._get_zeros_like_grad_buckets():
             if self.reducer.hook is None:

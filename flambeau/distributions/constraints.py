@@ -236,7 +236,7 @@ class _Real(Constraint):
 
 
 class _Bounded(Constraint):
-    """A region printed with its bounds."""
+    """A constraint that prints its bounds."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__[1:]}({', '.join(f'{name}={bound}' for name, bound in vars(self).items())})"

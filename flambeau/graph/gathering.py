@@ -46,7 +46,7 @@ class _Group:
 
 
 def gather(program: Program) -> None:
-    """Make lists of calls that are alike."""
+    """Collect calls of the same kind into one call on lists."""
     members: list[Any] = [member_of(call) or reduced_member(call) for call in program.calls]
     if sum(m is not None for m in members) < _FEWEST:
         return

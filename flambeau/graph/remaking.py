@@ -37,7 +37,7 @@ def _readers(matches: Matches, maker: int, kept: Value) -> list[int]:
 
 
 def _from_source(matches: Matches, k: int, maker: Call, i: int) -> Call | None:
-    """The call that does the same with an argument of the maker, if that is unchanged until then."""
+    """Return the same call on an argument of the call that made its operand, if that argument is unchanged until then."""
     call = matches.calls[k]
     assert call is not None
     found = None if call.op.remade is None else new_results(call)

@@ -428,7 +428,7 @@ def is_subtype(a: Type, b: Type, why: list[str] | None = None) -> bool:
 
 
 def same_element(a: Type, b: Type) -> bool:
-    """Containers can be changed, so what they hold must agree exactly (a traced tensor is a Tensor)."""
+    """Return whether element types of containers are equal; mutable containers need the same type (a traced tensor counts as Tensor)."""
     return a == b or (isinstance(a, TensorType) and isinstance(b, TensorType)) or (a in INT_LIKE and b in INT_LIKE)
 
 

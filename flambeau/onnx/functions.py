@@ -32,7 +32,7 @@ def current_opset() -> int:
 
 
 def form_of_function(target: Any) -> Callable | None:
-    """The form of an autograd.Function is its `symbolic`."""
+    """Return the ONNX form of an autograd.Function: its `symbolic`."""
     return target.function.symbolic if isinstance(target, FunctionTarget) else None  # type: ignore[attr-defined]
 
 

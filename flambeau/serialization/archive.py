@@ -56,7 +56,7 @@ class ArchiveWriter:
         self._close(name, header, 0, size)
 
     def write_end_of_file(self) -> None:
-        """The format's version, a number that tells files apart, and the directory."""
+        """Write the format's version, the serialization id and the directory."""
         self.write_record("version", VERSION)
         self.write_record(".data/serialization_id", f"{self.checksum:040d}".encode())
         start = self.position

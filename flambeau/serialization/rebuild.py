@@ -363,7 +363,7 @@ def quantized_tensor(
 
 
 def _apart(held: TypedStorage, shape: Size) -> Tensor:
-    """Codes of less than 8 bits, of which a file has several in a byte."""
+    """Unpack codes of less than 8 bits, several of which share a byte in a file."""
     storage, per_byte = held.untyped(), PER_BYTE[held.dtype]
     if -(-math.prod(shape) // per_byte) > storage.size_bytes or storage.device.type != "cpu":
         raise RuntimeError(

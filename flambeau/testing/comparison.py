@@ -154,7 +154,7 @@ def _pairs(actual: Any, expected: Any, place: tuple, options: _Options) -> Itera
 
 
 def parts_of_spread(actual: Any, expected: Any) -> tuple[Any, Any]:
-    """This rank's parts of tensors that are spread over several, which must lie in the same way."""
+    """Return this rank's shards of distributed tensors, which must have equal placements."""
     spread = [isinstance(t, SpreadTensor) for t in (actual, expected)]
     if not any(spread):
         return actual, expected

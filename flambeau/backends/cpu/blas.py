@@ -65,7 +65,7 @@ def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
 
 
 def _integer_product(target: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-    """NumPy has no fast loop for integers."""
+    """Multiply integer matrices by a compiled kernel: NumPy has no fast loop for integers."""
     batch = target.shape[:-2]
     a, b = (m if m.shape[:-2] == batch or m.ndim == 2 else np.broadcast_to(m, batch + m.shape[-2:]) for m in (a, b))
     a_step, b_step = (m.shape[-2] * m.shape[-1] if m.ndim > 2 else 0 for m in (a, b))

@@ -369,7 +369,7 @@ class DeviceMemory:
                 pool.give_back(self)
 
     def leave(self, pool: Pool) -> None:
-        """A graph that used this pool is gone."""
+        """Note that a graph which used this pool was released."""
         pool.graphs -= 1
         if not pool.graphs and pool not in self.abandoned:
             self.of_graphs.remove(pool)

@@ -187,7 +187,7 @@ class Derivative:
 
 
 def _made_up(shape: tuple, strides: tuple, d: Any, where: Any) -> Tensor:
-    """A gradient that nothing cancels out."""
+    """Return a gradient of varied values, in which nothing cancels."""
     n = math.prod(shape)
     values = empty_strided((n,), (1,), float32, where).fill_(1).cumsum(0).cos()
     return empty_strided(shape, strides, d, where).copy_(values.reshape(shape))

@@ -30,7 +30,7 @@ _ALIGNMENT = 64
 
 
 def program_of(graph: Graph, results: set[int]) -> Program:
-    """The calls of operators that a recording's steps are parts of."""
+    """Return the operator calls that the steps of a recording belong to."""
     program = Program(graph.buffers, kept=set(results))
     for call, group in itertools.groupby(graph.steps, lambda step: step.call or step):
         steps = list(group)

@@ -59,7 +59,7 @@ class _ProcessBasedAsyncCheckpointExecutor(_AsyncCheckpointExecutor):
 
 
 class _Helper:
-    """The process that saves for this one."""
+    """The process that writes checkpoints in the background."""
 
     _made: _Helper | None = None
 

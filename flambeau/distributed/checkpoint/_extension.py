@@ -80,7 +80,7 @@ class ZStandard(StreamTransformExtension):
 
 
 class Rot13Example(StreamTransformExtension):
-    """An example: turns letters by 13."""
+    """An example extension that applies ROT13 to the bytes."""
 
     _TABLE = bytes(
         (b - base + 13) % 26 + base if base else b

@@ -170,7 +170,7 @@ class _PipelineStageBase:
         return tuple(tensors)
 
     def set_local_fwd_input(self, prev_stage_outputs: Any, mb_index: int) -> None:
-        """Results of the stage before, which is on this rank, too."""
+        """Set the inputs of a microbatch to the results of the previous stage on this rank."""
         self._arrived["F", mb_index] = tuple(
             t.detach().requires_grad_(t.requires_grad and self.has_backward) for t in _as_tuple(prev_stage_outputs)
         )

@@ -85,13 +85,10 @@ class _InternalRPCPickler:
         self._class_reducer_dict.setdefault(obj_class, reducer)
 
     def _table(self) -> dict[type, Callable]:
-        from .rref import RRef, rebuild  # noqa: PLC0415 - references are made of calls, which are made of this
-
         return {
             **copyreg.dispatch_table,
             Tensor: _send_tensor,
             Future: _refuse_future,
-            RRef: lambda reference: (rebuild, (reference._serialize(),)),
             **self._class_reducer_dict,
         }
 

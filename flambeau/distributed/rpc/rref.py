@@ -14,7 +14,15 @@ from ...futures import Future
 from ..autograd import contexts as autograd
 from . import constants
 from .agent import TensorPipeAgent, _get_current_rpc_agent, timeout_error
-from .internal import PythonUDF, RemoteException, deserialize, raise_remote, remote_exception, serialize
+from .internal import (
+    PythonUDF,
+    RemoteException,
+    _internal_rpc_pickler,
+    deserialize,
+    raise_remote,
+    remote_exception,
+    serialize,
+)
 from .messages import Message, bare_values, handler, opened, wanted_place
 from .options import WorkerInfo
 from .references import GloballyUniqueId, Owned, references
@@ -218,6 +226,9 @@ def rebuild(data: tuple) -> RRef:
         if _arriving.futures is not None:
             _arriving.futures.append(asked)
     return reference
+
+
+_internal_rpc_pickler._register_reducer(RRef, lambda reference: (rebuild, (reference._serialize(),)))
 
 
 class _Arriving(threading.local):

@@ -108,7 +108,7 @@ class Shard(Placement):
         return [tensor.narrow(self.dim, start, size) for size, start in places]
 
     def part_of(self, tensor: Tensor, parts: int, rank: int) -> Tensor:
-        """The part of one rank, in memory of its own."""
+        """Return the shard of one rank as a copy."""
         size, start = self.local_shard_size_and_offset(tensor.shape[self.dim], parts, rank)
         return _own(tensor.narrow(self.dim, start, size), tensor)
 
@@ -165,7 +165,7 @@ class _StridedShard(Placement):
         return [self.part_of(tensor, parts, rank) for rank in range(parts)]
 
     def part_of(self, tensor: Tensor, parts: int, rank: int) -> Tensor:
-        """The part of one rank, in memory of its own."""
+        """Return the shard of one rank as a copy."""
         return tensor.index_select(self.dim, _index(self.indices_of(tensor.shape[self.dim], parts, rank), tensor))
 
     def whole_of(self, gathered: Tensor, length: int, parts: int) -> Tensor:

@@ -28,7 +28,7 @@ def _whole(dims: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _to_places(dims: int) -> dict[str, Any]:
-    """The derivative of maxima: gradients go where the maxima came from."""
+    """Return the gradient of max pooling: each value goes to the element that was the maximum."""
     return {"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, dims)}
 
 

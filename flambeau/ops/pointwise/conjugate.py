@@ -92,7 +92,7 @@ def conj(input: Tensor) -> Tensor:
 
 @composite
 def resolve_conj(input: Tensor) -> Tensor:
-    """input: conjugation is never delayed."""
+    """Return the input: conjugation is never lazy."""
     return input
 
 

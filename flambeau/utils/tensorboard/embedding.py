@@ -15,7 +15,7 @@ from .summaries import as_numpy, grid
 
 
 def encoded(tag: str) -> str:
-    """A name that may be that of a folder."""
+    """Encode a name so that it can be the name of a folder."""
     return "".join(c if c.isalnum() or c in "_.-~" else f"%{ord(c):02x}" for c in tag)
 
 

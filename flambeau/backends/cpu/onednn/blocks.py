@@ -29,7 +29,7 @@ class Pictures:
 
     @staticmethod
     def of(shape: Sequence[int], strides: Sequence[int], data_type: int) -> Pictures | None:
-        """None for other dtypes and layouts."""
+        """Return the layout of feature maps; None for other dtypes and layouts."""
         if data_type != dnnl.DATA_TYPES[dtypes.float32] or not 3 <= len(shape) <= 5:
             return None
         step = 1

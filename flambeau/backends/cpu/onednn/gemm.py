@@ -223,7 +223,7 @@ class _Layout:
 
 
 def _fold_batch(c: _Layout, left: _Layout, right: _Layout) -> None:
-    """Fewer dimensions, same product."""
+    """Merge batch dimensions where the product stays the same."""
     for axis in range(len(c.shape) - 3, -1, -1):
         if c.shape[axis] == 1:
             for layout in (c, left, right):

@@ -457,7 +457,7 @@ class PlanCache:
 
 
 class ThreadPlans(threading.local):
-    """`cache` is the calling thread's own."""
+    """Plans of each thread; `cache` is the calling thread's own."""
 
     def __init__(self, capacity: int):
         self.cache = PlanCache(capacity)

@@ -23,7 +23,7 @@ LOCAL_RANK_MARK = "${local_rank}"  # in arguments of a command: the number of th
 
 
 class SignalException(Exception):
-    """The agent itself was told to end."""
+    """Raised when the agent itself receives a signal to end."""
 
     def __init__(self, msg: str, sigval: signal.Signals) -> None:
         super().__init__(msg)

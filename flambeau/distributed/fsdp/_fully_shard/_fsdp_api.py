@@ -45,14 +45,14 @@ class Comm(ABC):
 
 
 class AllGather(Comm):
-    """`all_gather_into_tensor` of its own."""
+    """Interface of a custom `all_gather_into_tensor`."""
 
     @abstractmethod
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> Any: ...
 
 
 class ReduceScatter(Comm):
-    """`reduce_scatter_tensor` of its own."""
+    """Interface of a custom `reduce_scatter_tensor`."""
 
     @abstractmethod
     def __call__(

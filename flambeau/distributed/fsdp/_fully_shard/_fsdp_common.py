@@ -33,7 +33,7 @@ class DataParallelMeshInfo:
 
 @dataclass
 class FSDPMeshInfo(DataParallelMeshInfo):
-    """Parameters are cut over `shard_mesh_dim`."""
+    """Mesh information: parameters are sharded over `shard_mesh_dim`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -125,7 +125,7 @@ def _has_only(module: Module, ignored: set[int], known: dict[Module, bool]) -> b
 def _get_managed_states(
     modules: list[Module], ignored_params: set[Parameter] | None = None
 ) -> tuple[list[Parameter], list[Any]]:
-    """Their parameters and buffers, each once."""
+    """Return the parameters and buffers of the modules, each once."""
     ignored = {id(p) for p in ignored_params or ()}
     params: dict[int, Any] = {}
     buffers: dict[int, Any] = {}

@@ -10,7 +10,7 @@ from ....core.device import device as Device
 
 
 class Lane:
-    """A stream beside the one that computes."""
+    """A communication stream next to the compute stream."""
 
     def __init__(self, device: Device):
         self._cuda = naming.above("cuda")

@@ -107,7 +107,7 @@ class FSDPState(_State):
                 group.lazy_init()
 
     def _init_fqns(self, root: Module) -> None:
-        """Names, for messages and profiles."""
+        """Set the qualified names of parameters, for messages and profiles."""
         names = {id(p): name for name, p in root.named_parameters()}
         modules = {id(m): name for name, m in root.named_modules()}
         known: set[int] = set()

@@ -1,4 +1,4 @@
-"""Passes in an order that constraints ask for."""
+"""A pass manager: passes in an order that satisfies given constraints."""
 
 from __future__ import annotations
 

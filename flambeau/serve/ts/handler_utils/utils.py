@@ -1,4 +1,4 @@
-"""Streaming from a handler, and classes by name."""
+"""Helpers of handlers: sending partial responses, and importing a class by name."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class Agent:
                     raise
 
     def _environments(self, info: RendezvousInfo, told: list[dict]) -> dict[int, dict[str, str]]:
-        """RANK and its relatives, for every worker."""
+        """Return RANK and the related environment variables for every worker."""
         spec = self.spec
         first = sum(t["size"] for t in told[: info.rank])
         same = [t for t in told if t["role"] == spec.role]

@@ -129,7 +129,7 @@ def solarize_image(image: Any, threshold: float) -> Any:
 
 
 def autocontrast_image(image: Any) -> Any:
-    """Every channel stretched to the whole range."""
+    """Stretch every channel to the whole range."""
     return _by_kind(image, color.autocontrast, pil.autocontrast, exact=True)
 
 
