@@ -30,7 +30,7 @@ from ...serialization import safetensors as _safetensors
 from ._extension import ExtensionRegistry, StreamTransformExtension
 from ._hf_utils import CUSTOM_METADATA_KEY, DCP_VERSION_KEY, FORMAT_KEY, FORMAT_VALUE, HF_DCP_VERSION
 from ._places import FileSystem, FileSystemBase, _folder_to_disk, _to_disk
-from .metadata import Metadata, StorageMeta, _StorageInfo
+from .metadata import Metadata, StorageMeta
 from .metadata_file import read_metadata, write_metadata
 from .planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem, WriteItemType
 from .staging import BlockingAsyncStager
@@ -43,6 +43,19 @@ _metadata_fn = ".metadata"
 CURRENT_DCP_VERSION = "1.0.0"
 DEFAULT_SUFFIX = ".distcp"
 _DATA_FILE = re.compile(r"__\d+_.*" + re.escape(DEFAULT_SUFFIX))
+
+
+@dataclass
+class _StorageInfo:
+    """Place of a stored object: in which file, and where in it."""
+
+    relative_path: str
+    offset: int
+    length: int
+    transform_descriptors: Sequence[str] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if value is not None}
 
 
 @dataclass

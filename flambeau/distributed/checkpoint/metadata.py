@@ -80,19 +80,6 @@ class Metadata:
     version: str | None = None
 
 
-@dataclass
-class _StorageInfo:
-    """Place of a stored object: in which file, and where in it."""
-
-    relative_path: str
-    offset: int
-    length: int
-    transform_descriptors: Sequence[str] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if value is not None}
-
-
 @dataclass(frozen=True)
 class MetadataIndex:
     """Key of an object of a checkpoint, or of a part of a tensor. `index` is a hint where in the list of parts to look for it."""

@@ -76,7 +76,7 @@ class _MetadataUnpickler(RestrictedUnpickler):
     def load_build(self) -> None:
         built, state = self.stack[-2:]
         kind = type(built)
-        if kind not in _OBJECTS:
+        if kind not in _objects():
             super().load_build()
             return
         self.stack.pop()
@@ -94,16 +94,20 @@ class _MetadataUnpickler(RestrictedUnpickler):
     dispatch[pickle.BUILD[0]] = load_build
 
 
-_OBJECTS: tuple[type, ...] = (
-    md.Metadata, md.MetadataIndex, md.ChunkStorageMetadata, md.TensorProperties, md.TensorStorageMetadata,
-    md.BytesStorageMetadata, md.StorageMeta, md._StorageInfo, md._OfShards,
-)  # fmt: skip
+@functools.cache
+def _objects() -> tuple[type, ...]:
+    from .filesystem import _StorageInfo  # noqa: PLC0415 - files know of metadata, and metadata of what files note in it
+
+    return (
+        md.Metadata, md.MetadataIndex, md.ChunkStorageMetadata, md.TensorProperties, md.TensorStorageMetadata,
+        md.BytesStorageMetadata, md.StorageMeta, _StorageInfo, md._OfShards,
+    )  # fmt: skip
 
 
 @functools.cache
 def _makers() -> dict[type, Callable]:
     return {
-        **{kind: _plain_object(kind) for kind in _OBJECTS},
+        **{kind: _plain_object(kind) for kind in _objects()},
         md._MEM_FORMAT_ENCODING: _encoding(md._MEM_FORMAT_ENCODING),
         md._OfShards._codes: _encoding(md._OfShards._codes),
         pathlib.PurePosixPath: _path,
@@ -112,7 +116,7 @@ def _makers() -> dict[type, Callable]:
 
 @functools.cache
 def _named() -> dict[tuple[str, str], type]:
-    known: dict[tuple[str, str], type] = {(_METADATA, kind.__name__): kind for kind in _OBJECTS}
+    known: dict[tuple[str, str], type] = {(_METADATA, kind.__name__): kind for kind in _objects()}
     known["torch.distributed.checkpoint.filesystem", "_StorageInfo"] = known.pop((_METADATA, "_StorageInfo"))
     known[_METADATA, "_MEM_FORMAT_ENCODING"] = md._MEM_FORMAT_ENCODING
     known[_METADATA, "TensorProperties"] = md.TensorProperties
