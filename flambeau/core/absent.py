@@ -34,7 +34,9 @@ def absent_classes(names: str, message: str, error: type[Exception] = RuntimeErr
     return {name: absent_class(name, message.format(name), error) for name in names.split()}
 
 
-def absent_class(name: str, message: str, error: type[Exception] = NotImplementedError, bases: tuple = ()) -> type:
+def absent_class(
+    name: str, message: str, error: type[Exception] = NotImplementedError, bases: tuple[Any, ...] = ()
+) -> type:
     """A class that nothing is an instance of: programs may ask `isinstance(x, ...)`, making one raises. A subclass of tensors says that
     it overrides no operators, so that none asks for its instances."""
 

@@ -14,7 +14,7 @@ from ..core.device import device as Device
 from ..core.pytree import tree_flatten, tree_unflatten
 from ..core.tensor import Tensor
 from ..nn import Module
-from . import CUDAGraph, Stream, _need, empty_cache, is_current_stream_capturing, synchronize
+from . import Stream, _need, empty_cache, is_current_stream_capturing, synchronize
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
 
