@@ -20,6 +20,7 @@ from ..record.recorder import Loose, Memory, Recorder
 from ..record.recording import extent
 from ..record.results import Slot
 from ..record.steps import Graph, Ref, Update
+from ..record.views import Views
 from ..runtime.program import Program
 from .second_stream import MOST, Beside
 
@@ -38,7 +39,7 @@ class Observer(Recorder):
         self.problems = []
         self.codes = frozenset()
         self.numbers = []
-        self.loose = Loose()
+        self.loose, self.views = Loose(), Views()
         self.prepare = prepare
         self.capture = capture
         self.touched: set[int] = set()  # buffers that existed before and that operators were given
