@@ -74,6 +74,18 @@ def _unflatten_dense_tensors(flat: Any, tensors: Any) -> tuple:
     return tuple(part.view(t.shape) for part, t in zip(parts, tensors))
 
 
+def _take_tensors(tensors: Any, size_limit: int) -> Any:
+    """Groups of tensors of one type, in order of the type's first tensor, each of at most `size_limit` bytes or of one tensor."""
+    open_groups: dict[str, list[Any]] = {}
+    for t in tensors:
+        group = open_groups.setdefault(t.type(), [])
+        if group and sum(x.numel() * x.element_size() for x in (*group, t)) > size_limit:
+            yield group
+            group = open_groups[t.type()] = []
+        group.append(t)
+    yield from filter(None, open_groups.values())
+
+
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
     """The number of a device; that of the chosen one where none is given and `optional`, -1 for the CPU where that is allowed."""
     where = Device(device) if isinstance(device, str) else device

@@ -158,3 +158,12 @@ def _assert_async(input: Any, assert_msg: str = "Expected Tensor with single non
         raise RuntimeError(f"Expected a Tensor with a single value, but got one of shape {list(input.shape)}")
     if not input.item():
         raise RuntimeError(assert_msg)
+
+
+def inline_asm_elementwise(
+    *inputs: Any, asm_str: str, constraints: str, dtype: Any, is_pure: bool = True, pack: int = 1
+) -> Any:
+    """Refuse: PyTorch's compiler puts a GPU's instructions into its own kernels; `torch.cuda.jiterator` or an extension does so here."""
+    raise NotImplementedError(
+        "inline_asm_elementwise is a part of PyTorch's compiler; write the kernel as an extension"
+    )

@@ -1,6 +1,7 @@
 """Horovod for PyTorch programs: ranks, collectives by name, DistributedOptimizer."""
 
 from . import elastic, operations, state
+from . import operations as mpi_ops
 from .compression import Compression
 from .functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from .negotiation import HorovodInternalError
@@ -12,6 +13,6 @@ from .timeline import start_timeline, stop_timeline
 
 __all__ = [
     *operations.__all__, *state.__all__, "Compression", "DistributedOptimizer", "HorovodInternalError", "SyncBatchNorm",
-    "allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters", "elastic",
+    "allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters", "elastic", "mpi_ops",
     "start_timeline", "stop_timeline",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...core import dtype as dt
+from ...core.device import device as Device
 from ...core.exchange import swap_tensors
 from ...core.graph import unrecorded
 from ...core.tensor import Tensor
@@ -89,6 +90,9 @@ class Conversion:
     def to(self: _Self, *args: Any, **kwargs: Any) -> _Self:
         """Move and convert: to(dtype), to(device), to(tensor); only floating point tensors change dtype."""
         d, where, non_blocking, copy, fmt = parse_to(args, dict(kwargs))
+        where = (
+            None if where is None else Device(where)
+        )  # a parameter's class may have a `to` of its own, which gets a device
         if copy:
             raise RuntimeError(".to() does not accept copy argument")
         if d is not None and not (d.is_floating_point or d.is_complex):

@@ -175,7 +175,7 @@ class WIDERFace(VisionDataset):
 
 
 class CityscapesClass(NamedTuple):
-    """What a number in the masks of Cityscapes stands for."""
+    """Meaning of a number in the masks of Cityscapes."""
 
     name: str
     id: int
