@@ -70,7 +70,7 @@ class PerRow(Granularity):
 
 
 class PerToken(Granularity):
-    """One scale for each row along the last dimension, for activations."""
+    """A scale for each row along the last dimension, for activations."""
 
 
 def get_block_size(input_shape: tuple[int, ...], granularity: Granularity) -> tuple[int, ...]:
