@@ -49,3 +49,12 @@ def test_windows_are_rounded_in_their_own_dtype() -> None:
     assert wide.tolist() == [0.0, 0.33999999999999997, 1.0, 0.3400000000000001]
     symmetric = flambeau.blackman_window(3, periodic=False, dtype=flambeau.float64)
     assert symmetric.tolist() == [0.0, 1.0, 0.0]
+
+
+def test_windows_of_half_precision_round_their_numbers_too() -> None:
+    hamming = flambeau.hamming_window(7, periodic=False, dtype=flambeau.float16)
+    assert hamming.tolist() == [0.080078125, 0.309814453125, 0.76953125, 1.0, 0.7705078125, 0.310791015625, 0.080078125]
+    blackman = flambeau.blackman_window(8, dtype=flambeau.bfloat16)
+    assert blackman.tolist() == [0.0, 0.06640625, 0.33984375, 0.7734375, 1.0, 0.7734375, 0.3359375, 0.06640625]
+    bartlett = flambeau.bartlett_window(7, periodic=False, dtype=flambeau.bfloat16)
+    assert bartlett.tolist() == [0.0, 0.333984375, 0.66796875, 1.0, 0.6640625, 0.328125, 0.0]

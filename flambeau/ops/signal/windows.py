@@ -18,21 +18,23 @@ from ..machinery.arguments import Options, as_int, as_number, read_options
 from ..machinery.declare import composite
 from ..shape.joining import cat
 
-# Formulas take the positions n of the samples and the last position. Those of tensors are computed in the window's own dtype, step by step
-# as in PyTorch, whose rounding is part of its answers; those of arrays in double precision.
+# Formulas take the positions n of the samples and the last position. Those of tensors are computed in the window's own dtype, numbers
+# included, step by step as in PyTorch, whose rounding is part of its answers; those of arrays in double precision.
 
 
 def raised_cosine(n: Tensor, last: float, alpha: float, beta: float) -> Tensor:
-    return n.mul(2 * math.pi / last).cos().mul(-beta).add(alpha)
+    factor, depth, middle = (n.new_tensor(v) for v in (2 * math.pi / last, -beta, alpha))
+    return n.mul(factor).cos().mul(depth).add(middle)
 
 
 def two_cosines(n: Tensor, last: float) -> Tensor:
-    angle = n.mul(math.pi / last)
-    return angle.mul(4).cos().mul(0.08).sub(angle.mul(2).cos().mul(0.5)).add(0.42)
+    factor, small, middle = (n.new_tensor(v) for v in (math.pi / last, 0.08, 0.42))
+    angle = n.mul(factor)
+    return angle.mul(4).cos().mul(small).sub(angle.mul(2).cos().mul(0.5)).add(middle)
 
 
 def rise_and_fall(n: Tensor, last: float) -> Tensor:
-    rising = n.mul(2 / last)
+    rising = n.mul(n.new_tensor(2 / last))
     return cat([rising[: int(last) // 2 + 1], rising[int(last) // 2 + 1 :].mul(-1).add(2)])
 
 
