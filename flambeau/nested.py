@@ -17,6 +17,7 @@ from .core.layout import jagged, layout, strided
 from .core.tensor import Tensor
 from .ops.creation.construct import as_tensor, from_data
 from .ops.creation.ranges import arange
+from .ops.kinds import hold
 from .ops.kinds.nested import check_offsets, from_rows, from_values
 from .ops.kinds.strided_nested import packed
 from .ops.shape.joining import cat
@@ -97,6 +98,13 @@ def nested_tensor_from_jagged(
         offsets = cat([lengths.new_zeros(1, dtype=dt.int64), lengths.cumsum(0)])
     check_offsets(offsets, values.shape[0])
     return from_values(values, offsets)
+
+
+def like_rows(like: Any, rows: list[Tensor]) -> Any:
+    """A nested tensor of rows as long as those of `like`; in the jagged layout with the same ragged size, so that both can be added."""
+    if like.layout is jagged and like.lengths() is None:
+        return hold(cat(rows), like._mold())
+    return _joined(rows, None, None, like.layout)
 
 
 def masked_select(tensor: Tensor, mask: Tensor) -> Any:

@@ -186,3 +186,43 @@ def test_compiled_functions_that_make_or_take_them_give_the_same(layout):
         rows = [flambeau.ones(k, 2) * k, flambeau.ones(2, 2)]
         nested = flambeau.nested.nested_tensor(rows, layout=chosen)
         assert inside(rows).tolist() == outside(nested).tolist() == made_inside(rows).tolist()
+
+
+ATTENTION = """
+import warnings
+warnings.simplefilter("ignore")
+nt = torch.nested.nested_tensor([torch.arange(48.0).reshape(3, 16) / 30, torch.arange(80.0).reshape(5, 16).cos()])
+torch.manual_seed(3)
+mha = torch.nn.MultiheadAttention(16, 4, batch_first=True).eval()
+late = torch.nn.MultiheadAttention(16, 4).eval()
+encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 2).eval()
+for p in (*mha.parameters(), *late.parameters(), *encoder.parameters()):
+    p.requires_grad_(False)
+"""
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "[row.mul(1e4).round() for row in mha(nt, nt, nt, need_weights=False)[0].unbind()]",
+        "mha(nt, nt, nt)[1].mul(1e4).round()",
+        "mha(nt, nt, nt, average_attn_weights=False)[1].shape",
+        "[row.mul(40).round() for row in encoder.layers[0](nt).unbind()]",
+        "[row.mul(40).round() for row in encoder(nt).unbind()]",
+        "late(nt, nt, nt)",
+        "mha(nt, nt, nt, attn_mask=torch.zeros(5, 5))",
+    ],
+)
+def test_attention_of_modules_stays_within_rows(agrees, question):
+    agrees(question, ATTENTION)
+
+
+def test_jagged_rows_go_through_an_encoder_with_gradients():
+    layer = flambeau.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    rows = [flambeau.arange(16.0).reshape(2, 8).sin(), flambeau.arange(24.0).reshape(3, 8).cos()]
+    nested = flambeau.nested.nested_tensor(rows, layout=flambeau.jagged, requires_grad=True)
+    out = layer(nested)
+    for mine, row in zip(out.unbind(), rows):
+        assert flambeau.allclose(mine, layer(row[None])[0], atol=1e-5)
+    out.values().sum().backward()
+    assert nested.grad.unbind()[1].shape == (3, 8)

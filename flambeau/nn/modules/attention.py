@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.scripting import is_scripting
 from ...core.tensor import Tensor
+from ...nested import like_rows
 from ...ops.creation.filled import empty
+from ...ops.shape.joining import stack
 from .. import functional as F
 from ..init import constant_, xavier_normal_, xavier_uniform_
 from ..parameter import Parameter
@@ -90,6 +93,9 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
+        if not is_scripting() and query.is_nested:
+            mask = attn_mask if key_padding_mask is None else key_padding_mask
+            return self._of_rows((query, key, value), mask, need_weights, average_attn_weights, is_causal)
         turned = self.batch_first and query.dim() == 3
         if turned:
             query, key, value = _sequence_first(query, key, value)
@@ -104,6 +110,23 @@ class MultiheadAttention(Module):
         if turned:
             out = out.transpose(1, 0)
         return out, weights
+
+    def _of_rows(
+        self, nested: tuple[Any, Any, Any], mask: Any, need_weights: bool, averaged: bool, is_causal: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend within each row of nested tensors; the weights of shorter rows are filled up with zeros."""
+        if mask is not None or not self.batch_first:
+            why = "a mask was given: rows have no padding to mask" if self.batch_first else "batch_first was not True"
+            raise AssertionError(f"MultiheadAttention does not support NestedTensor outside of its fast path: {why}")
+        rows = [
+            self(*row, need_weights=need_weights, average_attn_weights=averaged, is_causal=is_causal)
+            for row in zip(*(t.unbind() for t in nested))
+        ]
+        out = like_rows(nested[0], [row for row, _ in rows])
+        if not need_weights:
+            return out, None
+        wide, long = (max(row.size(-2) for row in t.unbind()) for t in nested[1::-1])
+        return out, stack([F.pad(w, (0, wide - w.size(-1), 0, long - w.size(-2))) for _, w in rows])
 
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor

@@ -41,6 +41,8 @@ def _get_activation_fn(activation: Any) -> Callable:
 
 
 def _sequence_length(src: Tensor, batch_first: bool) -> int | None:
+    if src.is_nested:
+        return None
     if src.dim() == 2:
         return src.size(0)
     return src.size(1 if batch_first else 0) if src.dim() == 3 else None
