@@ -20,6 +20,7 @@ _Number = _int | _float | _bool | _complex
 _Ints = _int | Sequence[_int]
 _DeviceLike = _device | _str | _int
 
+from .core.tensor import Tensor as Tensor
 
 def fft(input: _Tensor, n: _int | None = ..., dim: _int = ..., norm: _str | None = ..., *, axis: Any = ...) -> _Tensor: ...
 def fft2(input: _Tensor, s: Any = ..., dim: _Ints | _str | _Tensor | None = ..., norm: _str | None = ..., *, axis: Any = ...) -> _Tensor: ...
