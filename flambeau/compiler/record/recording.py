@@ -320,7 +320,7 @@ class Recorded:
             if not a.matches(b):
                 return f"a result of shape {list(b.shape)} came out differently"
         for slot, mine in zip(self.grads, gradients):
-            held = tensors[slot.holder].grad if type(slot.holder) is int else slot.holder.grad
+            held: Any = tensors[slot.holder].grad if type(slot.holder) is int else slot.holder.grad
             held = held if slot.mold is None else held._beside(held)
             if mine is not None and not mine.matches(held):
                 return f"a gradient of shape {list(mine.shape)} came out differently"

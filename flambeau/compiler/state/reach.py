@@ -311,8 +311,9 @@ class Reach(Findings):
 
     # -- objects ----------------------------------------------------------------------------------------------------
     def _tensor(self, what: str, t: Tensor) -> None:
+        cls: Any = type(t)
         spread = isinstance(t, SpreadTensor)  # among its attributes is a plain tensor, this rank's part
-        if type(t) not in (Tensor, Parameter) and not (spread and is_library_class(type(t))):
+        if cls not in (Tensor, Parameter) and not (spread and is_library_class(cls)):
             raise Unreachable(f"{what} is a {type(t).__name__}, a tensor of a class of its own")
         if t.is_sparse or t.device.type not in ("cpu", "cuda", "meta") or not hasattr(t, "_storage"):
             raise Unreachable(f"{what} is on {t.device} with layout {t.layout}")
