@@ -225,6 +225,18 @@ for number, accepted in ((8, False), (1, True)):  # how many elements the state 
     assert accepted or "came out differently, by" in compiled.explain(), compiled.explain()
 GraphRecorded._graph_outcome = of_graph
 
+# the gradient of an argument belongs to that argument alone: such a function runs as it is
+def argument_is_differentiated(x):
+    y, z = (x * x).vsplit(2)
+    (y.sin().sum() + z.sum()).backward()
+    return y.detach()
+compiled = fl.compile(argument_is_differentiated)
+for i in range(6):
+    ours, theirs = ((fl.arange(4.0).view(2, 2) + i).cuda().requires_grad_() for _ in range(2))
+    assert compiled(ours).tolist() == argument_is_differentiated(theirs).tolist()
+    assert ours.grad is not None and ours.grad.tolist() == theirs.grad.tolist(), i
+assert "it sets the gradient of an argument on a GPU" in compiled.explain(), compiled.explain()
+
 # a result of a class of its own: what computes it is captured, Python makes the object
 pathlib.Path(sys.argv[1], "with_objects.py").write_text(
     "import dataclasses\\n\\n@dataclasses.dataclass\\nclass Result:\\n    value: object\\n\\n\\n"

@@ -50,6 +50,7 @@ class Prepared(preparation.Prepared):
     def __init__(self, *given: Any):
         super().__init__(*given)
         self.read: set[int] = set()  # leaves whose gradients it reads, or adds to
+        self.of_arguments = [(t, _gradient(t)) for t in self.given.tensors]
 
     def _accept(self, t: Tensor) -> None:
         if t.is_sparse or t.device.type != "cuda":
@@ -61,6 +62,8 @@ class Prepared(preparation.Prepared):
         recorder = self.recorder
         if recorder.problems:
             raise NotRecordable(recorder.problems[0])
+        if any(_gradient(t) != before for t, before in self.of_arguments):
+            raise NotRecordable("it sets the gradient of an argument on a GPU")
         self._settle_grads()
         self._unchanged()
         devices = {t.device for t in [*self.state, *self.given.tensors] if t.device is not cpu}
@@ -311,8 +314,6 @@ class GraphRecorded(Recorded):
                     replay = written.emit(statics)
             if observer.problems:
                 raise NotRecordable(observer.problems[0])
-            if any(s.grad is not None for s in statics):
-                raise NotRecordable("it sets the gradient of an argument on a GPU")
             if written is None or replay is None:
                 results = Results(observer.memory, statics, {**state, **prepared.reach.seen})
                 self.grads = _new_grads(prepared.state, grads_before, results)
@@ -469,6 +470,12 @@ def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) ->
     for slot in found:
         slot.tensor = slot.holder.grad
     return found
+
+
+def _gradient(t: Tensor) -> tuple[int, int] | None:
+    """Return which gradient an argument has, and how often it was changed."""
+    grad = t.grad if t.is_leaf else None
+    return None if grad is None else (id(grad), grad._version)
 
 
 def observer() -> Observer:
