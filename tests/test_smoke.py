@@ -155,6 +155,16 @@ def devices() -> None:
     assert torch.device("cuda", 1).index == 1
 
 
+@room("package", "numa")
+def packages() -> None:
+    file = io.BytesIO()
+    with torch.package.PackageExporter(file) as exporter:
+        exporter.save_text("notes", "read.txt", "words")
+    file.seek(0)
+    assert torch.package.PackageImporter(file).load_text("notes", "read.txt") == "words"
+    assert importlib.import_module("flambeau.numa.binding").AffinityMode("node").value == "node"
+
+
 @room("cpp")
 def c_programs() -> None:
     assert callable(torch.export_library)

@@ -10,11 +10,6 @@ import sys
 from types import ModuleType
 
 PACKAGE = "flambeau"
-# Rooms of PyTorch that are not there yet, and what does their work.
-_NOT_YET = {
-    "package": "it stores code beside weights and runs it when it is loaded; store weights with torch.save, programs with"
-    " torch.export.save or torch.jit.save"
-}
 _VISION, _HOROVOD, _PRIVATE = f"{PACKAGE}.vision", f"{PACKAGE}.horovod", f"{PACKAGE}.compat.private"
 
 
@@ -51,8 +46,6 @@ def not_there(name: str) -> str:
 
 def no_attribute(module: str, name: str) -> AttributeError:
     """The error for a missing attribute of one of this package's modules."""
-    if torch_name(module) == "torch" and name in _NOT_YET:
-        return AttributeError(f"torch.{name} is not in Flambeau yet: {_NOT_YET[name]}")
     if _State.posing:
         return AttributeError(not_there(f"{torch_name(module)}.{name}"))
     return AttributeError(f"module '{module}' has no attribute '{name}'")

@@ -108,11 +108,3 @@ def test_a_type_on_a_gpu_says_why_it_is_not_there() -> None:
         return
     with pytest.raises(RuntimeError, match=r"torch\.cuda\.FloatTensor not available.*flambeau\[cuda\]"):
         flambeau.ones(2).type("torch.cuda.FloatTensor")
-
-
-def test_package_is_said_to_be_missing() -> None:
-    with pytest.raises(AttributeError, match="torch.package is not in Flambeau yet: .*torch.export.save"):
-        flambeau.package.PackageExporter  # noqa: B018
-    assert not hasattr(flambeau, "package")
-    with pytest.raises(ModuleNotFoundError):
-        __import__("flambeau.package")
