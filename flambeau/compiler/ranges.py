@@ -34,12 +34,13 @@ from .state.size_reads import may_depend_on_sizes
 if TYPE_CHECKING:
     from .function import CompiledFunction
 
-_FURTHER = 16  # times the size that a range is extended to, where a program touches fewer bytes then than this:
+_FURTHER = 16  # times the size that a range is extended to, where a program makes fewer bytes then than this:
 _MOST_BYTES = 1 << 24
 _FEWEST = 6  # sizes at which recordings must agree: two more than a polynomial has coefficients
 _ATTEMPTS = 5  # that may fail, for arguments of one kind, each with twice the size
 _SMALL = 1024  # bytes of a tensor that the host may write to
-_RANGES, _MOST = 6, 24  # for arguments of one kind: that are kept, and that are made
+_RANGES = 6  # that are kept, for arguments of one kind
+_FREE, _EARNED = 4, 16  # ranges that need not be earned, and native calls for each further one
 
 
 class Line(NamedTuple):
@@ -135,8 +136,9 @@ class LastOfMany(Last):
             return False
         if t != self.size:
             self.size = t
-            for i, (_, _, *rest) in enumerate(self.layouts):
-                self.layouts[i] = (*line.at(i, t), *rest)
+            for i, (_, _, d, where, inference) in enumerate(self.layouts):
+                shape, strides = line.at(i, t)
+                self.layouts[i] = make_size(shape), strides, d, where, inference
         if not super().takes(args) or program.recorded.busy:
             return False
         program.resize(t)
@@ -162,7 +164,9 @@ class Ranges:
 
     def make(self, call: DryCall, before: Any) -> tuple[Range, int] | None:
         """Make a program for a range that has the sizes of a call; `before` is a key of other sizes."""
-        if len(self.why) >= _ATTEMPTS or self.made >= _MOST or not call.known.observer.sees():
+        served = sum(one.program.recorded.calls for one in self.known)
+        earned = self.made < _FREE + served // _EARNED
+        if len(self.why) >= _ATTEMPTS or not earned or not call.known.observer.sees():
             return None
         given = call.given
         fitting = (one for one in self.known if not one.program.recorded.fits(given))
@@ -210,7 +214,7 @@ def _over(call: DryCall, line: Line, t: int, known: dict[int, Facts]) -> Range:
     recorded, facts = call.at(line, t)
     recordings, found = {t: recorded}, {size: one for size, one in known.items() if one.form == facts.form}
     found[t] = facts
-    for size in _sizes(line, t, found, recorded.program.bytes):
+    for size in _sizes(line, t, found, recorded.program.arena_size + sum(slot.size for slot in recorded.slots)):
         with contextlib.suppress(NotRecordable):
             recorded, here = call.at(line, size)
             if here.form == facts.form:
@@ -247,14 +251,14 @@ def _fitted(sizes: list[int], numbers: list[list]) -> list[Function] | None:
     return [found[column] for column in columns]
 
 
-def _sizes(line: Line, t: int, known: dict[int, Facts], touched: int) -> list[int]:
+def _sizes(line: Line, t: int, known: dict[int, Facts], made: int) -> list[int]:
     """The sizes to run dry at, in order: some beside each other, so that what depends on remainders shows, and some far away."""
-    factor = max(min(_FURTHER, _MOST_BYTES // max(touched, 1)), 2)
+    factor = max(min(_FURTHER, _MOST_BYTES // max(made, 1)), 2)
     far = [2 * t + 1, factor * t + 3, -(-factor * t // 16) * 16 + 16]
     if len(known) == 1:
         lowest = max((-(-(2 - a) // b) for shape in line.shapes for a, b in shape if b), default=2)
         below = [s for s in (max(t // 4, lowest),) if s < t]
-        return [*below, t + 1, t + 2, t + 3, *far]
+        return [*below, t + 1, t + 2, t + 3, 3 * t // 2 + 3, *far]
     return far if t == max(known) else [s for s in (t + 1,) if s not in known] + [max(known)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import flambeau
@@ -236,7 +238,7 @@ def test_errors_tell_of_the_call_that_has_them():
     flambeau.testing.assert_close(compiled(flambeau.arange(7)), rows(flambeau.arange(7)))
 
 
-TABLE, NAMES = {12: 3.0}, [float(n) for n in range(300)]
+TABLE, PAIRS, NAMES = {12: 3.0}, {(n, 0): 3.0 + (n == 12) for n in range(300)}, [float(n) for n in range(300)]
 
 
 def only_twelve(n):
@@ -250,6 +252,25 @@ def by_division(x):
 def into_parts(x):
     n, d = x.shape
     return x.view(n, 2, d // 2).transpose(0, 1).reshape(2 * n, d // 2).softmax(-1)
+
+
+class Heads(nn.Module):
+    """Attention as it is often written, with a causal mask where the function for it is missing."""
+
+    def __init__(self):
+        super().__init__()
+        self.flash, self.heads = True, 2
+        self.mask = flambeau.ones(200, 200).tril().view(1, 1, 200, 200)
+
+    def forward(self, x):
+        t, c = x.size()
+        q, k, v = (y.view(1, t, self.heads, c // self.heads).transpose(1, 2) for y in (x, x, x))
+        if self.flash:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            y = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+            y = y.masked_fill(self.mask[:, :, :t, :t] == 0, float("-inf")).softmax(-1) @ v
+        return y.transpose(1, 2).contiguous().view(t, c)
 
 
 def in_place(x):
@@ -267,6 +288,7 @@ DECIDING = {
     "length": lambda x: x * 2 if len(x) == 12 else x * 3,
     "truth": lambda x: x * 2 if x.shape[0] - 12 else x * 3,
     "a table": lambda x: x * TABLE.get(x.shape[0], 1.0),
+    "a table of pairs": lambda x: x * PAIRS[x.shape[0], 0],
     "a list": lambda x: x * NAMES[x.shape[0]],
     "a set": lambda x: x * len({x.shape[0], 12}),
     "smaller": lambda x: x * min(x.shape[0], 12),
@@ -281,6 +303,7 @@ DECIDING = {
 FOLLOWING = {
     "division": by_division,
     "parts": into_parts,
+    "heads": Heads().forward,
     "in place": in_place,
     "the last": lambda x: x[-2:].exp() + 1,
     "reciprocal": lambda x: x * (1.0 / x.shape[0]),
@@ -307,6 +330,23 @@ def test_every_size_gives_what_it_gives_eagerly(name):
         twins.call(lambda n=n: (flambeau.randn(n, 4),))
     if name in FOLLOWING:
         assert any(r.sizes and r.calls > 3 for r in twins.behind.recordings()), twins.compiled.explain()
+
+
+@pytest.mark.parametrize(("line", "decides"), [
+    ("assert t <= 200, f'not {t}'", False),
+    ("u = x * 2 if t < 200 else x", True),  # next to a product
+    ("u = x + 2 if t < 200 else x", False),
+    ("u = x + 2 if t == 200 else x", True),
+    ("u = x[:, :t] == 0", False),
+    ("u = x[t, 0]", True),
+])  # fmt: skip
+def test_what_code_may_do_with_sizes(line, decides):
+    """A failed assertion is seen at the ends of a range; the tests' own assertions are rewritten, so this is code of its own."""
+    from flambeau.compiler.state.size_reads import may_depend_on_sizes
+
+    whole = compile(f"def f(x):\n    t = x.size(0)\n    {line}\n", "f", "exec")
+    (code,) = [c for c in whole.co_consts if hasattr(c, "co_code")]
+    assert bool(may_depend_on_sizes([code])) is decides
 
 
 def test_sizes_of_none_and_one():

@@ -8,7 +8,6 @@ import functools
 import math
 import struct
 from array import array
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -59,7 +58,7 @@ class Resized:
         found: dict[int, dict[str, list[int]]] = {}
         for (_, k, field, _), u in self._of("result"):
             found.setdefault(k, {"shape": [], "strides": [], "offset": []})[field].append(u)
-        held = [h for h in [*self.recorded.headers, *self.recorded.grads] if h.header is not None]
+        held: list[Any] = [*self.recorded.headers, *(g for g in self.recorded.grads if g.header is not None)]
         rows = [(held[k], one["shape"], one["strides"], one["offset"][0]) for k, one in found.items()]
         varies = [u for u, f in enumerate(self.different) if not f.constant]
         return [row for row in rows if not {*row[1], *row[2], row[3]}.isdisjoint(varies)]
@@ -85,20 +84,19 @@ class Resized:
                 step.plan = direct.ResizedProduct(step.plan)
                 step.arguments[0] = step.plan.address
                 self.products.append(step)
-                sizes = [
-                    self.different[u] for place, u in self._of("product") if place[1:] in [(i, k) for k in direct.SIZES]
-                ]
-                limits.append(self._first_with(lambda t, sizes=sizes: direct.ResizedProduct.setter(math.prod(f(t) for f in sizes)) == 0))  # fmt: skip
+                sizes = [u for place, u in self._of("product") if place[1] == i and place[2] in direct.SIZES]
+                limits.append(self._first_shared(sizes))
         self.alone_below = np.array(limits, np.int64)
         before = self.recorded.program
         self.recorded.program = Program(graph, before.arguments, before.results)
 
-    def _first_with(self, holds: Callable[[int], bool]) -> int:
-        """The first size at which something holds that holds for all larger ones, too."""
+    def _first_shared(self, sizes: list[int]) -> int:
+        """The first size from which on a product, whose sizes are these values, runs on several threads."""
         low, high = self.first, self.last + 1
         while low < high:
             middle = (low + high) // 2
-            low, high = (low, middle) if holds(middle) else (middle + 1, high)
+            work = math.prod(int(self.different[u](middle)) for u in sizes)
+            low, high = (middle + 1, high) if direct.ResizedProduct.setter(work) else (low, middle)
         return low
 
     def _find_rows(self) -> None:

@@ -21,12 +21,14 @@ _SIZES = frozenset(
 # Functions and methods that may give something else for a single size; others, such as min(), show it at sizes around.
 _TELLING = frozenset(
     ("divmod", "pow", "bool", "hash", "id", "set", "frozenset", "dict", "str", "repr", "format", "bin", "hex", "oct", "chr", "operator",
-     "functools", "bisect", "numpy", "np", "random", "zlib", "hashlib", "struct", "math", "range", "any", "all")
+     "functools", "bisect", "numpy", "np", "random", "zlib", "hashlib", "struct", "range", "any", "all", "getattr", "vars", "eval", "exec", "locals",
+     "globals")
 )  # fmt: skip
 _TELLING_METHODS = frozenset(
     ("get", "index", "count", "setdefault", "pop", "bit_length", "bit_count", "to_bytes", "__getitem__")
 )
 _SMOOTH = frozenset(("sqrt", "log", "log2", "exp", "floor", "ceil", "prod", "pi", "inf"))  # of math
+_ORDER = ("<", "<=", ">", ">=")
 _EXACT = ("%", "&", "|", "^", "<<", ">>", "**")
 _OLD = {
     "BINARY_MODULO": "%", "BINARY_AND": "&", "BINARY_OR": "|", "BINARY_XOR": "^", "BINARY_LSHIFT": "<<", "BINARY_RSHIFT": ">>",
@@ -38,6 +40,7 @@ _DECIDING = frozenset(
      "MATCH_MAPPING", "MATCH_KEYS", "MATCH_CLASS", "BUILD_SET", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP",
      "MAP_ADD", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "IMPORT_NAME", "STORE_GLOBAL")
 )  # fmt: skip
+_PLAIN_INDEX = ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE")
 _SKIPPED = frozenset(("CACHE", "EXTENDED_ARG", "TO_BOOL", "PRECALL", "RESUME", "NOP", "COPY_FREE_VARS"))
 
 
@@ -69,28 +72,65 @@ class _Decisions(NamedTuple):
 
 @functools.lru_cache(1024)
 def _decisions(code: types.CodeType) -> _Decisions:
-    before, argument, orders, multiplies = "", None, False, False
+    orders = multiplies = in_assert = False
+    last: list[dis.Instruction] = []  # without those that do nothing
     for one in dis.get_instructions(code):
-        name = one.opname
-        if name in _SKIPPED:
+        if one.opname in _SKIPPED:
             continue
-        sign = one.argrepr.rstrip("=") if name == "BINARY_OP" else _OLD.get(name, "")
-        multiplies = multiplies or sign == "*"
-        bad = name in _DECIDING or sign in _EXACT or (name == "BUILD_MAP" and one.arg)
-        if name == "COMPARE_OP":
-            orders, bad = True, one.argval not in ("<", "<=", ">", ">=")
-        elif name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
-            bad = one.argval in _TELLING and one.argval != "math"
-        elif name in ("LOAD_ATTR", "LOAD_METHOD"):
-            bad = one.argval in _TELLING_METHODS or (argument == "math" and one.argval not in _SMOOTH)
-        elif "JUMP" in name and "_IF_" in name and "NONE" not in name:  # flags of objects are guarded, and what is None
-            bad = before not in ("LOAD_ATTR", "IS_OP", "COMPARE_OP")
-        elif name in ("BINARY_SUBSCR", "STORE_SUBSCR") or sign == "[]":
-            bad = before not in ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE", "BUILD_TUPLE")
-        if bad:
-            return _Decisions(code.co_name, f"{code.co_name} reads sizes, and uses {one.argrepr or name}")
-        before, argument = name, one.argval
-    return _Decisions(code.co_name, "", orders, multiplies)
+        if one.opname == "LOAD_ASSERTION_ERROR":  # what a failed assertion says decides nothing
+            in_assert = True
+        if not in_assert:
+            sign = _sign(one)
+            multiplies = multiplies or sign == "*"
+            if _is_bad(one, sign, last):
+                return _Decisions(code.co_name, f"{code.co_name} reads sizes, and uses {one.argrepr or one.opname}")
+            orders = orders or (one.opname == "COMPARE_OP" and one.argval in _ORDER)
+        in_assert = in_assert and one.opname != "RAISE_VARARGS"
+        last.append(one)
+    return _Decisions(code.co_name, "", orders and _compares_besides(last), multiplies)
+
+
+def _sign(one: dis.Instruction) -> str:
+    return one.argrepr.rstrip("=") if one.opname == "BINARY_OP" else _OLD.get(one.opname, "")
+
+
+def _is_bad(one: dis.Instruction, sign: str, last: list[dis.Instruction]) -> bool:
+    """Return whether an instruction may decide by a number, or make something of one that other sizes do not show."""
+    name, before = one.opname, last[-1] if last else None
+    if name == "COMPARE_OP":
+        constant = before is not None and before.opname == "LOAD_CONST"
+        part = constant and last[-2:-1] and last[-2].opname == "BINARY_SUBSCR" and _has_slice(last[:-2])
+        return one.argval not in _ORDER and not part
+    if name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+        return one.argval in _TELLING
+    if name in ("LOAD_ATTR", "LOAD_METHOD"):
+        of_math = before is not None and before.argval == "math"
+        return one.argval in _TELLING_METHODS or (of_math and one.argval not in _SMOOTH)
+    if "JUMP" in name and "_IF_" in name and "NONE" not in name:  # flags of objects are guarded, and what is None
+        return before is None or before.opname not in ("LOAD_ATTR", "IS_OP", "COMPARE_OP")
+    if name in ("BINARY_SUBSCR", "STORE_SUBSCR") or sign == "[]":
+        return before is None or not (before.opname in _PLAIN_INDEX or _has_slice(last))
+    return name in _DECIDING or sign in _EXACT or (name == "BUILD_MAP" and bool(one.arg))
+
+
+def _has_slice(last: list[dis.Instruction]) -> bool:
+    """Return whether the last instruction makes a tuple of plain values and slices: what is indexed by that is a tensor, no dict."""
+    if not last or last[-1].opname != "BUILD_TUPLE":
+        return False
+    i, found = len(last) - 2, False
+    for _ in range(last[-1].arg or 0):
+        name = last[i].opname if i >= 0 else ""
+        found = found or name == "BUILD_SLICE"
+        if not name.startswith("LOAD_") and name not in ("BUILD_SLICE", "BUILD_LIST"):
+            return False
+        i -= 1 + ((last[i].arg or 0) if name.startswith("BUILD_") else 0)
+    return found
+
+
+def _compares_besides(code: list[dis.Instruction]) -> bool:
+    """Return whether numbers are compared elsewhere than in an assertion."""
+    places = [i for i, one in enumerate(code) if one.opname == "COMPARE_OP" and one.argval in _ORDER]
+    return any([o.opname for o in code[i + 2 : i + 3]] != ["LOAD_ASSERTION_ERROR"] for i in places)
 
 
 __all__ = ["may_depend_on_sizes"]
