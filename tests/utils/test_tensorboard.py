@@ -17,6 +17,7 @@ torch = judge("torch")
 from PIL import Image  # noqa: E402
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader, LegacyEventFileLoader  # noqa: E402
 from tensorboard.compat.proto.graph_pb2 import GraphDef  # noqa: E402
+from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: E402
 from torch.utils import tensorboard as theirs  # noqa: E402
 
 from flambeau.utils import tensorboard as ours  # noqa: E402
@@ -122,3 +123,12 @@ def test_a_missing_package_is_named():
     code = "import sys; sys.modules['tensorboard'] = None\nimport flambeau.utils.tensorboard"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert result.returncode and ("tensorboard" in result.stderr)
+
+
+def test_summaries_of_other_libraries_go_to_the_same_file(tmp_path):
+    with ours.SummaryWriter(tmp_path) as writer:
+        summary = Summary(value=[Summary.Value(tag="own", simple_value=3.0)])
+        writer._get_file_writer().add_summary(summary, global_step=2)
+        writer.add_scalar("loss", 1.0)
+    assert {v.tag for v in raw(tmp_path)} == {"own", "loss"}
+    assert len(list(tmp_path.glob("events*"))) == 1

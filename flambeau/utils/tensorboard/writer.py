@@ -72,22 +72,23 @@ class SummaryWriter:
         self.log_dir = str(log_dir)
         self._options = (max_queue, flush_secs, filename_suffix)
         self._projector = ProjectorConfig()
-        self._writers: dict[str, EventFileWriter] = {}
+        self._writers: dict[str, FileWriter] = {}
         if purge_step is not None:
             self._write_event(Event(file_version="brain.Event:2"), purge_step, None)
             self._write_event(Event(session_log=SessionLog(status=SessionLog.START)), purge_step, None)
         self._writer(self.log_dir)
 
-    def _writer(self, folder: str) -> EventFileWriter:
+    def _writer(self, folder: str) -> FileWriter:
         if folder not in self._writers:
-            self._writers[folder] = EventFileWriter(folder, *self._options)
+            self._writers[folder] = FileWriter(folder, *self._options)
         return self._writers[folder]
 
+    def _get_file_writer(self) -> FileWriter:
+        """The writer of the file in `log_dir`, through which loggers of other libraries add summaries of their own."""
+        return self._writer(self.log_dir)
+
     def _write_event(self, event: Event, step: Any, walltime: float | None, folder: str | None = None) -> None:
-        event.wall_time = time.time() if walltime is None else walltime
-        if step is not None:
-            event.step = int(step)
-        self._writer(folder or self.log_dir).add_event(event)
+        self._writer(folder or self.log_dir).add_event(event, step, walltime)
 
     def _write(self, summary: Summary, step: Any, walltime: float | None, folder: str | None = None) -> None:
         self._write_event(Event(summary=summary), step, walltime, folder)
