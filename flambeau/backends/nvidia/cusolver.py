@@ -9,6 +9,7 @@ import threading
 from ctypes import byref, c_byte, c_int, c_int64, c_size_t, c_void_p
 from typing import Any
 
+from ...core import watching
 from .. import nvidia
 
 _ERRORS = {
@@ -62,14 +63,17 @@ def _call(name: str, where: Any, *arguments: Any) -> None:
     _check(getattr(_library(), name)(_handle(where), *arguments), name)
 
 
-def _general(name: str, where: Any, described: tuple, info: int) -> None:
+def _general(name: str, where: Any, described: tuple, info: int, has_settings: bool = True) -> None:
     """A function of the newer kind: `described` are its arguments up to the type of the computation; memory on the device and on the
-    host is asked for and given."""
+    host is asked for and given. A graph of CUDA cannot hold what the library does with memory of the host, which is gone when it runs."""
     outside, inside = c_size_t(), c_size_t()
-    _call(f"{name}_bufferSize", where, _settings(), *described, byref(outside), byref(inside))
+    given = (_settings(), *described) if has_settings else described
+    _call(f"{name}_bufferSize", where, *given, byref(outside), byref(inside))
     space = nvidia.workspace(max(outside.value, 8), where)
     host = ctypes.create_string_buffer(max(inside.value, 8))
-    _call(name, where, _settings(), *described, c_void_p(space.ptr), outside, host, inside, c_void_p(info))
+    if inside.value or not has_settings:
+        watching.tell_looked()
+    _call(name, where, *given, c_void_p(space.ptr), outside, host, inside, c_void_p(info))
 
 
 def _typed(d: Any) -> c_int:
@@ -163,8 +167,4 @@ def ldl_solve(a: int, n: int, pivots: int, b: int, k: int, info: int, d: Any, wh
     described = (
         c_int(0), c_int64(n), c_int64(k), _typed(d), c_void_p(a), c_int64(n), c_void_p(pivots), _typed(d), c_void_p(b), c_int64(n),
     )  # fmt: skip
-    outside, inside = c_size_t(), c_size_t()
-    _call("cusolverDnXsytrs_bufferSize", where, *described, byref(outside), byref(inside))
-    space = nvidia.workspace(max(outside.value, 8), where)
-    host = ctypes.create_string_buffer(max(inside.value, 8))
-    _call("cusolverDnXsytrs", where, *described, c_void_p(space.ptr), outside, host, inside, c_void_p(info))
+    _general("cusolverDnXsytrs", where, described, info, has_settings=False)
