@@ -279,3 +279,9 @@ def test_names_that_programs_ask_for():
 def test_further_names_below_a_package_that_is_not_there_are_not_found() -> None:
     assert former_names.spec_of("flambeau._C._dynamo.guards") is None
     assert former_names.spec_of("flambeau._C.nothing") is None
+
+
+def test_modes_of_overrides_are_counted() -> None:
+    assert flambeau._C._len_torch_function_stack() == 0
+    with flambeau.overrides.TorchFunctionMode(), flambeau.overrides.TorchFunctionMode():
+        assert flambeau._C._len_torch_function_stack() == 2

@@ -20,6 +20,7 @@ from ....core.size import Size
 from ....core.tensor import Tensor
 from ....futures import Future
 from ....jit import trace_graph, tracing_state
+from ....overrides import _get_current_function_mode_stack
 from .. import entry_points
 from . import executor_switches, script_types
 
@@ -66,6 +67,11 @@ def _get_accelerator(check: bool | None = None) -> device:
 def _get_privateuse1_backend_name() -> str:
     """The name of the device type that PyTorch leaves to others; here each has a name of its own."""
     return "privateuseone"
+
+
+def _len_torch_function_stack() -> int:
+    """Return the number of modes of `torch.overrides` that are on in this thread."""
+    return len(_get_current_function_mode_stack())
 
 
 def _get_tracing_state() -> Any:
