@@ -79,6 +79,8 @@ def as_nested_tensor(ts: Any, dtype: Any = None, device: Any = None, layout: Any
         if ts.layout is not (layout or strided):
             raise RuntimeError("as_nested_tensor(): Converting between nested tensor layouts is not supported")
         return ts.to(device=device or ts.device, dtype=dtype or ts.dtype)
+    if isinstance(ts, Tensor) and ts.dim() < 2:
+        raise RuntimeError("as_nested_tensor(): Expected tensor argument to have dim() > 1")
     return _joined(list(ts.unbind(0)) if isinstance(ts, Tensor) else list(ts), dtype, device, layout)
 
 

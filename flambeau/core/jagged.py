@@ -58,6 +58,11 @@ class NestedTensor(HeldTensor):
             other._lengths,
         )
 
+    # PyTorch's names of the parts, which libraries look at
+    _values = property(lambda self: self._value)
+    _offsets = property(lambda self: self._starts)
+    _ragged_idx = property(lambda self: self._ragged)
+
     def numel(self) -> int:
         if self._lengths is None:
             return self._value.numel()

@@ -206,3 +206,13 @@ def test_copies():
         assert (
             again.requires_grad and again.offsets().tolist() == [0, 2, 3] and again.values().tolist() == [1.0, 2.0, 3.0]
         )
+
+
+def test_parts_have_pytorchs_names_and_vectors_are_no_batches():
+    t = flambeau.nested.nested_tensor([flambeau.ones(2, 3), flambeau.zeros(1, 3)], layout=flambeau.jagged)
+    assert t._values.shape == (3, 3) and t._offsets.tolist() == [0, 2, 3] and t._ragged_idx == 1
+    assert t.transpose(1, 2)._ragged_idx == 2
+    for layout in (flambeau.strided, flambeau.jagged):
+        for flat in (flambeau.tensor(3.0), flambeau.ones(3)):
+            with pytest.raises(RuntimeError, match="Expected tensor argument to have dim"):
+                flambeau.nested.as_nested_tensor(flat, layout=layout)

@@ -393,3 +393,22 @@ def test_large_coalesce_and_product_match() -> None:
     table = flambeau.tensor(x.tolist())
     for a, b in ((s @ table, expected @ x), (s.t() @ table, expected.t() @ x), (ours @ table, theirs @ x)):
         assert flambeau.allclose(a, flambeau.tensor(b.tolist()), atol=1e-4)
+
+
+COMPRESSED = """
+a, c = torch.eye(4).to_sparse_csr(), torch.eye(4).to_sparse_csc()
+b = torch.eye(4).to_sparse_bsr((2, 2))
+"""
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "torch.empty_like(a, layout=torch.sparse_csc)", "torch.empty_like(b, layout=torch.sparse_csr)", "torch.empty_like(a, layout=torch.strided)",
+        "torch.empty_like(a).values().shape", "torch.empty_like(b).values().shape", "torch.empty_like(a, dtype=torch.float64).dtype",
+        "torch.zeros_like(a, layout=torch.sparse_csc)", "torch.zeros_like(a).values().shape", "a.clone().copy_(c)", "b.clone().copy_(a)",
+        "a.clone().copy_(torch.ones(4, 4))", "a.clone().copy_(torch.ones(4, 4).to_sparse_csr())", "a.clone().copy_(a * 3)",
+    ],
+)  # fmt: skip
+def test_compressed_tensors_keep_their_layout_and_places(agrees, question):
+    agrees(question, COMPRESSED)

@@ -22,7 +22,17 @@ from ..machinery.sparse_dispatch import sparse_form
 from ..pointwise import activation, comparison, conjugate, rounding, special_functions, unary
 from ..pointwise import arithmetic as strided
 from ..shape.joining import cat
-from .coo import add_at, clone, coalesce, coo_from_parts, in_layout_of, values_at, values_in_place_of, with_values
+from .coo import (
+    add_at,
+    clone,
+    coalesce,
+    coo_from_parts,
+    in_layout_of,
+    layout_word,
+    values_at,
+    values_in_place_of,
+    with_values,
+)
 from .index import entry_keys, index_tensor, merged, on_host, places_of
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -419,8 +429,17 @@ def zero_(self: Any) -> Any:
 
 @sparse_form(overwrite.copy_)
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    if isinstance(self, SparseCsr) and self.layout is not src.layout:
+        raise RuntimeError(
+            "torch.copy_: copy of sparse compressed tensors having different layouts is not supported. self layout is"
+            f" {layout_word(self.layout)} and src layout is {layout_word(src.layout)}"
+        )
     if isinstance(self, SparseTensor) and type(self) is type(src):
         check_history_writable(self)
+        if isinstance(self, SparseCsr) and self._nnz() != src._nnz():
+            raise RuntimeError(
+                "torch.copy_: only sparse compressed tensors with the same number of specified elements are supported."
+            )
         if self.shape != src.shape:
             raise RuntimeError(
                 f"copy_(): a sparse tensor of shape {list(src.shape)} cannot be copied into one of shape"

@@ -93,7 +93,26 @@ def _without_blocks(t: SparseCsr, d: Any, where: Any) -> SparseTensor:
     return new_csr(starts, places, empty(make_size((0, *t._values_part.shape[1:])), d, where), t.shape, t.layout)
 
 
-@sparse_form(filled.zeros_like, filled.empty_like)
+@sparse_form(filled.empty_like)
+def empty_like(input: Any, **options: Any) -> Tensor:
+    """Places of a compressed tensor stay: only its values are new. Other tensors come back without entries."""
+    if not isinstance(input, SparseCsr):
+        return zeros_like(input, **options)
+    kind = options.pop("layout", None) or input.layout
+    if kind is not input.layout:
+        raise RuntimeError(
+            f"empty_like with different sparse layout is not supported (self is {layout_word(input.layout)} but you requested"
+            f" {layout_word(kind)})"
+        )
+    chosen = read_options("empty_like", options)
+    d, where = chosen.dtype or input.dtype, chosen.device or input.device
+    starts, places = (part.to(where).clone() for part in (input._compressed_part, input._plain_part))
+    return finish(
+        new_csr(starts, places, empty(input._values_part.shape, d, where), input.shape, kind), chosen.requires_grad
+    )
+
+
+@sparse_form(filled.zeros_like)
 def zeros_like(input: Any, **options: Any) -> Tensor:
     kind = options.pop("layout", input.layout)
     if options.pop("memory_format", None) is not None:
