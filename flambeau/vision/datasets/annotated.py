@@ -216,7 +216,7 @@ class Cityscapes(VisionDataset):
     """Streets of German cities with masks ("instance", "semantic", "color") or polygons; several targets come as a tuple."""
 
     CityscapesClass = CityscapesClass
-    classes: ClassVar[list[CityscapesClass]] = _cityscapes_classes()
+    classes: ClassVar[list[Any]] = _cityscapes_classes()
     _ENDS: ClassVar[dict[str, str]] = {
         "instance": "instanceIds.png", "semantic": "labelIds.png", "color": "color.png", "polygon": "polygons.json",
     }  # fmt: skip

@@ -77,8 +77,9 @@ class FlowDataset(VisionDataset):
         mask = None
         if flow is not None and self._has_builtin_flow_mask:
             flow, mask = flow
-        if self.transforms is not None:
-            first, second, flow, mask = self.transforms(first, second, flow, mask)
+        transforms: Any = self.transforms  # of two images and their flow
+        if transforms is not None:
+            first, second, flow, mask = transforms(first, second, flow, mask)
         if self._has_builtin_flow_mask or mask is not None:
             return first, second, flow, mask
         return first, second, flow

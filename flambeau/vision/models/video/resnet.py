@@ -49,7 +49,7 @@ class Conv2Plus1D(nn.Sequential):
     """A convolution over space, then one over time, with `midplanes` channels between them."""
 
     def __init__(self, in_planes: int, out_planes: int, midplanes: int, stride: int = 1, padding: int = 1):
-        space = {"stride": (1, stride, stride), "padding": (0, padding, padding)}
+        space: dict[str, Any] = {"stride": (1, stride, stride), "padding": (0, padding, padding)}
         super().__init__(
             nn.Conv3d(in_planes, midplanes, (1, 3, 3), bias=False, **space),
             nn.BatchNorm3d(midplanes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import flambeau
 from flambeau import Tensor, nn
@@ -21,7 +22,7 @@ class TemporalSeparableConv(nn.Sequential):
 
     def __init__(self, in_planes: int, out_planes: int, kernel_size: int, stride: int, padding: int, norm_layer: Layer):
         k, s, p = kernel_size, stride, padding
-        options = {"bias": False, "norm_layer": norm_layer}
+        options: dict[str, Any] = {"bias": False, "norm_layer": norm_layer}
         super().__init__(
             Conv3dNormActivation(in_planes, out_planes, (1, k, k), stride=(1, s, s), padding=(0, p, p), **options),
             Conv3dNormActivation(out_planes, out_planes, (k, 1, 1), stride=(s, 1, 1), padding=(p, 0, 0), **options),
@@ -69,7 +70,7 @@ class S3D(nn.Module):
         def halved() -> nn.Module:
             return nn.MaxPool3d(kernel_size=(1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1))
 
-        def block(*widths: int) -> nn.Module:
+        def block(*widths: Any) -> nn.Module:
             return SepInceptionBlock3D(*widths, norm)
 
         self.features = nn.Sequential(
