@@ -19,8 +19,9 @@ from .pages import ROOT, write
 LAZY = {
     "torch.nested": ("as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged", "to_padded_tensor"),
     "torch.utils.recordio": ("copy_of_array", "Dataset", "decode", "float32", "pillow", "Tensor"),
-    "torch.cuda": ("backend_of", "CUDA_TENSOR_TYPES", "Device", "has_backend", "is_capturing", "why_absent"),
+    "torch.cuda": ("absent_classes", "backend_of", "CUDA_STORAGE_TYPES", "CUDA_TENSOR_TYPES", "Device", "has_backend", "is_capturing", "raising", "why_absent"),
     "torch.accelerator": ("device",),
+    "torch.backends": ("matmul_switches",),
     "torch.linalg": ("TYPE_CHECKING",),
     "torch.special": ("TYPE_CHECKING",),
 }  # fmt: skip
@@ -76,4 +77,4 @@ def test_names_of_the_reference_are_known(tmp_path: Path) -> None:
     program.write_text("\n".join(lines) + "\n")
     found = told(program)
     assert len(lines) > 3000
-    assert not [lines[line - 1] + ": " + message for _, line, _, message in found]
+    assert not [f"{lines[line - 1]}: {message}" for _, line, _, message in found]
