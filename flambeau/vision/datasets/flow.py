@@ -63,7 +63,7 @@ class FlowDataset(VisionDataset):
         self, root: Any, transforms: Callable[..., Any] | None = None, loader: Callable[[str], Any] = default_loader
     ):
         super().__init__(root)
-        self.transforms = transforms
+        self.transforms: Any = transforms
         self._flow_list: list[str] = []
         self._image_list: list[list[str]] = []
         self._loader = loader
