@@ -190,7 +190,7 @@ def pickler_class(module: Any) -> Any:
     return Taught
 
 
-StoragePickler = pickler_class(pickle)
+StoragePickler: Any = pickler_class(pickle)
 
 
 def _module_source(kind: type) -> tuple | None:

@@ -118,9 +118,9 @@ class MultiheadAttention(Module):
         if mask is not None or not self.batch_first:
             why = "a mask was given: rows have no padding to mask" if self.batch_first else "batch_first was not True"
             raise AssertionError(f"MultiheadAttention does not support NestedTensor outside of its fast path: {why}")
-        rows = [
-            self(*row, need_weights=need_weights, average_attn_weights=averaged, is_causal=is_causal)
-            for row in zip(*(t.unbind() for t in nested))
+        rows: list[Any] = [
+            self(q, k, v, need_weights=need_weights, average_attn_weights=averaged, is_causal=is_causal)
+            for q, k, v in zip(*(t.unbind() for t in nested))
         ]
         out = like_rows(nested[0], [row for row, _ in rows])
         if not need_weights:
