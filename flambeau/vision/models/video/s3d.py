@@ -70,9 +70,7 @@ class S3D(nn.Module):
         def halved() -> nn.Module:
             return nn.MaxPool3d(kernel_size=(1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1))
 
-        def block(*widths: Any) -> nn.Module:
-            return SepInceptionBlock3D(*widths, norm)
-
+        block = partial(SepInceptionBlock3D, norm_layer=norm)
         self.features = nn.Sequential(
             TemporalSeparableConv(3, 64, 7, 2, 3, norm),
             halved(),
