@@ -73,7 +73,7 @@ def _add_batch_dim(tensor: Any, in_dim: int, vmap_level: int) -> Any:
 
 
 def _broadcast_to_and_flatten(tree: Any, treespec: Any, is_leaf: Any = None) -> list[Any] | None:
-    """One value of `tree` for each leaf of a structure: a leaf stands for all leaves below its place; None where they do not fit."""
+    """Values of `tree`, one for each leaf of a structure: a leaf stands for all leaves below its place; None where they do not fit."""
     if tree_is_leaf(tree, is_leaf):
         return [tree] * treespec.num_leaves
     if treespec.is_leaf():
