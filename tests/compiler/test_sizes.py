@@ -339,6 +339,8 @@ def test_every_size_gives_what_it_gives_eagerly(name):
     ("u = x + 2 if t == 200 else x", True),
     ("u = x[:, :t] == 0", False),
     ("u = x[t, 0]", True),
+    ("u = x + gcd(t, 8)", True),
+    ("u = x + t.__mod__(8)", True),
 ])  # fmt: skip
 def test_what_code_may_do_with_sizes(line, decides):
     """A failed assertion is seen at the ends of a range; the tests' own assertions are rewritten, so this is code of its own."""

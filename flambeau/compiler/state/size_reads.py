@@ -22,11 +22,14 @@ _SIZES = frozenset(
 _TELLING = frozenset(
     ("divmod", "pow", "bool", "hash", "id", "set", "frozenset", "dict", "str", "repr", "format", "bin", "hex", "oct", "chr", "operator",
      "functools", "bisect", "numpy", "np", "random", "zlib", "hashlib", "struct", "range", "any", "all", "getattr", "vars", "eval", "exec", "locals",
-     "globals")
+     "globals", "gcd", "lcm", "fmod", "remainder", "isqrt", "comb", "perm", "factorial", "modf", "frexp", "isclose", "reduce", "mod",
+     "eq", "ne", "itemgetter", "methodcaller", "bisect_left", "bisect_right", "accumulate", "sha1", "sha256", "md5", "crc32")
 )  # fmt: skip
 _TELLING_METHODS = frozenset(
-    ("get", "index", "count", "setdefault", "pop", "bit_length", "bit_count", "to_bytes", "__getitem__")
-)
+    ("get", "index", "count", "setdefault", "pop", "bit_length", "bit_count", "to_bytes", "__getitem__", "__mod__", "__rmod__", "__eq__",
+     "__ne__", "__and__", "__or__", "__xor__", "__divmod__", "__pow__", "__bool__", "__hash__", "__contains__", "is_integer", "as_integer_ratio",
+     "hex", "format", "join", "zfill")
+)  # fmt: skip
 _SMOOTH = frozenset(("sqrt", "log", "log2", "exp", "floor", "ceil", "prod", "pi", "inf"))  # of math
 _ORDER = ("<", "<=", ">", ">=")
 _EXACT = ("%", "&", "|", "^", "<<", ">>", "**")
@@ -39,6 +42,13 @@ _DECIDING = frozenset(
     ("CONTAINS_OP", "UNARY_NOT", "UNARY_INVERT", "FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "MATCH_SEQUENCE",
      "MATCH_MAPPING", "MATCH_KEYS", "MATCH_CLASS", "BUILD_SET", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP",
      "MAP_ADD", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "IMPORT_NAME", "STORE_GLOBAL")
+)  # fmt: skip
+# Beginnings of the names of instructions that only move values about, call, add, and so on: an instruction of another name, such as a
+# new one of a later Python, might decide anything.
+_KNOWN = (
+    "LOAD_", "STORE_", "DELETE_", "POP_", "PUSH_", "CALL", "KW_NAMES", "RETURN_", "JUMP_", "FOR_ITER", "GET_", "END_", "BUILD_", "LIST_",
+    "UNPACK_", "BINARY_", "INPLACE_", "UNARY_", "COMPARE_OP", "IS_OP", "COPY", "SWAP", "DUP_", "ROT_", "SETUP_", "BEFORE_", "WITH_", "RAISE_",
+    "RERAISE", "CHECK_", "MAKE_", "SET_FUNCTION_ATTRIBUTE", "YIELD_", "GEN_", "SEND", "INTERPRETER_EXIT", "CLEANUP_", "EXIT_INIT_CHECK",
 )  # fmt: skip
 _PLAIN_INDEX = ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE")
 _SKIPPED = frozenset(("CACHE", "EXTENDED_ARG", "TO_BOOL", "PRECALL", "RESUME", "NOP", "COPY_FREE_VARS"))
@@ -83,7 +93,8 @@ def _decisions(code: types.CodeType) -> _Decisions:
             sign = _sign(one)
             multiplies = multiplies or sign == "*"
             if _is_bad(one, sign, last):
-                return _Decisions(code.co_name, f"{code.co_name} reads sizes, and uses {one.argrepr or one.opname}")
+                what = one.argval if one.opname == "COMPARE_OP" else one.argrepr or one.opname
+                return _Decisions(code.co_name, f"{code.co_name} reads sizes, and uses {what}")
             orders = orders or (one.opname == "COMPARE_OP" and one.argval in _ORDER)
         in_assert = in_assert and one.opname != "RAISE_VARARGS"
         last.append(one)
@@ -110,7 +121,9 @@ def _is_bad(one: dis.Instruction, sign: str, last: list[dis.Instruction]) -> boo
         return before is None or before.opname not in ("LOAD_ATTR", "IS_OP", "COMPARE_OP")
     if name in ("BINARY_SUBSCR", "STORE_SUBSCR") or sign == "[]":
         return before is None or not (before.opname in _PLAIN_INDEX or _has_slice(last))
-    return name in _DECIDING or sign in _EXACT or (name == "BUILD_MAP" and bool(one.arg))
+    if not name.startswith(_KNOWN) or name in _DECIDING:
+        return True
+    return sign in _EXACT or (name == "BUILD_MAP" and bool(one.arg))
 
 
 def _has_slice(last: list[dis.Instruction]) -> bool:
