@@ -332,7 +332,10 @@ class PackageExporter:
             self._release()
 
 
-class _PackagePickler(StoragePickler):
+_Base: Any = StoragePickler
+
+
+class _PackagePickler(_Base):
     """Writes classes under the names that the exporter's importer has for them, and storages once for all objects of a package."""
 
     def __init__(self, file: Any, protocol: int, exporter: PackageExporter):
