@@ -62,7 +62,6 @@ def main() -> None:
     training = Training(epochs=3 if options.quick else 12)
     training.run()
     model, train, test = training.model.eval(), Digits(train=True), Digits(train=False)
-
     prepared = prepare_fx(copy.deepcopy(model), get_default_qconfig_mapping("x86"), (test.images[:1],))
     prepared(train.images[:256])
     after = convert_fx(prepared)

@@ -6,7 +6,7 @@ from then on. Where something cannot be recorded, the function is split (see `sp
 one warning says; where that is not possible it keeps running as it is.
 
 Sizes of tensors are no part of a kernel: a second size of the same rank needs no compilation, and no eager call before it is recorded.
-Where sizes decide nothing, one program is for many of them (see `ranges`)."""
+One program is for many sizes, where what it does is the same for all of them (see `ranges`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import modes
 from ..core.allocator import allocator
@@ -30,7 +30,6 @@ from ..nn.modules import module as module_room
 from .known_function import DEEPEST, KnownFunction, Unfit, Unsplit, available, counters, splitting
 from .late import late
 from .ranges import DryCall, LastOfMany, Range, Ranges
-from .record.differentiable import Derivative
 from .record.histories import attached, cut, take_histories
 from .record.operator_call import OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
@@ -41,7 +40,10 @@ from .sizes import Waiting
 from .state.arguments import Arguments, settings_key
 from .state.guards import Item
 from .state.reach import Reach, Unreachable
-from .state.source import Source
+
+if TYPE_CHECKING:
+    from .record.differentiable import Derivative
+    from .state.source import Source
 
 differentiable, marking, gpu_recording = late("record.differentiable"), late("split.marking"), late("gpu.recording")
 
@@ -155,19 +157,20 @@ class CompiledFunction(KnownFunction):
         before = None if alike is None else alike.newest(self.found)
         if alike is None or before is None:
             return None
-        found = alike.ranges.find(given)
+        ranges = alike.ranges
+        found = ranges.find(given) or ranges.make(DryCall(self, given, key, args, kwargs), before[0])
         if found is None:
-            found = alike.ranges.make(DryCall(self, given, key, args, kwargs), before[0])
-            if found is None:
-                return None
-            self._note_cause(_new_sizes(before[0], key[0]))
+            return None
         one, t = found
         if one.program.recorded.busy:
             return (self.function(*args, **kwargs),)
         self.last = None
+        trusted, new = one.trusts(t), one.proof is not None and not one.proof.comes_again(t)
+        if not trusted and new and one.program.recorded.checked:
+            return (self._as_it_is(args, kwargs),)
         recorded = one.program.resize(t)
-        if not recorded.checked:
-            return (self._compared(alike.ranges, one, given, args, kwargs),)
+        if not trusted:
+            return (self._compared(ranges, one, given, args, kwargs),)
         result = self._run(recorded, given, args, kwargs, key)
         if self.last is not None:
             self.last = LastOfMany(one, given.tensors, key[1], alike.recorded(self.found))
@@ -175,20 +178,18 @@ class CompiledFunction(KnownFunction):
 
     def _compared(self, ranges: Ranges, one: Range, given: Arguments, args: tuple, kwargs: dict) -> Any:
         """Run the program for many sizes and the function, compare, and return the function's result."""
-        recorded = one.program.settle()
+        recorded = one.program.recorded
         recorded.busy = True
         try:
             with _undivided():
-                problem, result = recorded.check(given.tensors, lambda _: self.function(*args, **kwargs))
+                problem, result = one.compare(given.tensors, lambda: self.function(*args, **kwargs))
         finally:
             recorded.busy = False
         if problem:
             ranges.forget(one, problem)
+        elif one.proof is not None:
+            one.proof.compared.add(one.program.size)
         return result
-
-    def _codes(self) -> frozenset:
-        code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
-        return frozenset(() if code is None else (code,))
 
     # -- parts ------------------------------------------------------------------------------------------------------
     def _find_parts(

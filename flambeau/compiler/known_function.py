@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backends.cpu import jit, native_call
 from ..core.compile_options import Unsupported
@@ -13,11 +13,13 @@ from ..nn.modules.module import Module
 from .late import late
 from .record.recording import Last, Recorded
 from .sizes import FREE, UNUSED, Idling, Sizes
-from .split.splitting import Split
 from .state.arguments import Arguments
 from .state.observer import Observer
 from .state.reach import Reach
-from .state.source import Source
+
+if TYPE_CHECKING:
+    from .split.splitting import Split
+    from .state.source import Source
 
 counters, splitting = late("state.counters"), late("split.splitting")
 _LIMIT = 8  # recordings for different arguments and states
@@ -204,6 +206,10 @@ class KnownFunction:
         if self.tries or self.causes:  # something changes: it may be a number that is only counted
             counters.set_free(reach)
         return reach
+
+    def _codes(self) -> frozenset:
+        code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
+        return frozenset(() if code is None else (code,))
 
     def _found_source(self) -> tuple[Source, tuple] | str:
         """The source of the function, and what it is called with first; or why it cannot be split."""

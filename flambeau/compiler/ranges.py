@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +18,7 @@ from ..core.generator import Generator, default_generator
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
+from .record.comparison import TensorPrint
 from .record.facts import Facts
 from .record.polynomials import Function, fitted
 from .record.recorder import NotRecordable, Recorder
@@ -29,7 +30,7 @@ from .runtime.first_run import extent
 from .runtime.program import Program
 from .state.arguments import Arguments
 from .state.reach import Reach, Unreachable
-from .state.size_reads import may_depend_on_sizes
+from .state.size_reads import may_read_sizes
 
 if TYPE_CHECKING:
     from .function import CompiledFunction
@@ -97,13 +98,47 @@ def line_through(before: Any, now: Any) -> Line | None:
     return Line(tensor, dimension, shapes, strides)
 
 
+class Proof:
+    """Sizes that have come, and those at which a program was compared with the function. A size is compared when it comes again: one
+    that does not is run as it is."""
+
+    def __init__(self) -> None:
+        self.met: set[int] = set()
+        self.compared: set[int] = set()
+
+    def comes_again(self, t: int) -> bool:
+        """Return whether a size has come before, and note that it has come now."""
+        known = t in self.met
+        self.met.add(t)
+        return known
+
+
 class Range(NamedTuple):
-    """A program for the sizes of a line, facts of the recordings that it was made from, by size, and the state that they depend on."""
+    """A program for the sizes of a line, facts of the recordings that it was made from, by size, the state that they depend on, and what
+    is proven of sizes that the function's own code may decide by."""
 
     line: Line
     program: Resized
     facts: dict[int, Facts]
     reach: Reach
+    proof: Proof | None
+
+    def trusts(self, t: int) -> bool:
+        """Return whether the program may be run for a size without another look at the function."""
+        return self.program.recorded.checked and (self.proof is None or t in self.proof.compared)
+
+    def compare(self, tensors: list[Tensor], run: Callable[[], Any]) -> tuple[str, Any]:
+        """Run the program and the function: why they differ (or nothing), and the function's result."""
+        r = self.program.recorded
+        graph = r.program.graph
+        leaves = (
+            r.grads or r.bumps or r.argument_bumps or r.drops_grads or graph.draws or graph.updates or r.program.sends
+        )
+        if not r.checked or leaves:
+            return self.program.settle().check(tensors, lambda _: run())
+        result = run()  # where a program only makes results, it may run besides the function
+        same = _same_results(r.run(tensors), result)
+        return "" if same else f"a result for a size of {self.program.size} came out differently", result
 
     def size(self, tensors: Any) -> int | None:
         """The size that these tensors belong to; None if they are not on the line."""
@@ -132,7 +167,7 @@ class LastOfMany(Last):
         line, program = self.range.line, self.range.program
         given = args[line.tensor]
         t = given.shape[line.dimension] if type(given) is Tensor and given.dim() > line.dimension else -1
-        if not program.first <= t <= program.last or t in self.others:
+        if not program.first <= t <= program.last or t in self.others or not self.range.trusts(t):
             return False
         if t != self.size:
             self.size = t
@@ -186,6 +221,8 @@ class Ranges:
         if old is not None and set(old.facts) <= set(made.facts):
             self.known.remove(old)
             made.program.recorded.calls = old.program.recorded.calls
+            if made.proof is not None and old.proof is not None:
+                made.proof.met |= old.proof.met
         self.known = [made, *self.known][:_RANGES]
         self.made += 1
         return made, t
@@ -227,7 +264,7 @@ def _over(call: DryCall, line: Line, t: int, known: dict[int, Facts]) -> Range:
             last = sizes[-1]
             recorded, facts = (recordings[last], found[last]) if last in recordings else call.at(line, last)
             program = Resized(recorded, facts, functions, sizes[0], last)
-            return Range(line, program, {s: found[s].kept(facts) for s in sizes}, call.reach)
+            return Range(line, program, {s: found[s].kept(facts) for s in sizes}, call.reach, call.proof())
     raise NotRecordable(f"what it does for a size of {t} and for sizes around it is not the same")
 
 
@@ -271,7 +308,7 @@ def _spread(values: Any) -> list:
 
 class DryRecorder(Recorder):
     """Records a call whose kernels do not run. Nothing may write to memory that existed before. What Python code runs, and that it
-    changes nothing, is known of the function: its code does the same for all sizes (see `size_reads`)."""
+    changes nothing, is known of the function; where its code may do something else for another size, that size is compared."""
 
     skips = 1
     observes = False
@@ -321,7 +358,11 @@ class DryCall:
                 or t.grad is not None
             ):
                 return "an argument has a history or a gradient"
-        return may_depend_on_sizes(ran.code for ran in self.known.observer.ran.values())
+        return ""
+
+    def proof(self) -> Proof | None:
+        """Return what must be known of each size, or None where the function's own code knows nothing of sizes."""
+        return Proof() if may_read_sizes(ran.code for ran in self.known.observer.ran.values()) else None
 
     @functools.cached_property
     def reach(self) -> Reach:
@@ -348,6 +389,19 @@ class DryCall:
                 raise NotRecordable(f"{type(problem).__name__} with another size: {problem}") from None
             recorded = prepared.finish(result)
             return recorded, Facts(recorded, given.tensors)
+
+
+def _same_results(a: Any, b: Any) -> bool:
+    """Return whether two results are alike: structures of tensors with equal headers and, up to rounding, values, and of equal constants."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Tensor):
+        return a._strides == b._strides and a.requires_grad == b.requires_grad and TensorPrint(a).matches(b)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_same_results, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(map(_same_results, a.values(), b.values()))
+    return a is b or bool(a == b)
 
 
 def _acts(graph: Graph) -> bool:

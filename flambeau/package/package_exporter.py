@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..core.storage import UntypedStorage
-from ..serialization.archive import ArchiveWriter
+from ..serialization import archive
 from ..serialization.names import written_name
 from ..serialization.writer import StoragePickler
 from .dependencies import Dependencies, PackagingErrorReason, imported_by
@@ -81,7 +81,7 @@ class PackageExporter:
         self._owns_file = self._file is not f
         self.buffer, self.debug = f, debug
         self.importer = importer if isinstance(importer, Importer) else OrderedImporter(*importer)
-        self.archive = ArchiveWriter(self._file, "archive" if hasattr(f, "write") else Path(f).stem)
+        self.archive = archive.ArchiveWriter(self._file, "archive" if hasattr(f, "write") else Path(f).stem)
         self.dependency_graph = Dependencies()
         self._patterns: list[tuple[str, GlobGroup, bool]] = []
         self._matched: set[int] = set()

@@ -24,7 +24,7 @@ QUESTIONS = [
     "torch.zeros(2, dtype=torch.uint4).view(torch.uint8)", "torch.AVG.name",
     "torch.parse_schema('shop::f(Tensor a, int b=2) -> Tensor').name", "torch.to_dlpack is not None", "torch.QInt8Storage.__name__",
     "torch.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))[1]",
-    "torch.set_anomaly_enabled(False)", "torch.random.thread_safe_generator()", "torch.numa.binding.AffinityMode('node').name",
+    "torch.set_anomaly_enabled(False)", "torch.random.thread_safe_generator()",
     "torch.sym_constrain_range(3, min=4)", "torch.sym_constrain_range(3, max=4)", "torch.compiler.get_default_backend()",
     "torch.compiler.config.recompile_limit", "torch.jit.annotations.is_list(list[int])", "torch.jit.annotations.is_dict(int)",
     "torch.jit.annotations.is_optional(int | None)", "torch.jit.annotations.is_optional(int | str)",

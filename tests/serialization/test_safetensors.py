@@ -22,7 +22,9 @@ ROOT = Path(torch.__file__).parents[1]
 
 # What the format can hold; of types with fewer than eight bits there are only the names. The package itself writes pairs of four bits but
 # cannot read them.
-DTYPES = [d for d in dt.BY_NAME.values() if not re.fullmatch(r"complex(128|32)|qu?int.*|u?int[1-7]|float4.*", d.name)]
+DTYPES = [
+    d for d in dt.BY_NAME.values() if not re.fullmatch(r"complex(128|32)|qu?int.*|u?int[1-7]|float4.*|bits.*", d.name)
+]
 
 
 def sample(lib):

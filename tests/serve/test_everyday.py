@@ -118,7 +118,7 @@ def test_the_manuals_example(client: Client, store: Path, tmp_path: Path):
     """The archive and the request of the tutorial on deployment."""
     manual = (ROOT / "docs" / "tutorials" / "deployment.md").read_text()
     (source,) = re.findall(r'```python title="net\.py"\n(.*?)```', manual, re.DOTALL)
-    (sent,) = re.findall(r"curl http://127\.0\.0\.1:8080/predictions/digits .* -d '(.*)'", manual)
+    (sent,) = re.findall(r"curl .*http://127\.0\.0\.1:\d+/predictions/digits .* -d '(.*)'", manual)
     (tmp_path / "net.py").write_text(source)
     torch.save(nn.Sequential(), tmp_path / "x.pt")
     layer = nn.Linear(4, 2)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor
 from ..late import late
 from ..state.arguments import Arguments
-from .differentiable import Derivative
 from .results import replaced, saved_storages
+
+if TYPE_CHECKING:
+    from .differentiable import Derivative
 
 differentiable = late("record.differentiable")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.device import cpu
 from ...core.graph import GONE
@@ -19,12 +19,14 @@ from ..runtime.program import Program
 from ..state.arguments import Arguments
 from ..state.guards import AutogradItem, DictItem, GroupItem, Guard, Item, ListItem, TensorItem, observe
 from ..state.reach import Reach
-from .differentiable import Derivative
 from .operator_call import can_restart
 from .recorder import NotRecordable, Recorder
 from .recording import GradSlot, Recorded, extent
 from .results import Results, leaves_of, saved_storages
 from .views import Views
+
+if TYPE_CHECKING:
+    from .differentiable import Derivative
 
 differentiable = late("record.differentiable")
 

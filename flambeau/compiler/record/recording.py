@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.allocator import allocator
 from ...core.storage import INFERENCE, UntypedStorage
@@ -20,9 +20,11 @@ from ..state.arguments import Arguments, settings_key
 from ..state.guards import Guard, Words, gradient_rows
 from ..state.object_layouts import GRADIENTS_ARE_KNOWN
 from .comparison import TensorPrint
-from .differentiable import Derivative
 from .operator_call import Stale
 from .results import Header, Results
+
+if TYPE_CHECKING:
+    from .differentiable import Derivative
 
 differentiable = late("record.differentiable")
 

@@ -64,12 +64,18 @@ class Resized:
         return [row for row in rows if not {*row[1], *row[2], row[3]}.isdisjoint(varies)]
 
     def _fits_below(self) -> None:
-        """Check that no buffer is larger for a smaller size."""
+        """Check that no buffer is larger for a smaller size, and that nothing is divided by zero for one."""
         rows = sorted({u for _, u in self._of("buffer") if not self.different[u].constant})
         step = max((self.last - self.first) // 4096, 1)
         sizes = np.arange(self.first, self.last + 1, step, dtype=np.int64)
         monotonic = all(min(self.different[u].coefficients[1:]) >= 0 for u in rows)
-        at = self.functions.at(sizes)[rows]
+        whole = self.functions.at(sizes)
+        divisors = [u for u, f in enumerate(self.different) if f.numerator]
+        if (whole[divisors] == 0).any() or (
+            step > 1 and any(min(self.different[u].coefficients) < 0 for u in divisors)
+        ):
+            raise NotRecordable("it divides by zero for some sizes")
+        at = whole[rows]
         most = np.array([self.different[u](self.last) for u in rows], np.int64)
         if (step > 1 and not monotonic) or (at > most[:, None]).any():
             raise NotRecordable("it needs more memory for smaller sizes")

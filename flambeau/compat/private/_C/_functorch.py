@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core import modes
 from ....core.absent import raising
 from ....core.batched import BatchedTensor
 
@@ -38,7 +37,7 @@ def get_unwrapped(tensor: Any) -> Any:
 
 def maybe_get_level(tensor: Any) -> int:
     """Return -1 for a plain tensor, or else the depth of the `vmap` that made it."""
-    return list(modes.own.stack).index(tensor._level) + 1 if is_batchedtensor(tensor) else -1
+    return tensor._level.depth if is_batchedtensor(tensor) else -1
 
 
 def maybe_get_bdim(tensor: Any) -> int:
