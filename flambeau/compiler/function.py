@@ -29,7 +29,7 @@ from ..core.tensor import Tensor, tensors_in
 from ..nn.modules import module as module_room
 from .known_function import DEEPEST, KnownFunction, Unfit, Unsplit, available, counters, splitting
 from .late import late
-from .ranges import DryCall, LastOfMany, Range, Ranges
+from .ranges import DryCall, LastOfMany, Range, Ranges, new_sizes
 from .record.histories import attached, cut, take_histories
 from .record.operator_call import OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
@@ -132,7 +132,7 @@ class CompiledFunction(KnownFunction):
                 with allocator.sparing() if first and not self.depth else contextlib.nullcontext():
                     return self._idle(args, kwargs, key)
             if before is not None:
-                self._note_cause(_new_sizes(before[0], key[0]))
+                self._note_cause(new_sizes(before[0], key[0]))
         if type(entry) is Waiting and not entry.ready(self.found):
             return self._idle(args, kwargs)
         if type(entry) is Unfit:
@@ -158,9 +158,12 @@ class CompiledFunction(KnownFunction):
         if alike is None or before is None:
             return None
         ranges = alike.ranges
-        found = ranges.find(given) or ranges.make(DryCall(self, given, key, args, kwargs), before[0])
+        found = ranges.find(given)
         if found is None:
-            return None
+            found = ranges.make(DryCall(self, given, key, args, kwargs), before[0])
+            if found is None:
+                return None
+            self._note_cause(new_sizes(before[0], key[0]))
         one, t = found
         if one.program.recorded.busy:
             return (self.function(*args, **kwargs),)
@@ -465,17 +468,6 @@ class _Busy(Exception):
 
 class _NotPrepared(NotRecordable):
     """Arguments of a kind that no statement is to blame for."""
-
-
-def _new_sizes(before: Any, now: Any) -> str:
-    """Describe the first size in which two keys of arguments differ; the keys differ in nothing else."""
-    for i, (a, b) in enumerate(zip(before, now)):
-        if a == b or type(a) is not tuple:
-            continue
-        if len(a) == 7 and isinstance(a[0], type) and issubclass(a[0], Tensor):
-            return f"argument {i} has the shape {list(b[1])} instead of {list(a[1])}"
-        return _new_sizes(a, b)
-    return "an argument has another shape"
 
 
 def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorded:

@@ -71,6 +71,17 @@ def headers_in(key: Any) -> Iterator[tuple]:
         yield from headers_in(part)
 
 
+def new_sizes(before: Any, now: Any) -> str:
+    """Describe the first size in which two keys of arguments differ; the keys differ in nothing else."""
+    for i, (a, b) in enumerate(zip(before, now)):
+        if a == b or type(a) is not tuple:
+            continue
+        if len(a) == 7 and isinstance(a[0], type) and issubclass(a[0], Tensor):
+            return f"argument {i} has the shape {list(b[1])} instead of {list(a[1])}"
+        return new_sizes(a, b)
+    return "an argument has another shape"
+
+
 def line_through(before: Any, now: Any) -> Line | None:
     """The line of sizes through those of two keys; None if they do not grow together."""
     first, second = list(headers_in(before)), list(headers_in(now))
@@ -448,4 +459,4 @@ def _put_back(reach: Reach, generators: list[Generator]) -> Iterator[None]:
             generator.set_state_bytes(mark)
 
 
-__all__ = ["DryCall", "Range", "Ranges"]
+__all__ = ["DryCall", "LastOfMany", "Range", "Ranges", "new_sizes"]

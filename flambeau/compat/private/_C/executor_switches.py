@@ -54,7 +54,7 @@ def _get_cudnn_enabled() -> bool:
 
 def _are_functorch_transforms_active() -> bool:
     """Return whether `vmap`, `grad` or `jvp` is running in this thread."""
-    return any(not mode.stays for mode in modes.own.stack)
+    return any(hasattr(mode, "depth") for mode in modes.own.stack)  # levels of vmap, and no other modes
 
 
 def _current_graph_task_id() -> int:
