@@ -168,7 +168,7 @@ class CompiledFunction(KnownFunction):
         if one.program.recorded.busy:
             return (self.function(*args, **kwargs),)
         self.last = None
-        trusted, new = one.trusts(t), one.proof is not None and not one.proof.comes_again(t)
+        trusted, new = one.trusts(t), not one.proof.comes_again(t)
         if not trusted and new and one.program.recorded.checked:
             return (self._as_it_is(args, kwargs),)
         recorded = one.program.resize(t)
@@ -190,7 +190,7 @@ class CompiledFunction(KnownFunction):
             recorded.busy = False
         if problem:
             ranges.forget(one, problem)
-        elif one.proof is not None:
+        else:
             one.proof.compared.add(one.program.size)
         return result
 

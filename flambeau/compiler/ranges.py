@@ -30,7 +30,6 @@ from .runtime.first_run import extent
 from .runtime.program import Program
 from .state.arguments import Arguments
 from .state.reach import Reach, Unreachable
-from .state.size_reads import may_read_sizes
 
 if TYPE_CHECKING:
     from .function import CompiledFunction
@@ -126,17 +125,17 @@ class Proof:
 
 class Range(NamedTuple):
     """A program for the sizes of a line, facts of the recordings that it was made from, by size, the state that they depend on, and what
-    is proven of sizes that the function's own code may decide by."""
+    is proven of single sizes: the function's own code may decide by any of them."""
 
     line: Line
     program: Resized
     facts: dict[int, Facts]
     reach: Reach
-    proof: Proof | None
+    proof: Proof
 
     def trusts(self, t: int) -> bool:
         """Return whether the program may be run for a size without another look at the function."""
-        return self.program.recorded.checked and (self.proof is None or t in self.proof.compared)
+        return self.program.recorded.checked and t in self.proof.compared
 
     def compare(self, tensors: list[Tensor], run: Callable[[], Any]) -> tuple[str, Any]:
         """Run the program and the function: why they differ (or nothing), and the function's result."""
@@ -232,8 +231,7 @@ class Ranges:
         if old is not None and set(old.facts) <= set(made.facts):
             self.known.remove(old)
             made.program.recorded.calls = old.program.recorded.calls
-            if made.proof is not None and old.proof is not None:
-                made.proof.met |= old.proof.met
+            made.proof.met |= old.proof.met
         self.known = [made, *self.known][:_RANGES]
         self.made += 1
         return made, t
@@ -275,7 +273,7 @@ def _over(call: DryCall, line: Line, t: int, known: dict[int, Facts]) -> Range:
             last = sizes[-1]
             recorded, facts = (recordings[last], found[last]) if last in recordings else call.at(line, last)
             program = Resized(recorded, facts, functions, sizes[0], last)
-            return Range(line, program, {s: found[s].kept(facts) for s in sizes}, call.reach, call.proof())
+            return Range(line, program, {s: found[s].kept(facts) for s in sizes}, call.reach, Proof())
     raise NotRecordable(f"what it does for a size of {t} and for sizes around it is not the same")
 
 
@@ -319,7 +317,7 @@ def _spread(values: Any) -> list:
 
 class DryRecorder(Recorder):
     """Records a call whose kernels do not run. Nothing may write to memory that existed before. What Python code runs, and that it
-    changes nothing, is known of the function; where its code may do something else for another size, that size is compared."""
+    changes nothing, is known of the function; it may do something else for another size, so each is compared."""
 
     skips = 1
     observes = False
@@ -370,10 +368,6 @@ class DryCall:
             ):
                 return "an argument has a history or a gradient"
         return ""
-
-    def proof(self) -> Proof | None:
-        """Return what must be known of each size, or None where the function's own code knows nothing of sizes."""
-        return Proof() if may_read_sizes(ran.code for ran in self.known.observer.ran.values()) else None
 
     @functools.cached_property
     def reach(self) -> Reach:

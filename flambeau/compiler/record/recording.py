@@ -211,6 +211,7 @@ class Recorded:
         """Run the recording, undo it, run the function (`run`, which takes what stands for which tensor), and compare: why they differ
         (or nothing), and the function's result."""
         tensors = self._with_inputs(tensors)
+        self.kept, self.program.changed = [], None  # it may have run, for another size
         allocator.empty_cache()  # blocks that the arena stands for
         if self.program.sends:
             problem, result, *prints = self._rehearse_afterwards(tensors, run)
