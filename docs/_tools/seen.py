@@ -23,9 +23,9 @@ import flambeau
 FILE = Path(__file__).parent / "shapes-seen.txt"
 
 
-def look(example: snippets.Example, value: Any) -> str:
+def look(name: str, value: Any) -> str:
     """The shapes of the tensors in the first call of something in its example that has some, in words; empty where none has."""
-    found = _calls(example, value) if callable(value) else []
+    found = _calls(name, value) if callable(value) else []
     return found[0] if found else ""
 
 
@@ -34,15 +34,17 @@ class _Watched(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "super":
+            return node  # it looks at the function that calls it
         return ast.Call(ast.Name("_call", ast.Load()), [node.func, *node.args], node.keywords)
 
 
-def _watched(typed: str) -> CodeType:
+def _watched(typed: str, number: int) -> CodeType:
     tree = ast.fix_missing_locations(_Watched().visit(ast.parse(typed + "\n", mode="single")))
-    return compile(tree, "<example>", "single")
+    return compile(tree, snippets.register(typed, number), "single")
 
 
-def _calls(example: snippets.Example, value: Any) -> list[str]:
+def _calls(name: str, value: Any) -> list[str]:
     """The calls of a function, or of objects of a class, in an example, in words."""
     found: list[str] = []
 
@@ -54,17 +56,10 @@ def _calls(example: snippets.Example, value: Any) -> list[str]:
             found.append(_sentence(before, after))
         return result
 
-    flambeau.manual_seed(0)
-    names: dict[str, Any] = {
-        "torch": flambeau,
-        "torchvision": flambeau.vision,
-        "nn": flambeau.nn,
-        "F": flambeau.nn.functional,
-    }
-    names["_call"] = call
+    names = {**snippets.setting(name, flambeau), "_call": call}
     with contextlib.redirect_stdout(io.StringIO()):
-        for typed, _ in example:
-            exec(_watched(typed), names)
+        for number, (typed, _) in enumerate(snippets.snippets()[name]):
+            exec(_watched(typed, number), names)
     return found
 
 
@@ -127,8 +122,8 @@ def text() -> str:
     lines = [
         "# The shapes in the examples of snippets.txt. Written again by `python docs/_tools/seen.py`; a test looks at them again."
     ]
-    for name, example in snippets.snippets().items():
-        told = look(example, reference.find(name))
+    for name in snippets.snippets():
+        told = look(name, reference.find(name))
         lines += [f"{name} | {told}"] if told else []
     return "\n".join(lines) + "\n"
 

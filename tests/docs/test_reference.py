@@ -45,8 +45,7 @@ def core() -> dict[str, object]:
 @pytest.mark.parametrize("name", snippets.snippets())
 def test_example_prints_what_it_says(name: str) -> None:
     assert name in names()
-    example = snippets.snippets()[name]
-    assert snippets.printed(example, flambeau) == [answer for _, answer in example]
+    assert snippets.printed(name, flambeau) == [answer for _, answer in snippets.snippets()[name]]
 
 
 @pytest.mark.parametrize("name", snippets.snippets())
@@ -57,8 +56,28 @@ def test_example_prints_the_same_in_pytorch(name: str) -> None:
         torchvision()  # or the test is skipped
         importlib.import_module("torchvision.transforms.v2")
         others["torchvision"] = sys.modules["torchvision"]
-    example = snippets.snippets()[name]
-    assert snippets.printed(example, torch, **others) == [answer for _, answer in example]
+    elif not hasattr(snippets.home(name, torch), name.rpartition(".")[2]):
+        pytest.skip("PyTorch does not have it")
+    assert snippets.printed(name, torch, **others) == [answer for _, answer in snippets.snippets()[name]]
+
+
+def test_lines_behind_dots_belong_to_the_line_before_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "@ torch.jit.script\n>>> @torch.jit.script\n... def twice(x):\n...     return 2 * x\n>>> twice(torch.ones(1))\ntensor([2.])\n"
+    monkeypatch.setattr(snippets, "FILE", tmp_path / "snippets.txt")
+    snippets.FILE.write_text(text)
+    _, found = snippets._read.__wrapped__()
+    monkeypatch.setattr(snippets, "snippets", lambda: found)
+    typed, printed = zip(*found["torch.jit.script"])
+    assert typed == ("@torch.jit.script\ndef twice(x):\n    return 2 * x", "twice(torch.ones(1))")
+    assert snippets.printed("torch.jit.script", flambeau) == list(printed) == ["", "tensor([2.])\n"]
+    assert "@ torch.jit.script\n" + snippets.shown(found["torch.jit.script"]) == text
+
+
+def test_shapes_are_seen_of_classes_that_an_example_defines(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = "class Half(nn.Linear):\n    def __init__(self):\n        super().__init__(4, 2)"
+    example = [(typed, ""), ("Half()(torch.ones(1, 4)).shape", "")]
+    monkeypatch.setattr(snippets, "snippets", lambda: {"torch.nn.Linear": example})
+    assert seen.look("torch.nn.Linear", flambeau.nn.Linear) == "`input (1, 4)` gives `(1, 2)`"
 
 
 def test_shapes_of_examples_are_those_of_their_calls() -> None:
