@@ -34,9 +34,10 @@ class LeftState:
 class StateBefore:
     """The state before a call, to be put back."""
 
-    def __init__(self, prepared: Prepared, where: device, read: set[int]):
+    def __init__(self, prepared: Prepared, where: device, read: set[int], arguments: list[Tensor]):
         self.left = LeftState(prepared, where)
-        self.grads = [_Gradient(t, id(t) in read) for t in prepared.state if t.is_leaf]
+        leaves = {id(t): t for t in (*prepared.state, *arguments) if t.is_leaf}
+        self.grads = [_Gradient(t, id(t) in read) for t in leaves.values()]
         self.tensors = [t for t in prepared.state if t.device is not cpu and t._storage.ptr]
         held = {id(t._storage) for t in self.tensors}
         kept = [g.kept for g in self.grads if g.kept is not None and _on_device(g.kept)]

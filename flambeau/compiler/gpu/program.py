@@ -22,7 +22,7 @@ from ..record.results import Results
 from .capture import capturing
 from .derivative import CapturedDerivative
 
-NewGrads = Callable[[Results], list[GradSlot]]
+NewGrads = Callable[[list[Tensor], Results], list[GradSlot]]
 
 
 class GpuProgram:
@@ -55,10 +55,13 @@ class GpuProgram:
         return replay
 
     def grads(self, replay: Replay) -> list[GradSlot]:
-        """The gradients that the calls have made, given to their leaves."""
+        """The gradients that the calls have made; those of parameters are given to them."""
         found = []
         for holder, header in self._grads:
             slot = GradSlot(holder, header)
+            found.append(slot)
+            if type(holder) is int:
+                continue
             if header is not None:
                 storage = replay.at[self.slots[header.slot].buffer]
                 slot.tensor = new_tensor(
@@ -71,7 +74,6 @@ class GpuProgram:
                     header.contiguous,
                 )
             holder.grad = slot.tensor
-            found.append(slot)
         return found
 
     def told(self) -> str:
@@ -105,14 +107,14 @@ def write_down(
         with recorder.recording():
             result = run({id(t): s for t, s in zip(tensors, statics)})
         results = Results(recorder.memory, statics, {**state, **prepared.reach.seen})
-        grads = new_grads(results)
+        grads = new_grads(statics, results)
         recorder.program.inputs = inputs
         written = GpuProgram(recorder.program, results, results.maker(result), grads)
         if results.live:
             written.derivative = CapturedDerivative(results.live, statics, state, where)
             written.derivative.write_down(recorder)
     for static in statics:  # a history that was walked may lead to one: without its memory
-        static._storage = UntypedStorage(0, where)
+        static._storage, static.grad = UntypedStorage(0, where), None
     if recorder.problems:
         raise NotRecordable(recorder.problems[0])
     written.rewrite()

@@ -25,10 +25,11 @@ from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, empty_strided, tensors_in
 from ...graph.replay import Diverged, modes_off
 from ..record import preparation
+from ..record.differentiable import Boundary, cut_off
 from ..record.operator_call import Stale
 from ..record.recorder import Memory, NotRecordable
 from ..record.recording import GradSlot, Recorded, extent
-from ..record.results import Results, is_live
+from ..record.results import Results, is_live, replaced
 from ..runtime.program import Program
 from ..state.guards import Guard, TensorItem, observe
 from .before_call import LeftState, StateBefore
@@ -50,20 +51,20 @@ class Prepared(preparation.Prepared):
     def __init__(self, *given: Any):
         super().__init__(*given)
         self.read: set[int] = set()  # leaves whose gradients it reads, or adds to
-        self.of_arguments = [(t, _gradient(t)) for t in self.given.tensors]
+        self.of_arguments = [(t, _gradient(t)) for t in self.given.tensors if t.is_leaf]
 
     def _accept(self, t: Tensor) -> None:
         if t.is_sparse or t.device.type != "cuda":
             raise NotRecordable(f"an argument is on {t.device} with layout {t.layout}, and others are on a GPU")
-        if not t.is_leaf:
-            raise NotRecordable("an argument on a GPU has a history")
+        if t._autograd is not None and (t._autograd.hooks or t._autograd.post_hooks):
+            raise NotRecordable("an argument has hooks")
 
     def finish(self, result: Any) -> Recorded:
         recorder = self.recorder
         if recorder.problems:
             raise NotRecordable(recorder.problems[0])
-        if any(_gradient(t) != before for t, before in self.of_arguments):
-            raise NotRecordable("it sets the gradient of an argument on a GPU")
+        if any(before is not None and _gradient(t) != before for t, before in self.of_arguments):
+            raise NotRecordable("it changes the gradient that an argument has")
         self._settle_grads()
         self._unchanged()
         devices = {t.device for t in [*self.state, *self.given.tensors] if t.device is not cpu}
@@ -114,9 +115,9 @@ class GraphRecorded(Recorded):
                 made[i] = UntypedStorage(self.slots[i].size, self.where)
             return made, True
         self.kept = []
-        made, reused = [None] * len(self.slots), True
+        made, reused = [None] * len(self.slots), all(type(slot.holder) is not int for slot in self.grads)
         for slot in self.grads:
-            if slot.header is not None:
+            if slot.header is not None and type(slot.holder) is not int:
                 made[slot.header.slot] = self._gradient_memory(slot)
                 reused = reused and slot.tensor is not None
         for i, one in enumerate(self.slots):
@@ -148,9 +149,11 @@ class GraphRecorded(Recorded):
     def check(self, tensors: list[Tensor], run: Callable[..., Any]) -> tuple[str, Any]:
         """Run the function, undo that, capture and run the graph, and compare: why they differ (or nothing), and the function's result.
         One comes after the other, so that the graph's memory and that of the function are never needed together."""
-        before = StateBefore(self.prepared, self.where, self.prepared.read)
+        before = StateBefore(self.prepared, self.where, self.prepared.read, tensors)
         arguments = [Copy(t) for t in tensors]
-        result = run({})
+        ends = {i: Boundary(t, []).leaf for i, t in enumerate(tensors) if not t.is_leaf}
+        result = run({id(tensors[i]): end for i, end in ends.items()})
+        of_arguments = [(t, t.grad) for t in tensors if t.is_leaf]
         limit = self._memory().reserved
         left = LeftState(self.prepared, self.where)
         eager = self._outcome(tensors, before, result)
@@ -166,7 +169,8 @@ class GraphRecorded(Recorded):
                 gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
                 left.put_back()
                 problem = self._differs(tensors, made, before, eager, arguments, run, left, swings)
-                return problem or self._differentiates_otherwise(tensors, result, gradients)
+                inside = [ends.get(i, t) for i, t in enumerate(tensors)]
+                return problem or self._differentiates_otherwise(inside, result, gradients)
             except (NotRecordable, Diverged) as error:
                 return str(error)
             except Exception as error:
@@ -184,9 +188,20 @@ class GraphRecorded(Recorded):
         if problem:
             self._undo(before, arguments)
             result = run({})
+        else:
+            self._leave_gradients(of_arguments)
+            result = replaced(result, {id(end): tensors[i] for i, end in ends.items()})
         del self.prepared  # and the arguments of the first calls
         self._give_back()
         return problem, result
+
+    def _leave_gradients(self, of_arguments: list[tuple[Tensor, Tensor | None]]) -> None:
+        """Give parameters the gradients that the graph has made, and arguments those of the function."""
+        for slot in self.grads:
+            if type(slot.holder) is not int:
+                slot.holder.grad = slot.tensor
+        for t, grad in of_arguments:
+            t.grad = grad
 
     def _undo(self, before: StateBefore, arguments: list[Copy], gradients: bool = True) -> None:
         """Everything as it was, and no memory kept for what has run. Gradients that the function only drops need not have values."""
@@ -219,7 +234,7 @@ class GraphRecorded(Recorded):
         try:
             self.written = write_down(
                 self.prepared, self.where, tensors, run, graphs.handle_of(index, sketch),
-                lambda results: _new_grads(self.prepared.state, grads, results),
+                lambda statics, results: _new_grads(self.prepared.state, statics, grads, results),
             )  # fmt: skip
         except NotRecordable as problem:
             self.unwritten = f"captured as it is: {problem}"
@@ -271,11 +286,15 @@ class GraphRecorded(Recorded):
 
     def _forget_capture(self, sketch: Sketch, before: StateBefore) -> list[int]:
         """Let go of a capture that is not run. The sizes of its results."""
-        grads = {slot.header.slot for slot in self.grads if slot.header is not None}
+        grads = set(self._own_slots())
         sizes = [one.size for i, one in enumerate(self.slots) if i not in grads]
         self._drop_capture()
         self._clear(sketch, before)
         return sizes
+
+    def _own_slots(self) -> dict[int, GradSlot]:
+        """Gradients that stay in the graph's memory, by their place among the results: those of parameters."""
+        return {s.header.slot: s for s in self.grads if s.header is not None and type(s.holder) is not int}
 
     def _drop_capture(self) -> None:
         if self.backward is not None:
@@ -316,12 +335,12 @@ class GraphRecorded(Recorded):
                 raise NotRecordable(observer.problems[0])
             if written is None or replay is None:
                 results = Results(observer.memory, statics, {**state, **prepared.reach.seen})
-                self.grads = _new_grads(prepared.state, grads_before, results)
+                self.grads = _new_grads(prepared.state, statics, grads_before, results)
                 self.make, self.slots, live = results.maker(result), results.slots, results.live
             else:
                 self.grads, self.make, self.slots = written.grads(replay), written.make, written.slots
             self.drops_grads = any(s.header is None for s in self.grads)
-            mine = {s.header.slot: s for s in self.grads if s.header is not None}
+            mine = self._own_slots()
             with callers():
                 made = [
                     mine[i].tensor._storage if i in mine else UntypedStorage(one.size, where)  # type: ignore[union-attr]
@@ -384,7 +403,10 @@ class GraphRecorded(Recorded):
         return Outcome([sums(t) for t in before.tensors], changed, tensors_in(result), gradients)
 
     def _graph_outcome(self, tensors: list[Tensor], made: list, before: StateBefore) -> Outcome:
-        gradients = {id(s.holder): None if s.header is None else s.header.make(made) for s in self.grads}
+        gradients = {
+            id(tensors[s.holder] if type(s.holder) is int else s.holder): s.header and s.header.make(made)
+            for s in self.grads
+        }
         changed: list[Any] = [tensors[i] for i, _ in self.argument_bumps]
         return Outcome(
             [sums(t) for t in before.tensors], changed, tensors_in(self.make(tensors, made, None)), gradients
@@ -423,9 +445,12 @@ class GraphRecorded(Recorded):
     ) -> dict[Any, float]:
         """Return how far rounding alone takes what the function leaves behind."""
         self._undo(before, arguments)
+        versions = [t._storage.version for t in tensors]
         for t in (*before.tensors, *tensors):
             perturb(t)
         moved = self._outcome(tensors, before, run({}))
+        for t, version in zip(tensors, versions):  # their histories may keep them
+            t._storage.version = version
         with modes_off():
             return {(what, which): d.apart for what, which, d in moved.distances(eager, before.sums)}
 
@@ -438,7 +463,8 @@ class GraphRecorded(Recorded):
         leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in self.backward.leaves]
         if len(live) != len(self.backward.layouts):
             return "it does not do the same in each call"
-        found = run_backward(live, self._sample_grads(), True, False, leaves, False)
+        with cut_off(leaves):
+            found = run_backward(live, self._sample_grads(), True, False, leaves, False)
         with modes_off():
             for a, b in zip(gradients, found):
                 if (a is None) != (b is None) or (a is not None and not alike(a, b)):
@@ -461,14 +487,15 @@ def _told(apart: list[Any], before: StateBefore, eager: Outcome) -> str:
     return f"{'an' if what == 'argument' else 'a'} {what} of shape {shape} came out differently, {how_far}"
 
 
-def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
-    """Return the gradients that the captured call has set, with the tensors that it made."""
-    found = preparation.new_grads(state, [], before, results)
+def _new_grads(state: list[Tensor], statics: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
+    """Return the gradients that the captured call has set, of parameters with the tensors that it made. `statics` stand for arguments."""
+    before = {**before, **{id(s): None for s in statics}}
+    found = preparation.new_grads([*state, *range(len(statics))], statics, before, results)
     slots = [s.header.slot for s in found if s.header is not None]
     if len(set(slots)) != len(slots):
         raise NotRecordable("two gradients share memory")
     for slot in found:
-        slot.tensor = slot.holder.grad
+        slot.tensor = None if type(slot.holder) is int else slot.holder.grad
     return found
 
 

@@ -6,9 +6,11 @@ memory that the derivative reads, and the versions this memory had."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from ...autograd.engine import run_backward
@@ -59,6 +61,19 @@ class Boundary(Node):
     def apply(self, grads: list) -> tuple:
         self.told.append(HISTORY)
         return (grads[0],)
+
+
+@contextlib.contextmanager
+def cut_off(leaves: list[Tensor]) -> Iterator[None]:
+    """Context manager within which graphs end at those of these tensors that stand for arguments with a history."""
+    ends = [(t.grad_fn, t.grad_fn.edges) for t in leaves if isinstance(t.grad_fn, Boundary)]
+    for end, _ in ends:
+        end.edges = ()
+    try:
+        yield
+    finally:
+        for end, edges in ends:
+            end.edges = edges
 
 
 class Derivative:
@@ -298,18 +313,12 @@ class FunctionNode(CompiledNode):
     def eager(self, grads: list[Tensor]) -> list:
         """The gradients of the leaves by the function's own graph, which ends at its arguments."""
         assert self.live is not None
-        ends = [(t.grad_fn, t.grad_fn.edges) for t in self.inner if isinstance(t.grad_fn, Boundary)]
-        for end, _ in ends:
-            end.edges = ()
-        try:
+        with cut_off(self.inner):
             return run_backward(self.live, grads, True, False, self.inner, False)
-        finally:
-            for end, edges in ends:
-                end.edges = edges
 
     def release(self) -> None:
         super().release()
         self.saved, self.live, self.arguments = [], None, []
 
 
-__all__ = ["DOUBLE", "HISTORY", "Boundary", "CompiledNode", "Derivative", "FunctionNode", "Whole"]
+__all__ = ["DOUBLE", "HISTORY", "Boundary", "CompiledNode", "Derivative", "FunctionNode", "Whole", "cut_off"]
