@@ -22,7 +22,9 @@ _TOOLS = Path(__file__).parent
 
 
 def told(value: Any) -> str:
-    """The docstring of something, without indentation; empty where it has none of its own."""
+    """The docstring of something, without indentation; empty where it has none of its own. Of a value of Python's, the value."""
+    if value is None or type(value) in (bool, int, float, str, bytes, set):
+        return _constant(value)
     text = inspect.getdoc(value) if inspect.ismemberdescriptor(value) else getattr(value, "__doc__", None)
     if getattr(value, "__module__", "") == "builtins" and isinstance(value, type):
         return f"Another name for Python's `{value.__name__}`."
@@ -31,6 +33,12 @@ def told(value: Any) -> str:
     if isinstance(value, type) and text is not None and text.startswith(f"{value.__name__}("):
         return ""  # what dataclasses and named tuples say of themselves
     return inspect.cleandoc(text) if isinstance(text, str) else ""
+
+
+def _constant(value: Any) -> str:
+    if value is None:
+        return "Python's `None`: in an index, a new dimension of size 1."
+    return f"`{value!r}`" if isinstance(value, (bool, int, float)) else f"A `{type(value).__name__}`."
 
 
 def summary(value: Any) -> str:
@@ -166,10 +174,3 @@ def _facts(whole: str, value: Any) -> Iterator[str]:
     if found is not None:
         file, line, text = found
         yield f'<details class="quote"><summary>Source: {file}, line {line}</summary>{code(text, "python")}</details>'
-
-
-def constant(value: Any) -> str:
-    """What a list says of a name that has no page."""
-    if value is None:
-        return "Python's `None`: in an index, a new dimension of size 1."
-    return f"`{value!r}`" if isinstance(value, (bool, int, float)) else type(value).__name__

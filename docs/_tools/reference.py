@@ -1,4 +1,4 @@
-"""The API reference: a page for each namespace that lists its names, and a page for each class and function, made from the library."""
+"""The API reference: a page for each namespace that lists its names, and a page for each name, made from the library."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def _functions_of(value: Any) -> list[str]:
 
 
 def _files(found: list[Entry]) -> dict[str, str]:
-    """The file of each name that has a page. Names that differ only in case get different files, for systems that ignore it."""
-    named = {f"{space}.{name}": value for space, name, value in found if callable(value) or space == "torch.Tensor"}
+    """The file of each name. Names that differ only in case get different files, for systems that ignore it."""
+    named = {f"{space}.{name}": value for space, name, value in found}
     for whole, value in list(named.items()):
         if whole.startswith("torch.Tensor.") and any(n in named for n in _functions_of(value)):
             del named[whole]  # its page is the function's
@@ -114,8 +114,8 @@ def _files(found: list[Entry]) -> dict[str, str]:
     return files
 
 
-def _file_of(whole: str, value: Any, files: dict[str, str]) -> str | None:
-    return next((files[n] for n in (whole, *_functions_of(value)) if n in files), None)
+def _file_of(whole: str, value: Any, files: dict[str, str]) -> str:
+    return next(files[n] for n in (whole, *_functions_of(value)) if n in files)
 
 
 def _overview(title: str, spaces: tuple[str, ...], files: dict[str, str]) -> Iterator[str]:
@@ -138,9 +138,7 @@ def _row(found: Entry, files: dict[str, str]) -> tuple[str, str]:
     """A line of a namespace's list."""
     space, name, value = found
     file = _file_of(f"{space}.{name}", value, files)
-    link = f'<a href="{file}"><code>{name}</code></a>' if file else f"<code>{name}</code>"
-    text = entry.summary(value) if file else entry.constant(value)
-    return f'<span id="{space}.{name}">{link}</span>', inline(text)
+    return f'<span id="{space}.{name}"><a href="{file}"><code>{name}</code></a></span>', inline(entry.summary(value))
 
 
 def overviews() -> Iterator[tuple[str, str]]:
@@ -151,7 +149,7 @@ def overviews() -> Iterator[tuple[str, str]]:
 
 
 def pages() -> Iterator[tuple[str, str, str, str]]:
-    """(address, name, summary, content) of the pages of single classes and functions, as HTML."""
+    """(address, name, summary, content) of the pages of single names, as HTML."""
     files = _files(list(entries()))
     for title, spaces in PAGES.items():
         back = address(title).removeprefix("reference/").removesuffix(".md") + ".html"

@@ -135,6 +135,13 @@ def test_functions_that_work_in_place_take_what_they_change() -> None:
     assert "attrgetter" not in str(entry._methods(flambeau.distributions.Normal))
 
 
+def test_constants_have_pages_that_tell_their_value() -> None:
+    assert entry.summary(flambeau.pi) == "`3.141592653589793`"
+    assert "memory_format=torch.channels_last" in re.sub(
+        "<[^>]*>", "", entry.page("torch", "channels_last", flambeau.channels_last, "torch.html")
+    )
+
+
 def test_page_of_an_enumeration_has_its_members() -> None:
     text = entry.page("torch.nn.attention", "SDPBackend", names()["torch.nn.attention.SDPBackend"], "nn.html")
     assert "FLASH_ATTENTION" in text and "qualname" not in text
