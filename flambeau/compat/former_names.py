@@ -37,6 +37,7 @@ MOVED = {
     "backends.kleidiai": "compat.switches.unused",
     "backends.mkl": "compat.switches.unused",
     "compat.private._dynamo.exc": "core.compile_options",
+    "compat.private._functorch.vmap": "func.mapping",
     "compiler.config": "compat.private._dynamo.config",
     "distributed._tensor": "distributed.tensor",
     "distributed._tensor.api": "distributed.tensor",
@@ -65,8 +66,6 @@ GATHERED = {
     "compat.private._functorch": "func: functional_call grad grad_and_value hessian jacfwd jacrev jvp linearize vjp vmap",
     "compat.private._functorch.apis": "func: grad grad_and_value vmap",
     "compat.private._functorch.eager_transforms": "func: hessian jacfwd jacrev jvp linearize vjp",
-    "compat.private._functorch.vmap": "func: vmap, core.tensor: Tensor, core.pytree: tree_flatten tree_unflatten,"
-    " compat.private.fake_tensors: _add_batch_dim _broadcast_to_and_flatten _get_name _maybe_remove_batch_dim",
     "compat.private._higher_order_ops.inline_asm_elementwise": "compat.private.entry_points: inline_asm_elementwise",
     "compat.private._guards": "compat.private.fake_tensors: TracingContext active_fake_mode detect_fake_mode",
     "compat.private._inductor.cpp_builder": "utils.cpp_extension: get_cxx_compiler",

@@ -18,7 +18,6 @@ PROTOCOL = (
 )  # fmt: skip
 # A header's own slots: reading them is asked about, writing them is nobody's business but the library's.
 _HEADER = ("shape", "dtype", "device")
-_UNASKED = ("as_subclass",)
 
 
 class Asked:
@@ -55,7 +54,7 @@ def _is_ours(function: FunctionType) -> bool:
 def shadow(cls: type, tensor_class: type) -> None:
     """Put `Asked` before what `cls` inherits from Tensor and no operator answers."""
     for name, given in tensor_class.__dict__.items():
-        if name in _UNASKED or (name.startswith("_") and name not in PROTOCOL):
+        if name.startswith("_") and name not in PROTOCOL:
             continue
         is_method = isinstance(given, FunctionType) and not hasattr(given, "op") and _is_ours(given)
         is_attribute = isinstance(given, property) or name in _HEADER

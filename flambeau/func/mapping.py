@@ -1,4 +1,7 @@
-"""vmap: a function of one element, applied to a whole batch at once."""
+"""vmap: a function of one element, applied to a whole batch at once.
+
+Its steps have PyTorch's names (the module is `torch._functorch.vmap`, too), because libraries with collections of tensors of their own put
+others in their place; the level of a running vmap, which they hand on, is an object here."""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 from ..core.batched import batched
 from ..core.generator import default_generator
-from ..core.pytree import TreeSpec, tree_flatten, tree_unflatten
+from ..core.pytree import TreeSpec, tree_flatten, tree_is_leaf, tree_unflatten
 from ..core.tensor import Tensor
 from ..ops.shape.joining import cat
 from . import rules  # noqa: F401  fills the table of batching rules
@@ -36,10 +39,12 @@ def vmap(
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        size, leaves, dims, spec = flat_arguments(func, in_dims, args)
+        size, dims, leaves, spec = _process_batched_inputs(in_dims, args, func)
 
         def run(length: int, part: list) -> Any:
-            return run_batch(func, length, part, dims, spec, out_dims, randomness, kwargs)
+            with Level(length, randomness) as level:
+                outputs = func(*_create_batched_inputs(dims, part, level, spec), **kwargs)
+            return _unwrap_batched(outputs, out_dims, level, length, func)
 
         if chunk_size is None or chunk_size >= size:
             return run(size, leaves)
@@ -51,13 +56,14 @@ def vmap(
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _name(func: Callable) -> str:
+def _get_name(func: Callable) -> str:
+    """The name of a function, or its printed form where it has none."""
     return getattr(func, "__name__", repr(func))
 
 
-def flat_arguments(func: Callable, in_dims: Dims, args: tuple) -> tuple[int, list, list, TreeSpec]:
-    """The batch size, the leaves of the arguments and a dimension (or None) for each."""
-    said = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
+def _process_batched_inputs(in_dims: Dims, args: tuple, func: Callable) -> tuple[int, list, list, TreeSpec]:
+    """The batch size, the leaves of the arguments after a dimension (or None) for each, and the structure of the arguments."""
+    said = f"vmap({_get_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(
             f"{said}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got:"
@@ -65,49 +71,31 @@ def flat_arguments(func: Callable, in_dims: Dims, args: tuple) -> tuple[int, lis
         )
     if not args:
         raise ValueError(
-            f"vmap({_name(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over"
+            f"vmap({_get_name(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over"
             " a function with no inputs. The latter is unsupported."
         )
     leaves, spec = tree_flatten(args)
-    dims = spread(in_dims, args)
+    dims = _broadcast_to_and_flatten(in_dims, spec)
     if dims is None:
         raise ValueError(
             f"{said}: in_dims is not compatible with the structure of `inputs`. in_dims has structure"
             f" {tree_flatten(in_dims)[1]} but inputs has structure {spec}."
         )
     checked = [_checked_dim(said, leaf, dim) for leaf, dim in zip(leaves, dims)]
-    return _batch_size(leaves, checked, said), leaves, checked, spec
+    return _batch_size(leaves, checked, said), checked, leaves, spec
 
 
-def spread(dims: Dims, tree: Any) -> list | None:
-    """A tree of dimensions, or the upper part of one, as a list with an entry per leaf; None where it does not fit."""
-    if dims is None or isinstance(dims, int):
-        return [dims] * len(tree_flatten(tree)[0])
-    children, kind = _children(tree), type(dims)
-    given = _children(dims)
-    if children is None or given is None or kind is not type(tree):
-        return [dims] if given is None and isinstance(tree, Tensor) else None
-    if isinstance(dims, dict):
-        if set(dims) != set(tree):
-            return None
-        pairs = [(dims[k], tree[k]) for k in tree]
-    else:
-        if len(given) != len(children):
-            return None
-        pairs = list(zip(given, children))
-    result: list = []
-    for part, child in pairs:
-        found = spread(part, child)
-        if found is None:
-            return None
-        result += found
-    return result
-
-
-def _children(tree: Any) -> list | None:
-    if isinstance(tree, dict):
-        return list(tree.values())
-    return list(tree) if isinstance(tree, (tuple, list)) else None
+def _broadcast_to_and_flatten(tree: Any, treespec: Any, is_leaf: Any = None) -> list[Any] | None:
+    """Values of `tree`, one for each leaf of a structure: a leaf stands for all leaves below its place; None where they do not fit."""
+    if tree_is_leaf(tree, is_leaf):
+        return [tree] * treespec.num_leaves
+    if treespec.is_leaf():
+        return None
+    children, spec = tree_flatten(tree, lambda x: x is not tree or (is_leaf is not None and is_leaf(x)))
+    if spec.type != treespec.type or spec.context != treespec.context or len(children) != treespec.num_children:
+        return None
+    parts = [_broadcast_to_and_flatten(a, b, is_leaf) for a, b in zip(children, treespec.children())]
+    return None if any(part is None for part in parts) else [leaf for part in parts for leaf in part or ()]
 
 
 def _checked_dim(said: str, leaf: Any, dim: Any) -> int | None:
@@ -146,48 +134,61 @@ def _batch_size(leaves: list, dims: list, said: str) -> int:
 # -- running ----------------------------------------------------------------------------------------------------------
 
 
-def run_batch(
-    func: Callable, size: int, leaves: list, dims: list, spec: TreeSpec, out_dims: Dims, randomness: str, kwargs: dict
-) -> Any:
-    with Level(size, randomness) as level:
-        inside = [leaf if dim is None else batched(leaf, dim, level) for leaf, dim in zip(leaves, dims)]
-        outputs = func(*tree_unflatten(inside, spec), **kwargs)
-    return _outside(level, func, outputs, out_dims)
+def _create_batched_inputs(flat_in_dims: list, flat_args: list, vmap_level: Level, args_spec: TreeSpec) -> Any:
+    """The arguments as the function sees them: without the dimensions that are mapped over."""
+    inside = [x if d is None else _add_batch_dim(x, d, vmap_level) for x, d in zip(flat_args, flat_in_dims)]
+    return tree_unflatten(inside, args_spec)
 
 
-def _outside(level: Level, func: Callable, outputs: Any, out_dims: Dims) -> Any:
+def _add_batch_dim(tensor: Tensor, in_dim: int, vmap_level: Level) -> Tensor:
+    """Hide a dimension of a tensor from the function that a vmap runs."""
+    return batched(tensor, in_dim, vmap_level)
+
+
+def _unwrap_batched(outputs: Any, out_dims: Dims, vmap_level: Level, batch_size: int, func: Callable) -> Any:
     """The results, with the hidden dimension where `out_dims` wants it."""
     leaves, spec = tree_flatten(outputs)
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
             raise ValueError(
-                f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(leaf)}. Did you mean"
+                f"vmap({_get_name(func)}, ...): `{_get_name(func)}` must only return Tensors, got type {type(leaf)}. Did you mean"
                 " to set out_dims= to None for output?"
             )
-    dims = spread(out_dims, outputs)
+    dims = _broadcast_to_and_flatten(out_dims, spec)
     if dims is None and isinstance(out_dims, (tuple, list)) and len(out_dims) == len(leaves) == 1:
         dims = list(out_dims)
     if dims is None or not all(isinstance(d, int) or d is None for d in dims):
         raise ValueError(
-            f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of"
+            f"vmap({_get_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of"
             f" `outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure {spec}."
         )
-    return tree_unflatten([_placed(level, func, leaf, dim) for leaf, dim in zip(leaves, dims)], spec)
+    name = _get_name(func)
+    placed = [_maybe_remove_batch_dim(name, leaf, vmap_level, batch_size, dim) for leaf, dim in zip(leaves, dims)]
+    return tree_unflatten(placed, spec)
 
 
-def _placed(level: Level, func: Callable, leaf: Any, dim: int | None) -> Tensor:
-    if dim is None:
-        if level.owns(leaf):
-            raise ValueError(
-                f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim is None"
-            )
-        return leaf
-    rank = len(leaf.shape) + 1
-    if not -rank <= dim < rank:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
-    if level.owns(leaf):
-        return leaf._value if leaf._hidden == dim % rank else leaf._value.movedim(leaf._hidden, dim)
-    return level.full(leaf).movedim(0, dim)
+def _maybe_remove_batch_dim(
+    name: str, batched_output: Any, vmap_level: Level, batch_size: int, out_dim: int | None
+) -> Tensor:
+    """A result of the function `name` with its hidden dimension, or repeated `batch_size` times, at `out_dim`; as it is for None."""
+    if out_dim is None:
+        if vmap_level.owns(batched_output):
+            raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
+        return batched_output
+    return _remove_batch_dim(batched_output, vmap_level, batch_size, out_dim)
+
+
+def _remove_batch_dim(tensor: Any, vmap_level: Level, batch_size: int, out_dim: int) -> Tensor:
+    """A tensor of a level with its hidden dimension at `out_dim`; one that is equal for all elements is repeated there."""
+    rank = len(tensor.shape) + 1
+    if not -rank <= out_dim < rank:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {out_dim})"
+        )
+    if vmap_level.owns(tensor):
+        value, hidden = tensor._value, tensor._hidden
+        return value if hidden == out_dim % rank else value.movedim(hidden, out_dim)
+    return vmap_level.full(tensor).movedim(0, out_dim)
 
 
 def _in_chunks(
@@ -203,6 +204,6 @@ def _in_chunks(
         flat, structure = tree_flatten(run(length, piece))
         parts.append(flat)
     assert structure is not None
-    where = spread(out_dims, tree_unflatten(parts[0], structure)) or [0] * len(parts[0])
+    where = _broadcast_to_and_flatten(out_dims, structure) or [0] * len(parts[0])
     joined = [column[0] if d is None else cat(list(column), d) for column, d in zip(zip(*parts), where)]
     return tree_unflatten(joined, structure)

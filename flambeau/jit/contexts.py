@@ -1,10 +1,9 @@
-"""Counterparts of Python's objects in compiled code: context managers, under the names that archives know, and `unique`."""
+"""Counterparts of Python's objects in compiled code: context managers, under the names that archives know."""
 
 from __future__ import annotations
 
 from typing import Any, Optional
 
-from ..core.tensor import Tensor
 from .named_values import OperatorNamespace
 
 # ruff: noqa: UP045  the spelling of TorchScript
@@ -63,18 +62,3 @@ class record_function:
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         return None
-
-
-def unique(
-    input: Tensor,
-    sorted: bool = True,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: Optional[int] = None,
-) -> Tensor:
-    """`torch.unique` in compiled code, where a function has one type of result: the values alone."""
-    if return_inverse or return_counts:
-        raise NotImplementedError("unique returns values alone in compiled code")
-    if dim is None:
-        return aten._unique2(input, sorted, False, False)[0]
-    return aten.unique_dim(input, dim, sorted, False, False)[0]

@@ -101,7 +101,6 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     }  # fmt: skip
     for symbol, thing in plain.items():
         put(thing, functools.partial(BuiltinFunction, symbol))
-    put(torch.unique, lambda: FunctionValue([function_for(contexts.unique, f"{_SPACE}.unique")]))
     put(torch.autocast, functools.partial(_context_class, contexts.autocast))
     put(record_function, functools.partial(_context_class, contexts.record_function))
     put(abs, lambda: MagicMethod("__abs__", BuiltinFunction("prim::abs")))
@@ -118,8 +117,10 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
         function = by_name(short) if space == "aten" else None
         if function is None or not callable(function):
             continue
-        if id(function) not in table or getattr(getattr(function, "op", None), "name", None) == short:
-            put(function, functools.partial(BuiltinFunction, name))
+        op = getattr(function, "op", None)
+        if id(function) not in table or getattr(op, "name", None) == short:
+            scripted = isinstance(op, Op) and op.scripted
+            put(function, functools.partial(record_form, op) if scripted else functools.partial(BuiltinFunction, name))
     return table
 
 
@@ -333,8 +334,9 @@ def record_form(op: Any) -> Sugared:
     operators, the calls of PyTorch's operators that it is made of, or its own body."""
     functional = "nn.functional" in op.namespaces
     name = f"{_SPACE}.{op.name}"
-    if declares_calls(op):
-        return FunctionValue([_calls_function(op, name)])
+    written = (op.aten_calls,) if declares_calls(op) else op.scripted
+    if written:
+        return FunctionValue([_calls_function(op, calls, f"{name}{i or ''}") for i, calls in enumerate(written)])
     forms = forms_of(op) if functional else []
     if forms:
         names = NamesResolver(_FORM_NAMES)
@@ -349,13 +351,13 @@ def record_form(op: Any) -> Sugared:
     return FunctionValue([function_for(op.source, name)])
 
 
-def _calls_function(op: Any, name: str) -> Function:
+def _calls_function(op: Any, calls: Any, name: str) -> Function:
     """The calls of PyTorch's operators that an operator is made of (`Op.as_aten`), without the recorder that Python gives them."""
-    tree, source = parsed(op.aten_calls)
+    tree, source = parsed(calls)
     tree = copy.deepcopy(tree)
     tree.name, recorder = op.name, tree.args.args.pop(0).arg
-    names = PythonResolver(op.aten_calls, {recorder: RecorderValue()})
-    return Function(name, Definition(tree, source, names, defaults_of(op.aten_calls)))
+    names = PythonResolver(calls, {recorder: RecorderValue()})
+    return Function(name, Definition(tree, source, names, defaults_of(calls)))
 
 
 # -- Python functions -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ tensor([0., 0.])
 
 from ..core.absent import raising, returning
 from ..ops.machinery.inferred_schema import infer_schema
-from .custom_op import CustomOpDef, custom_op
+from .custom_op import CustomOpDef, custom_op, triton_op
 from .registration import (
     Library,
     _scoped_library,  # noqa: F401  tests of other people use it
@@ -30,7 +30,7 @@ impl_abstract = register_fake
 globals().update(returning("get_ctx", lambda: None, "shapes are found by running on tensors without memory."))
 globals().update(
     raising(
-        "get_kernel triton_op wrap_triton",
+        "get_kernel wrap_triton",
         NotImplementedError,
         "library.{}(): kernels are called through operators",
     )
@@ -39,5 +39,5 @@ globals().update(
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract", "infer_schema",
     "register_autocast", "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch",
-    "register_vmap",
+    "register_vmap", "triton_op",
 ]  # fmt: skip

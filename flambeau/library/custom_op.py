@@ -42,6 +42,19 @@ def custom_op(
     return wrap if fn is None else wrap(fn)
 
 
+def triton_op(
+    name: str, fn: Function | None = None, /, *, mutates_args: str | Iterable[str], schema: str | None = None
+) -> Any:
+    """Make an operator, as `custom_op` does, of a function whose steps are operators: it is its own rule of shapes."""
+
+    def wrap(function: Function) -> CustomOpDef:
+        made = custom_op(name, function, mutates_args=mutates_args, schema=schema)
+        made.register_fake(function)
+        return made
+
+    return wrap if fn is None else wrap(fn)
+
+
 class CustomOpDef:
     """Operator made by `custom_op`: can be called, and given kernels, gradients and other rules."""
 

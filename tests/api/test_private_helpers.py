@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import flambeau
-from flambeau.compat.private import _utils, fake_tensors
+from flambeau.compat.private import _utils
 from flambeau.core.pytree import tree_flatten
+from flambeau.func import mapping
 from flambeau.horovod import torch as horovod
 
 
@@ -21,7 +22,7 @@ def test_tensors_are_grouped_by_type_and_size() -> None:
 
 def test_values_are_spread_over_a_structure() -> None:
     _, spec = tree_flatten({"a": (1, 2), "b": 3})
-    spread = fake_tensors._broadcast_to_and_flatten
+    spread = mapping._broadcast_to_and_flatten
     assert spread({"a": 5, "b": 6}, spec) == [5, 5, 6]
     assert spread(0, spec) == [0, 0, 0]
     assert spread({"a": (1, 2, 3), "b": 6}, spec) is None

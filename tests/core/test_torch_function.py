@@ -272,3 +272,23 @@ def test_methods_that_a_user_puts_on_tensor_run_without_being_asked(monkeypatch)
         return [library.ones(1).as_subclass(Watched).times(3).tolist(), seen]
 
     assert names(flambeau) == names(torch) == [[3.0], ["mul", "tolist"]]
+
+
+def test_as_subclass_answers_without_being_asked():
+    torch = judge("torch")
+
+    def kinds(library):
+        seen = []
+
+        class Watched(library.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                seen.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+            def clone(self):
+                return self.as_subclass(library.Tensor).clone()
+
+        return type(library.ones(1).as_subclass(Watched).clone()) is library.Tensor, seen
+
+    assert kinds(flambeau) == kinds(torch) == (True, [])

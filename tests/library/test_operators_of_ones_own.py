@@ -378,3 +378,16 @@ def test_a_kernel_may_come_before_the_definition(library):
     library.library.define(name, "(Tensor x) -> Tensor")
     space, _, own = name.partition("::")
     assert getattr(getattr(library.ops, space), own)(library.ones(2)).tolist() == [2.0, 2.0]
+
+
+@LIBRARIES
+def test_triton_op_is_its_own_rule_of_shapes(library):
+    def doubled(x):
+        return x * 2
+
+    doubled.__annotations__ = {"x": library.Tensor, "return": library.Tensor}
+    made = library.library.triton_op(fresh_name("doubled"), doubled, mutates_args=())
+    made.register_autograd(lambda ctx, grad: grad * 2)
+    x = library.ones(3, requires_grad=True)
+    made(x).sum().backward()
+    assert x.grad.tolist() == [2.0] * 3 and made(library.ones(4, 5, device="meta")).shape == (4, 5)

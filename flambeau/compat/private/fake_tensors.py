@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from ...core.overrides import disabled_torch_function
-from ...core.pytree import tree_flatten, tree_is_leaf
 from ...core.tensor import Tensor
 
 __all__ = [
@@ -60,34 +59,6 @@ class TracingContext:
 def valid_vec_isa_list() -> list[Any]:
     """Return no classes of vector instructions: PyTorch's compiler writes C++ for them, and kernels here are LLVM's."""
     return []
-
-
-def _maybe_remove_batch_dim(name: str, batched_output: Any, vmap_level: int, batch_size: int, out_dim: Any) -> Any:
-    """Refuse: `vmap` here takes results apart by itself."""
-    raise NotImplementedError("torch._functorch.vmap is PyTorch's own step of vmap; use flambeau.vmap")
-
-
-def _add_batch_dim(tensor: Any, in_dim: int, vmap_level: int) -> Any:
-    """Refuse: `vmap` here batches tensors by itself."""
-    raise NotImplementedError("torch._functorch.vmap is PyTorch's own step of vmap; use flambeau.vmap")
-
-
-def _broadcast_to_and_flatten(tree: Any, treespec: Any, is_leaf: Any = None) -> list[Any] | None:
-    """Values of `tree`, one for each leaf of a structure: a leaf stands for all leaves below its place; None where they do not fit."""
-    if tree_is_leaf(tree, is_leaf):
-        return [tree] * treespec.num_leaves
-    if treespec.is_leaf():
-        return None
-    children, spec = tree_flatten(tree, lambda x: x is not tree or (is_leaf is not None and is_leaf(x)))
-    if spec.type != treespec.type or spec.context != treespec.context or len(children) != treespec.num_children:
-        return None
-    parts = [_broadcast_to_and_flatten(a, b, is_leaf) for a, b in zip(children, treespec.children())]
-    return None if any(part is None for part in parts) else [leaf for part in parts for leaf in part or ()]
-
-
-def _get_name(func: Any) -> str:
-    """The name of a function, or its printed form where it has none."""
-    return getattr(func, "__name__", None) or repr(func)
 
 
 @contextmanager

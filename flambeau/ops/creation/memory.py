@@ -37,7 +37,7 @@ def alias(input: Tensor) -> Tensor:
     return input._view(input.shape, input._strides, input._offset)
 
 
-@composite(function=False)
+@composite(function=False, quirks=Quirks(unasked=True))
 def as_subclass(self: Tensor, cls: type) -> Any:
     """This tensor as an instance of `cls`: same memory, same history."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):

@@ -161,6 +161,18 @@ def _(
     return tuple(wanted) if len(wanted) > 1 else wanted[0]
 
 
+@unique.op.in_script
+def _(
+    recorder: Any, input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Tensor:  # fmt: skip
+    if return_inverse or return_counts:
+        raise NotImplementedError("unique returns values alone in compiled code")  # a function has one type of result
+    if dim is None:
+        return recorder.aten._unique2(input, sorted, False, False)[0]
+    return recorder.aten.unique_dim(input, dim, sorted, False, False)[0]
+
+
 @composite
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None

@@ -366,3 +366,24 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     left = a.permute(*free_a, *dims_a).reshape(numel(tuple(a.shape[d] for d in free_a)), k)
     right = b.permute(*dims_b, *free_b).reshape(k, numel(tuple(b.shape[d] for d in free_b)))
     return mm(left, right).reshape([a.shape[d] for d in free_a] + [b.shape[d] for d in free_b])
+
+
+@tensordot.op.in_script
+def _(recorder: Any, a: Tensor, b: Tensor, dims: int = 2) -> Tensor:
+    return recorder.aten.tensordot(a, b, list(range(a.dim() - dims, a.dim())), list(range(dims)))
+
+
+@tensordot.op.in_script
+def _(recorder: Any, a: Tensor, b: Tensor, dims: tuple[list[int], list[int]]) -> Tensor:
+    return recorder.aten.tensordot(a, b, dims[0], dims[1])
+
+
+@tensordot.op.in_script
+def _(recorder: Any, a: Tensor, b: Tensor, dims: list[list[int]]) -> Tensor:
+    return recorder.aten.tensordot(a, b, dims[0], dims[1])
+
+
+@tensordot.op.in_script
+def _(recorder: Any, a: Tensor, b: Tensor, dims: Tensor) -> Tensor:
+    pair: list[list[int]] = dims.tolist()
+    return recorder.aten.tensordot(a, b, pair[0], pair[1])

@@ -101,7 +101,8 @@ class Op:
 
     `aten` is PyTorch's operator, with its arguments in its order, where these are not the operator's own name and arguments (see
     `aten_form`); `aten_calls(recorder, *args, **kwargs)` makes the calls of PyTorch's operators where several are needed, or which
-    one depends on the arguments (declared with `as_aten`). `aten_backward` is PyTorch's operator for the derivative, or those of overloads by name (see
+    one depends on the arguments (declared with `as_aten`); `scripted` are the overloads that TorchScript compiles where PyTorch's function
+    is no operator but Python (declared with `in_script`). `aten_backward` is PyTorch's operator for the derivative, or those of overloads by name (see
     `library.aten.derivatives`)."""
 
     name: str
@@ -157,6 +158,7 @@ class Op:
     quirks: Quirks = NO_QUIRKS
     aten: str | tuple[str, ...] = ""
     aten_calls: Callable | None = None
+    scripted: tuple[Callable, ...] = ()
     aten_backward: str | tuple[str, ...] | dict[str, str] = ""
     tags: tuple[Any, ...] = ()
 
@@ -221,6 +223,11 @@ class Op:
     def as_aten(self, calls: Callable) -> Callable:
         """Declare the calls of PyTorch's operators that one call is: `calls(recorder, *args, **kwargs)`."""
         self.aten_calls = calls
+        return calls
+
+    def in_script(self, calls: Callable) -> Callable:
+        """Declare an overload that TorchScript compiles for a call, written like those of `as_aten`; the types of its arguments choose it."""
+        self.scripted += (calls,)
         return calls
 
     @functools.cached_property

@@ -11,6 +11,7 @@ from ..creation.construct import tensor
 from ..creation.ranges import meshgrid
 from ..index.unique import unique
 from ..linalg.einsum import einsum
+from ..linalg.matmul import tensordot
 from ..machinery.aten_form import aten_only, aten_parts
 from ..pointwise.arithmetic import pow as power
 from ..reduce.statistics import std, var
@@ -240,6 +241,11 @@ def _subtracted(aten: Any, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 
 aten_only("rsub")(lambda self, other, alpha=1: other - self * alpha if alpha != 1 else other - self)
 aten_only("pow.Scalar")(power)
+aten_only("tensordot.default")(
+    lambda self, other, dims_self, dims_other: tensordot(self, other, (dims_self, dims_other))
+)
+aten_only("_is_all_true")(lambda self: self.all())
+aten_only("_is_any_true")(lambda self: self.any())
 aten_only("_local_scalar_dense")(lambda self: self.item())
 aten_only("_sparse_addmm")(lambda self, mat1, mat2, beta=1, alpha=1: sparse_addmm(self, mat1, mat2, beta, alpha))
 

@@ -102,6 +102,17 @@ def stft(
     return spectra if return_complex else view_as_real(spectra)
 
 
+@stft.op.in_script
+def _(
+    recorder: Any, input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+    window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect", normalized: bool = False,
+    onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None,
+) -> Tensor:  # fmt: skip
+    return recorder.aten.stft(
+        input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window
+    )  # fmt: skip
+
+
 @composite
 def istft(
     input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,

@@ -6,8 +6,11 @@ from typing import Any
 
 from ....core.absent import raising
 from ....core.batched import BatchedTensor
+from ....func.mapping import _add_batch_dim, _remove_batch_dim
 
 __all__ = [
+    "_add_batch_dim",
+    "_remove_batch_dim",
     "get_unwrapped",
     "is_batchedtensor",
     "is_functorch_wrapped_tensor",
@@ -47,7 +50,7 @@ def maybe_get_bdim(tensor: Any) -> int:
 
 globals().update(
     raising(
-        "_add_batch_dim _remove_batch_dim _vmap_increment_nesting _vmap_decrement_nesting _wrap_for_grad _unwrap_for_grad",
+        "_vmap_increment_nesting _vmap_decrement_nesting _wrap_for_grad _unwrap_for_grad",
         NotImplementedError,
         "torch._C._functorch.{}() is PyTorch's own step of a transformation; use flambeau.vmap and flambeau.func",
     )
