@@ -129,7 +129,8 @@ def page(space: str, name: str, value: Any, back: str) -> str:
         parts.append(f"<h2>Shapes</h2>\n<p>{inline(text)}</p>")
     shown = example(whole, value)
     if shown:
-        parts.append(f"<h2>Example</h2>\n{code(shown, 'pycon')}")
+        note = "<p>This example needs a GPU.</p>\n" if snippets.mark(whole) == "GPU" else ""
+        parts.append(f"<h2>Example</h2>\n{note}{code(shown, 'pycon')}")
     return "\n".join([*parts, *_facts(whole, value)])
 
 

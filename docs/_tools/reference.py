@@ -42,6 +42,15 @@ PAGES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+# What a namespace only holds because its own text uses it.
+_HELPERS = {
+    "torch.cuda": {"absent_classes", "backend_of", "Device", "has_backend", "is_capturing", "raising", "why_absent"},
+    "torch.backends": {"matmul_switches"},
+    "torch.backends.cuda": {"absent_classes", "attention_kernels", "matmul_switches", "raising", "returning"},
+    "torch.backends.cudnn": {"ModuleType"},
+}
+
+
 def address(title: str) -> str:
     """Where the page of a group of namespaces is."""
     return "reference/" + re.sub(r"[^\w.]+", "-", title) + ".md"
@@ -68,6 +77,8 @@ def _entries(spaces: tuple[str, ...]) -> Iterator[Entry]:
     for space in spaces:
         home = _home(space)
         for name in _public(home) if home is not None else ():
+            if name in _HELPERS.get(space, ()):
+                continue
             try:
                 value = getattr(home, name)
             except (AttributeError, ImportError, NotImplementedError):

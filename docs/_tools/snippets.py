@@ -2,9 +2,12 @@
 
     python docs/_tools/snippets.py          # write what the calls print again, after an example was added or changed
     python docs/_tools/snippets.py --check  # fails if they print something else
+    python docs/_tools/snippets.py --check --device cuda  # the same of the examples that need a GPU, and of no others
 
 An example begins with "@" and the name of what it shows; the lines behind `>>>` are run one after the other, a line behind
-`...` belongs to the one before it. The namespace of the name is imported first; `torch`, `nn` and `F` are there."""
+`...` belongs to the one before it. The namespace of the name is imported first; `torch`, `nn` and `F` are there.
+A line may raise where the text behind it begins with "Traceback". A mark behind the name says where the example is run: `(GPU)`
+where there is a GPU, `(no GPU)` where there is none, `(flambeau)` with this library only."""
 
 from __future__ import annotations
 
@@ -23,17 +26,24 @@ import flambeau
 
 FILE = Path(__file__).parent / "snippets.txt"
 Example = list[tuple[str, str]]  # what is typed, and what is printed
+MARKS = ("GPU", "no GPU", "flambeau")
 
 
 @functools.cache
-def _read() -> tuple[str, dict[str, Example]]:
-    """What stands before the first example, and the examples by name."""
+def _read() -> tuple[str, dict[str, Example], dict[str, str]]:
+    """What stands before the first example, the examples by name, and the marks of those that have one."""
     head, *parts = re.split(r"(?m)^@ ", FILE.read_text())
     found: dict[str, Example] = {}
+    marks = {}
     for part in parts:
-        name, *lines = part.rstrip("\n").split("\n")
+        title, *lines = part.rstrip("\n").split("\n")
+        name, _, marked = title.partition(" ")
         if name in found:
             raise ValueError(f"{name} has two examples")
+        if marked and marked[1:-1] not in MARKS:
+            raise ValueError(f"{name} is marked {marked}, which is none of {MARKS}")
+        if marked:
+            marks[name] = marked[1:-1]
         found[name] = []
         for line in lines:
             typed, answer = ("", "") if line.startswith(">>> ") else found[name].pop()
@@ -41,12 +51,27 @@ def _read() -> tuple[str, dict[str, Example]]:
                 found[name].append(("\n".join(filter(None, [typed, line[4:]])), ""))
             else:
                 found[name].append((typed, f"{answer}{line}\n"))
-    return head, found
+    return head, found, marks
 
 
 def snippets() -> dict[str, Example]:
     """The examples by the name of what they show."""
     return _read()[1]
+
+
+def mark(name: str) -> str:
+    """Where the example of a name is run: one of `MARKS`; empty where it is run everywhere."""
+    return _read()[2].get(name, "")
+
+
+def why_not(name: str, library: ModuleType) -> str:
+    """The reason why the example of a name is not run with a library on this machine; empty where it is run."""
+    needed = mark(name)
+    if needed == "flambeau":
+        return "" if library is flambeau else "shows what PyTorch does not have"
+    if needed and (needed == "GPU") != library.cuda.is_available():
+        return "needs a GPU" if needed == "GPU" else "shows a machine without a GPU"
+    return ""
 
 
 def home(name: str, library: ModuleType) -> Any:
@@ -79,12 +104,24 @@ def setting(name: str, library: ModuleType) -> dict[str, Any]:
 def printed(name: str, library: ModuleType, **others: Any) -> list[str]:
     """What each line of an example prints."""
     names = {**setting(name, library), **others}
-    told = []
-    for number, (typed, _) in enumerate(snippets()[name]):
-        with contextlib.redirect_stdout(io.StringIO()) as text:
+    return [_printed(typed, answer, number, names) for number, (typed, answer) in enumerate(snippets()[name])]
+
+
+def _printed(typed: str, answer: str, number: int, names: dict[str, Any]) -> str:
+    """What a line prints; its error where it is expected to raise."""
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        try:
             exec(compile(typed + "\n", register(typed, number), "single"), names)
-        told.append(text.getvalue())
-    return told
+        except Exception as error:
+            if not may_raise(answer):
+                raise
+            print(f"Traceback (most recent call last):\n  ...\n{type(error).__name__}: {error}")
+    return text.getvalue()
+
+
+def may_raise(answer: str) -> bool:
+    """Whether the text behind a line says that it raises."""
+    return answer.startswith("Traceback")
 
 
 def shown(example: Example) -> str:
@@ -92,14 +129,29 @@ def shown(example: Example) -> str:
     return "".join(">>> " + typed.replace("\n", "\n... ") + f"\n{answer}" for typed, answer in example)
 
 
+def _again(name: str, example: Example) -> Example:
+    if why_not(name, flambeau):
+        return example
+    return [(typed, text) for (typed, _), text in zip(example, printed(name, flambeau))]
+
+
+def _title(name: str) -> str:
+    return f"@ {name} ({mark(name)})" if mark(name) else f"@ {name}"
+
+
 def main() -> int:
-    head, found = _read()
-    again = {name: [(t, p) for (t, _), p in zip(e, printed(name, flambeau))] for name, e in found.items()}
+    head, found, _ = _read()
+    only_gpu = "--device" in sys.argv
+    if only_gpu and not flambeau.cuda.is_available():
+        raise SystemExit("there is no GPU here")
+    again = {name: _again(name, e) for name, e in found.items() if not only_gpu or mark(name) == "GPU"}
     if "--check" in sys.argv:
-        for name in [n for n in found if found[n] != again[n]]:
+        wrong = [name for name in again if found[name] != again[name]]
+        for name in wrong:
             print(f"{name}: the page says\n{shown(found[name])}but now it is\n{shown(again[name])}")
-        return int(found != again)
-    FILE.write_text(head + "\n".join(f"@ {name}\n{shown(example)}" for name, example in sorted(again.items())))
+        print(f"{len(again) - len(wrong)} of {len(again)} examples print what they say")
+        return int(bool(wrong))
+    FILE.write_text(head + "\n".join(f"{_title(name)}\n{shown(e)}" for name, e in sorted({**found, **again}.items())))
     return 0
 
 

@@ -8,6 +8,7 @@ import sys
 import warnings
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from vision.oracle import torchvision
@@ -42,15 +43,23 @@ def core() -> dict[str, object]:
     return {n: v for n, v in names().items() if n.rpartition(".")[0] in CORE and callable(v)}
 
 
+def _run_or_skip(name: str, library: ModuleType) -> None:
+    reason = snippets.why_not(name, library)
+    if reason:
+        pytest.skip(reason)
+
+
 @pytest.mark.parametrize("name", snippets.snippets())
 def test_example_prints_what_it_says(name: str) -> None:
     assert name in names()
+    _run_or_skip(name, flambeau)
     assert snippets.printed(name, flambeau) == [answer for _, answer in snippets.snippets()[name]]
 
 
 @pytest.mark.parametrize("name", snippets.snippets())
 def test_example_prints_the_same_in_pytorch(name: str) -> None:
     torch = pytest.importorskip("torch", reason="asks PyTorch")
+    _run_or_skip(name, torch)
     others = {}
     if name.startswith("torchvision."):
         torchvision()  # or the test is skipped
@@ -65,12 +74,35 @@ def test_lines_behind_dots_belong_to_the_line_before_them(tmp_path: Path, monkey
     text = "@ torch.jit.script\n>>> @torch.jit.script\n... def twice(x):\n...     return 2 * x\n>>> twice(torch.ones(1))\ntensor([2.])\n"
     monkeypatch.setattr(snippets, "FILE", tmp_path / "snippets.txt")
     snippets.FILE.write_text(text)
-    _, found = snippets._read.__wrapped__()
+    found = snippets._read.__wrapped__()[1]
     monkeypatch.setattr(snippets, "snippets", lambda: found)
     typed, printed = zip(*found["torch.jit.script"])
     assert typed == ("@torch.jit.script\ndef twice(x):\n    return 2 * x", "twice(torch.ones(1))")
     assert snippets.printed("torch.jit.script", flambeau) == list(printed) == ["", "tensor([2.])\n"]
     assert "@ torch.jit.script\n" + snippets.shown(found["torch.jit.script"]) == text
+
+
+def test_line_may_raise_only_where_its_text_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised = "Traceback (most recent call last):\n  ...\nRuntimeError: size is wrong\n"
+    typed = "raise RuntimeError('size is wrong')"
+    monkeypatch.setattr(snippets, "snippets", lambda: {"torch.zeros": [(typed, raised)]})
+    assert snippets.printed("torch.zeros", flambeau) == [raised]
+    monkeypatch.setattr(snippets, "snippets", lambda: {"torch.zeros": [(typed, "")]})
+    with pytest.raises(RuntimeError, match="size is wrong"):
+        snippets.printed("torch.zeros", flambeau)
+
+
+def test_marks_say_where_an_example_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snippets, "FILE", tmp_path / "snippets.txt")
+    snippets.FILE.write_text("@ torch.a (GPU)\n>>> 1\n1\n\n@ torch.b (flambeau)\n>>> 1\n1\n\n@ torch.c\n>>> 1\n1\n")
+    read = snippets._read.__wrapped__
+    monkeypatch.setattr(snippets, "_read", read)
+    assert [snippets.mark(name) for name in snippets.snippets()] == ["GPU", "flambeau", ""]
+    reasons = [snippets.why_not(name, flambeau) for name in snippets.snippets()]
+    assert reasons == ["" if flambeau.cuda.is_available() else "needs a GPU", "", ""]
+    snippets.FILE.write_text("@ torch.a (CPU)\n>>> 1\n1\n")
+    with pytest.raises(ValueError, match="none of"):
+        read()
 
 
 def test_shapes_are_seen_of_classes_that_an_example_defines(monkeypatch: pytest.MonkeyPatch) -> None:
