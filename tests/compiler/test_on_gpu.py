@@ -290,6 +290,13 @@ for function, count in ((differentiates, 1), (differentiates_both, 2), (returns_
         assert ours.grad.tolist() == theirs.grad.tolist(), (function, i)
 
 warnings.simplefilter("error")
+compiled = fl.compile(differentiates)
+for i in range(6):  # nothing is differentiated, too
+    empty = fl.ones(2, 0).cuda().requires_grad_()
+    compiled(empty)
+    assert empty.grad.shape == (2, 0)
+assert "one CUDA graph" in compiled.explain(), compiled.explain()
+
 # gradients of a parameter and of an argument, in one graph
 w, v = (nn.Parameter(fl.tensor([0.5, -1.0]).cuda()) for _ in range(2))
 def both(p, x):

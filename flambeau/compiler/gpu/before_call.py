@@ -76,7 +76,7 @@ class _Gradient:
     def now(self) -> Bytes | None:
         """The one that the leaf has now, kept on the host."""
         grad: Any = self.leaf.grad
-        return Bytes(grad) if _on_device(grad) else None
+        return Bytes(grad) if _on_device(grad) or (grad is not None and not grad.numel()) else None
 
     def put_back(self, with_values: bool) -> None:
         old = self._old()
