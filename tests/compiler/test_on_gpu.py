@@ -334,6 +334,29 @@ for i in range(7):
     assert results[0] == results[1] and seen[-1] == seen[-2], i
 assert "one CUDA graph" in compiled.explain(), compiled.explain()
 
+# only some results are differentiated, as the loss of a model that returns scores, too: the others take no part in it
+class Scored(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = (nn.Parameter(fl.tensor([0.5, k]).cuda()) for k in (2.0, 3.0))
+    def forward(self, x):
+        scores = x * self.weight
+        return scores.exp() * self.bias, (scores * scores).sum()
+models = [Scored() for _ in range(2)]
+compiled = fl.compile(models[0])
+for i, which in enumerate([1, 1, 1, 1, 1, 0, 1, 2, 1]):
+    for model, run in ((models[0], compiled), (models[1], models[1])):
+        results = run(leaf(i))
+        loss = results[which] if which < 2 else results[0].sum() + results[1]
+        loss.sum().backward()
+    assert fl.equal(models[0].weight.grad, models[1].weight.grad), i
+    ours, theirs = (m.bias.grad for m in models)
+    assert (ours is None and theirs is None) or fl.equal(ours, theirs), (i, ours, theirs)
+assert "one CUDA graph" in compiled.explain(), compiled.explain()
+node = compiled(leaf(1))[1].grad_fn
+assert node.derivative.usual.which == (1,) and len(node.derivative.usual.leaves) < len(node.derivative.leaves)
+assert len(node.derivative.usual.program_of_calls.calls) < len(node.derivative.program_of_calls.calls)
+
 # a function that differentiates what its argument came from runs as it is
 def inward(x):
     (x * 3).sum().backward()

@@ -33,7 +33,34 @@ class CapturedDerivative(Derivative):
         known = {id(t._storage) for t in state.values()}
         self.watched = [s for s in saved_storages(live) if id(s) in known]
         self.where, self._live, self._inside = where, live, inside
+        self.which = tuple(range(len(live)))  # of the results are differentiated
+        self.usual: CapturedDerivative | None = (
+            None  # the derivative of some results, where the others were not differentiated
+        )
         self.program_of_calls: Any = None  # the backward pass as a program, where it was written down
+
+    @classmethod
+    def of(
+        cls, live: list[Tensor], statics: list[Tensor], state: dict[int, Tensor], where: device, some: tuple[int, ...]
+    ) -> CapturedDerivative:
+        """Return the derivative of all results, and beside it that of some, if these are the ones that a caller differentiates."""
+        found = cls(live, statics, state, where)
+        if some and some[-1] < len(live):
+            found.usual = cls([live[i] for i in some], statics, state, where)
+            found.usual.which = some
+        return found
+
+    def all(self) -> list[CapturedDerivative]:
+        """Return this derivative, and that of some results in front of it."""
+        return [self] if self.usual is None else [self.usual, self]
+
+    def sample_grads(self) -> list[Tensor]:
+        """Gradients of the results, to capture and to compare with."""
+        return [empty_strided(shape, strides, d, where).fill_(1.0) for shape, strides, d, where in self.layouts]
+
+    def samples(self) -> list:
+        """Return what each derivative finds for such gradients."""
+        return [g for derivative in self.all() for g in derivative.found(derivative.sample_grads())]
 
     def write_down(self, recorder: Recorder) -> None:
         """Record the backward pass, for gradients that are made up, as a program of its own over the same buffers."""
@@ -54,11 +81,9 @@ class CapturedDerivative(Derivative):
         if results.live:
             raise NotRecordable("a gradient has a history")
 
-    def capture(
-        self, pool: Any, storages: list[UntypedStorage], grads: list[Tensor], most: int, forward: Replay | None = None
-    ) -> None:
-        """Capture the backward pass for gradients of the results like these; of a program, behind its forward pass."""
-        graph = graphs.CUDAGraph(keep_graph=True)
+    def capture(self, pool: Any, storages: list[UntypedStorage], most: int, forward: Replay | None = None) -> None:
+        """Capture the backward pass; of a program, behind its forward pass."""
+        graph, grads = graphs.CUDAGraph(keep_graph=True), self.sample_grads()
         observer = Observer(graph, most=most)
         for known in storages:
             observer.know(known, "state")
@@ -105,8 +130,13 @@ class CapturedNode(CompiledNode):
     def __init__(self, derivative: CapturedDerivative, tensors: Any):
         super().__init__(derivative, tensors, derivative.watched)
 
-    def found(self, came: list, grads: list[Tensor]) -> tuple:
-        return tuple(self.derivative.found(grads))
+    def found(self, came: list) -> tuple:
+        usual, every = self.derivative.usual, self.derivative
+        if usual is None or tuple(i for i, g in enumerate(came) if g is not None) != usual.which:
+            return tuple(every.found(every.gradients(came)))
+        found = usual.found(usual.gradients([came[i] for i in usual.which]))
+        of = {id(leaf) if type(leaf) is not int else leaf: g for leaf, g in zip(usual.leaves, found)}
+        return tuple(of.get(id(leaf) if type(leaf) is not int else leaf) for leaf in every.leaves)
 
 
 __all__ = ["CapturedDerivative", "CapturedNode"]

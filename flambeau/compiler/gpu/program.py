@@ -37,16 +37,17 @@ class GpuProgram:
 
     def rewrite(self) -> None:
         """Run the passes over the program."""
-        after = None if self.derivative is None else self.derivative.program_of_calls
-        if after is not None:
+        for after in self._derivatives():
             own = {b for call in after.calls for b in call.makes}
             self.program.kept |= {b for call in after.calls for b in call.touches()} - own - {NO_MEMORY}
-        for program in (self.program, after):
-            if program is not None:
-                drop_dead(program)
-                self.recorded += len(program.calls)
-                for work in PASSES:
-                    work(program)
+        for program in (self.program, *self._derivatives()):
+            drop_dead(program)
+            self.recorded += len(program.calls)
+            for work in PASSES:
+                work(program)
+
+    def _derivatives(self) -> list[Program]:
+        return [] if self.derivative is None else [d.program_of_calls for d in self.derivative.all()]
 
     def emit(self, statics: list[Tensor]) -> Replay:
         """Make the calls, for these arguments."""
@@ -78,17 +79,23 @@ class GpuProgram:
 
     def told(self) -> str:
         """Describe what became of the calls, for people."""
-        after = self.derivative.program_of_calls.calls if self.derivative is not None else []
-        now = [*self.program.calls, *after]
+        now = [call for program in (self.program, *self._derivatives()) for call in program.calls]
         fused = [call for call in now if call.rewritten]
         parts = sum(len(call.parts) for call in fused)
         return f"{self.recorded} calls of operators; {parts} of them are formulas that became {len(fused)} kernels"
 
 
 def write_down(
-    prepared: Any, where: device, tensors: list[Tensor], run: Callable[..., Any], pool: Any, new_grads: NewGrads
+    prepared: Any,
+    where: device,
+    tensors: list[Tensor],
+    run: Callable[..., Any],
+    pool: Any,
+    some: tuple[int, ...],
+    new_grads: NewGrads,
 ) -> GpuProgram:
-    """Run a call in a capture in memory of this pool, and return what it did. Raises NotRecordable where that is more than calls."""
+    """Run a call in a capture in memory of this pool, and return what it did; `some` of its results are differentiated, as far as is
+    known. Raises NotRecordable where that is more than calls."""
     recorder = Recorder()
     for t in prepared.state:
         if t._storage.ptr:
@@ -111,8 +118,9 @@ def write_down(
         recorder.program.inputs = inputs
         written = GpuProgram(recorder.program, results, results.maker(result), grads)
         if results.live:
-            written.derivative = CapturedDerivative(results.live, statics, state, where)
-            written.derivative.write_down(recorder)
+            written.derivative = CapturedDerivative.of(results.live, statics, state, where, some)
+            for derivative in written.derivative.all():
+                derivative.write_down(recorder)
     for static in statics:  # a history that was walked may lead to one: without its memory
         static._storage, static.grad = UntypedStorage(0, where), None
     if recorder.problems:

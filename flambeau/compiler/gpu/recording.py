@@ -7,6 +7,7 @@ the graph; gradients stay where they are, in the graph's memory."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 import sys
@@ -19,10 +20,9 @@ from ...backends.nvidia import cublaslt, driver, graphs, product_tuning, threads
 from ...backends.nvidia.memory import DeviceMemory, memories
 from ...backends.nvidia.planned import Planned, Sketch
 from ...core.backend import backend_of
-from ...core.device import cpu, device
-from ...core.graph import GONE
+from ...core.device import device
 from ...core.storage import UntypedStorage
-from ...core.tensor import Tensor, empty_strided, tensors_in
+from ...core.tensor import Tensor, tensors_in
 from ...graph.replay import Diverged, modes_off
 from ..record import preparation
 from ..record.differentiable import Boundary, cut_off
@@ -31,66 +31,17 @@ from ..record.recorder import Memory, NotRecordable
 from ..record.recording import GradSlot, Recorded, extent
 from ..record.results import Results, is_live, replaced
 from ..runtime.program import Program
-from ..state.guards import Guard, TensorItem, observe
+from ..state.guards import Guard
 from .before_call import LeftState, StateBefore
 from .capture import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
 from .derivative import CapturedDerivative, CapturedNode
+from .preparation import Prepared, Wanted
 from .program import GpuProgram, write_down
 from .second_stream import MOST
 from .values import Copy, Outcome, alike, perturb, sums
 
 _SPARE = 1 << 16  # bytes of free memory that a graph does not take
 _LARGE = 1 << 30  # bytes of an eager call beside which the graph's memory should not stand
-
-
-class Prepared(preparation.Prepared):
-    """Everything as it is before the observed call."""
-
-    recorder: Observer
-
-    def __init__(self, *given: Any):
-        super().__init__(*given)
-        self.read: set[int] = set()  # leaves whose gradients it reads, or adds to
-        self.of_arguments = [(t, _gradient(t)) for t in self.given.tensors if t.is_leaf]
-
-    def _accept(self, t: Tensor) -> None:
-        if t.is_sparse or t.device.type != "cuda":
-            raise NotRecordable(f"an argument is on {t.device} with layout {t.layout}, and others are on a GPU")
-        if t._autograd is not None and (t._autograd.hooks or t._autograd.post_hooks):
-            raise NotRecordable("an argument has hooks")
-
-    def finish(self, result: Any) -> Recorded:
-        recorder = self.recorder
-        if recorder.problems:
-            raise NotRecordable(recorder.problems[0])
-        if any(before is not None and _gradient(t) != before for t, before in self.of_arguments):
-            raise NotRecordable("it changes the gradient that an argument has")
-        self._settle_grads()
-        self._unchanged()
-        devices = {t.device for t in [*self.state, *self.given.tensors] if t.device is not cpu}
-        if len(devices) != 1:
-            raise NotRecordable(f"it works on several devices: {', '.join(sorted(map(str, devices)))}")
-        self._guard_grads(recorder.graph)
-        self.grads_before = {}
-        recorded = GraphRecorded(self, devices.pop(), self._live_options(recorder.graph))
-        self._note_changes(recorded)
-        tensors = self.given.tensors
-        if recorded.argument_bumps and len({t._storage.ptr for t in tensors}) < len(tensors):
-            raise NotRecordable("it changes an argument that shares memory with another one")
-        return recorded
-
-    def _guard_grads(self, graph: Any) -> None:
-        """A gradient that the function reads or adds to must stay where it is."""
-        extra: list[Any] = []
-        for t in self.state:
-            grad = self.grads_before[id(t)]
-            if grad is None or grad is GONE or grad.is_sparse or not grad._storage.ptr:
-                continue
-            place = self.recorder.memory.find(grad._storage.ptr)
-            if place is None or place.buffer in self.recorder.touched:
-                extra += [TensorItem("a gradient", grad), preparation.GradItem(t, grad)]
-                self.read.add(id(t))
-        self.observed += observe(extra)
 
 
 class GraphRecorded(Recorded):
@@ -101,6 +52,7 @@ class GraphRecorded(Recorded):
     backward: CapturedDerivative | None = None
     written: GpuProgram | None = None  # the call as a program of operator calls
     unwritten = ""  # why there is none
+    wanted: Wanted  # which results of the observed call were differentiated
 
     def __init__(self, prepared: Prepared, where: device, options: list[Any]):
         super().__init__(None, Guard(prepared.observed), Results(Memory(), [], {}), None, [])  # type: ignore[arg-type]
@@ -154,6 +106,7 @@ class GraphRecorded(Recorded):
         ends = {i: Boundary(t, []).leaf for i, t in enumerate(tensors) if not t.is_leaf}
         result = run({id(tensors[i]): end for i, end in ends.items()})
         of_arguments = [(t, t.grad) for t in tensors if t.is_leaf]
+        self.some = self.wanted.some()
         limit = self._memory().reserved
         left = LeftState(self.prepared, self.where)
         eager = self._outcome(tensors, before, result)
@@ -166,7 +119,7 @@ class GraphRecorded(Recorded):
             try:
                 made = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
                 self.program.capture.replay()
-                gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
+                gradients = [] if self.backward is None else self.backward.samples()
                 left.put_back()
                 problem = self._differs(tensors, made, before, eager, arguments, run, left, swings)
                 inside = [ends.get(i, t) for i, t in enumerate(tensors)]
@@ -233,7 +186,7 @@ class GraphRecorded(Recorded):
         grads = {id(t): t.grad if t.is_leaf else None for t in self.prepared.state}
         try:
             self.written = write_down(
-                self.prepared, self.where, tensors, run, graphs.handle_of(index, sketch),
+                self.prepared, self.where, tensors, run, graphs.handle_of(index, sketch), self.some,
                 lambda statics, results: _new_grads(self.prepared.state, statics, grads, results),
             )  # fmt: skip
         except NotRecordable as problem:
@@ -297,8 +250,8 @@ class GraphRecorded(Recorded):
         return {s.header.slot: s for s in self.grads if s.header is not None and type(s.holder) is not int}
 
     def _drop_capture(self) -> None:
-        if self.backward is not None:
-            self.backward.graph = None  # type: ignore[assignment]
+        for derivative in () if self.backward is None else self.backward.all():
+            derivative.graph = None  # type: ignore[assignment]
         self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
         self.program = None  # type: ignore[assignment]
 
@@ -362,18 +315,11 @@ class GraphRecorded(Recorded):
         self.program.calls = self.unwritten if written is None else written.told()
         self.backward = None if written is None else written.derivative
         if live:
-            self.backward = CapturedDerivative(live, statics, state, where)
-        if self.backward is not None:
-            self.backward.capture(capture.pool(), known, self._sample_grads(), most, replay)
-            self.program.after = self.backward.graph
+            self.backward = CapturedDerivative.of(live, statics, state, where, self.some)
+        for derivative in () if self.backward is None else self.backward.all():
+            derivative.capture(capture.pool(), known, most, replay)
+            self.program.after = derivative.graph
         return made
-
-    def _sample_grads(self) -> list[Tensor]:
-        """Gradients of the results, to capture and to compare with."""
-        assert self.backward is not None
-        return [
-            empty_strided(shape, strides, d, where).fill_(1.0) for shape, strides, d, where in self.backward.layouts
-        ]
 
     def run(self, tensors: Any) -> Any:
         made, reused = self._storages()
@@ -460,13 +406,16 @@ class GraphRecorded(Recorded):
             return ""
         inside = {id(t) for t in tensors}
         live = [t for t in {id(t): t for t in tensors_in(result)}.values() if is_live(t, inside)]
-        leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in self.backward.leaves]
         if len(live) != len(self.backward.layouts):
             return "it does not do the same in each call"
-        with cut_off(leaves):
-            found = run_backward(live, self._sample_grads(), True, False, leaves, False)
+        theirs = []
+        for derivative in self.backward.all():
+            leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
+            outputs = [live[i] for i in derivative.which]
+            with cut_off(leaves):
+                theirs += run_backward(outputs, derivative.sample_grads(), True, False, leaves, False)
         with modes_off():
-            for a, b in zip(gradients, found):
+            for a, b in zip(gradients, theirs):
                 if (a is None) != (b is None) or (a is not None and not alike(a, b)):
                     return "a gradient came out differently"
         return ""
@@ -499,15 +448,9 @@ def _new_grads(state: list[Tensor], statics: list[Tensor], before: dict[int, Any
     return found
 
 
-def _gradient(t: Tensor) -> tuple[int, int] | None:
-    """Return which gradient an argument has, and how often it was changed."""
-    grad = t.grad if t.is_leaf else None
-    return None if grad is None else (id(grad), grad._version)
-
-
 def observer() -> Observer:
     """Return the observer of a function's second call."""
-    return Observer(prepare=Prepared)
+    return Observer(prepare=functools.partial(Prepared, GraphRecorded))
 
 
-__all__ = ["GraphRecorded", "Prepared", "observer"]
+__all__ = ["GraphRecorded", "observer"]

@@ -107,7 +107,7 @@ class Derivative:
         grads = [_made_up(*layout) for layout in self.layouts]
         try:
             with no_grad():
-                node.found(list(grads), grads)
+                node.found(list(grads))
         except RuntimeError:  # what it needs has been changed: nobody can differentiate this, and nobody wants to
             self.undifferentiated = -sys.maxsize
 
@@ -231,14 +231,14 @@ class CompiledNode(Node):
                     "one of the variables needed for gradient computation has been modified by an inplace operation: it is at"
                     f" version {storage.version}; expected version {version} instead (in a compiled function)."
                 )
-        return self.found(grads, self.derivative.gradients(grads))
+        return self.found(grads)
 
     def needed(self) -> list[tuple[UntypedStorage, int]]:
         """The memory that the derivative reads, and the versions it had."""
         return self.versions
 
-    def found(self, came: list, grads: list[Tensor]) -> tuple:
-        """The gradients of the leaves, from those of the results: as they came, and with zeros for those that did not."""
+    def found(self, came: list) -> tuple:
+        """The gradients of the leaves, from those of the results that came."""
         raise NotImplementedError
 
     def release(self) -> None:
@@ -278,8 +278,9 @@ class FunctionNode(CompiledNode):
         result._autograd.grad_fn, result._autograd.output_nr = self, position
         return result
 
-    def found(self, came: list, grads: list[Tensor]) -> tuple:
+    def found(self, came: list) -> tuple:
         derivative = self.derivative
+        grads = derivative.gradients(came)
         if self.live is None:
             return derivative.arrived(derivative.run(self, grads), came)
         if not derivative.reaches:
