@@ -83,12 +83,22 @@ def _entries(spaces: tuple[str, ...]) -> Iterator[Entry]:
                 value = getattr(home, name)
             except (AttributeError, ImportError, NotImplementedError):
                 continue
-            if not isinstance(value, types.ModuleType) and not _is_pythons(value):
+            if (
+                not isinstance(value, types.ModuleType)
+                and not _is_pythons(name, value)
+                and f"{space}.{name}" not in _UNUSABLE
+            ):
                 yield space, name, value
 
 
-def _is_pythons(value: Any) -> bool:
+# Names that are there for old programs alone: nothing can be done with them, in PyTorch neither.
+_UNUSABLE = ("torch.autograd.NestedIOFunction",)
+
+
+def _is_pythons(name: str, value: Any) -> bool:
     """Whether a namespace only holds it because its text imports it from Python's own library."""
+    if name == "TYPE_CHECKING":
+        return True
     home = getattr(value, "__module__", None) or type(value).__module__
     return isinstance(home, str) and home != "builtins" and home.partition(".")[0] in sys.stdlib_module_names
 

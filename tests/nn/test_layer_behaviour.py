@@ -34,6 +34,27 @@ def dp(T, nn):
 
 
 @scenario
+def parts_of_dp_without_an_accelerator(T, nn):
+    calls = [
+        lambda: nn.parallel.scatter({"rate": 0.5}, [0, 1]),
+        lambda: nn.parallel.gather([T.ones(2)], "cpu"),
+        lambda: nn.parallel.replicate(nn.Linear(2, 2), [0]),
+        lambda: nn.parallel.parallel_apply([nn.ReLU()], []),
+        lambda: nn.parallel.parallel_apply([nn.ReLU()], [T.ones(2)], devices=[0, 1]),
+        lambda: nn.parallel.parallel_apply([nn.ReLU()], [T.ones(2)]),
+        lambda: nn.parallel.data_parallel(nn.Linear(2, 2), T.ones(1, 2)),
+    ]
+    return [answer(call) for call in calls]
+
+
+def answer(call):
+    try:
+        return call()
+    except (AssertionError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@scenario
 def factory(T, nn):
     return [
         str(nn.Conv2d(2, 3, 2, dtype=T.float16).weight.dtype),

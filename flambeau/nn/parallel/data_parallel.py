@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.backend import backend_of, has_backend
-from ...core.device import device
+from ...core.device import cpu, device
 from ...core.graph import grad_mode
 from ...core.pytree import tree_flatten, tree_map, tree_unflatten
 from ...core.tensor import Tensor
@@ -31,10 +31,27 @@ def _devices(ids: Sequence[Any] | None) -> list[device]:
     return [backend_of(_CUDA).indexed(device("cuda", d) if isinstance(d, int) else device(d)) for d in ids]
 
 
+def _present(ids: Sequence[Any] | None) -> list[device]:
+    """The devices that are meant, of which there has to be one."""
+    places = _devices(ids)
+    if not places:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return places
+
+
+def _require_on(module: Module, first: device) -> None:
+    for t in (*module.parameters(), *module.buffers()):
+        if t.device is not first:
+            raise RuntimeError(
+                f"module must have its parameters and buffers on device {first} (device_ids[0]) but found one of them on"
+                f" device: {t.device}"
+            )
+
+
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
     """Tensors cut into parts along `dim`, one for each device; everything else goes to all of them."""
-    places = _devices(target_gpus)
     leaves, structure = tree_flatten(inputs)
+    places = _present(target_gpus) if any(isinstance(x, Tensor) for x in leaves) else target_gpus
     parts: list[Any] = [x.chunk(len(places), dim) if isinstance(x, Tensor) else None for x in leaves]
     count = max((len(p) for p in parts if p is not None), default=len(places))
     return [
@@ -45,11 +62,13 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
 
 def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
     """Results of the devices joined along `dim` on one of them; numbers without dimensions become a vector."""
-    where = _devices([target_device])[0]
 
     def joined(*parts: Any) -> Any:
         if not isinstance(parts[0], Tensor):
             return parts[0]
+        if any(p.device.type == "cpu" for p in parts):
+            raise AssertionError("Gather function not implemented for CPU tensors")
+        where = cpu if str(target_device) == "cpu" else _present([target_device])[0]
         moved = [p.to(where) for p in parts]
         return cat(moved, dim) if moved[0].shape else stack(moved)
 
@@ -58,6 +77,8 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
 
 def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Module]:
     """The module on each of the devices: its parameters are copies through which gradients flow back."""
+    if devices and any(t.device.type == "cpu" for t in (*network.parameters(), *network.buffers())):
+        raise AssertionError("Broadcast function not implemented for CPU tensors")
     return [_replica(network, where, detach, {}) for where in _devices(devices)]
 
 
@@ -85,8 +106,13 @@ def parallel_apply(
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
     """Call each module with its inputs, each in a thread of its own on its device."""
+    for what, given in (("inputs", inputs), ("kwargs_tup", kwargs_tup), ("devices", devices)):
+        if given is not None and len(given) != len(modules):
+            raise AssertionError(
+                f"The number of modules {len(modules)} is not equal to the number of {what} {len(given)}"
+            )
     named = kwargs_tup or [{}] * len(modules)
-    places = _devices(devices)
+    places = _present(devices)
     results: list[Any] = [None] * len(modules)
     enabled = grad_mode.enabled
 
@@ -130,13 +156,7 @@ class DataParallel(Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if not self.device_ids:
             return self.module(*inputs, **kwargs)
-        first = device("cuda", self.device_ids[0])
-        for t in (*self.module.parameters(), *self.module.buffers()):
-            if t.device is not first:
-                raise RuntimeError(
-                    f"module must have its parameters and buffers on device {first} (device_ids[0]) but found one of them on"
-                    f" device: {t.device}"
-                )
+        _require_on(self.module, device("cuda", self.device_ids[0]))
         parts = scatter((inputs, kwargs), self.device_ids, self.dim)
         if len(parts) == 1:
             return self.module(*parts[0][0], **parts[0][1])
@@ -154,6 +174,10 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: dict | None = None,
 ) -> Any:
-    """Calls the module once as a DataParallel would."""
+    """Call a module once as a DataParallel would. Without an accelerator it raises RuntimeError, where DataParallel calls the module."""
+    places = _devices(device_ids)
+    if not places:
+        raise RuntimeError("device type could not be determined")
+    _require_on(module, places[0])
     args = inputs if isinstance(inputs, tuple) else (inputs,)
     return DataParallel(module, device_ids, output_device, dim)(*args, **(module_kwargs or {}))
