@@ -22,7 +22,7 @@ from ...core.layout import (
 )
 from ...core.raw_memory import transfers
 from ...core.settings import is_warn_always_enabled
-from ...core.tensor import Tensor
+from ...core.tensor import OpenTensor, Tensor
 from ...core.typenames import type_name
 from ..machinery.arguments import as_device, as_dtype, refuse_quantized
 from ..machinery.aten_form import aten_parts
@@ -307,10 +307,13 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return converted(self, other.dtype, other.device)
 
 
-@composite(name="cpu", function=False, aten="to")
-def _to_cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+@composite(function=False, method=False, aten="to")
+def cpu_(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
     """The tensor on the CPU."""
     return converted(self, self.dtype, cpu, memory_format)
+
+
+OpenTensor.cpu = cpu_
 
 
 @composite(function=False)
