@@ -340,22 +340,39 @@ class Scored(nn.Module):
         super().__init__()
         self.weight, self.bias = (nn.Parameter(fl.tensor([0.5, k]).cuda()) for k in (2.0, 3.0))
     def forward(self, x):
-        scores = x * self.weight
-        return scores.exp() * self.bias, (scores * scores).sum()
+        scores = (x * self.weight).exp()
+        others = scores.detach() * self.bias
+        return others, (scores * scores).sum(), scores  # the loss is computed from the last
 models = [Scored() for _ in range(2)]
 compiled = fl.compile(models[0])
-for i, which in enumerate([1, 1, 1, 1, 1, 0, 1, 2, 1]):
+for i, which in enumerate([1, 1, 1, 1, 1, 0, 1, 3, 1, 2, 1]):
     for model, run in ((models[0], compiled), (models[1], models[1])):
-        results = run(leaf(i))
-        loss = results[which] if which < 2 else results[0].sum() + results[1]
+        results = run(leaf(i).detach() / 8)
+        loss = results[which] if which < 3 else results[0].sum() + results[1]
         loss.sum().backward()
     assert fl.equal(models[0].weight.grad, models[1].weight.grad), i
     ours, theirs = (m.bias.grad for m in models)
     assert (ours is None and theirs is None) or fl.equal(ours, theirs), (i, ours, theirs)
 assert "one CUDA graph" in compiled.explain(), compiled.explain()
-node = compiled(leaf(1))[1].grad_fn
+node = compiled(leaf(1).detach() / 8)[1].grad_fn
 assert node.derivative.usual.which == (1,) and len(node.derivative.usual.leaves) < len(node.derivative.leaves)
 assert len(node.derivative.usual.program_of_calls.calls) < len(node.derivative.program_of_calls.calls)
+
+# gradients that are summed over passes are no reason for a second graph, unless the function asks for them
+class Asking(Scored):
+    def forward(self, x):
+        return super().forward(x)[1] * (2 if self.weight.grad is None else 3)
+for kind, count in ((Scored, 1), (Asking, 2)):
+    models = [kind() for _ in range(2)]
+    compiled = fl.compile(models[0])
+    for i in range(12):
+        for model, run in ((models[0], compiled), (models[1], models[1])):
+            if i % 2 == 0:
+                model.zero_grad()
+            result = run(leaf(i).detach() / 8)
+            (result[1] if kind is Scored else result).backward()
+        assert fl.equal(models[0].weight.grad, models[1].weight.grad), (kind, i)
+    assert compiled.explain().count("one CUDA graph of") == 2 * count, compiled.explain()  # forward and backward
 
 # a function that differentiates what its argument came from runs as it is
 def inward(x):

@@ -8,10 +8,11 @@ from ...core.device import cpu
 from ...core.graph import GONE
 from ...core.tensor import Tensor, tensors_in
 from ..record import preparation
+from ..record.differentiable import Boundary
 from ..record.recorder import NotRecordable
 from ..record.recording import Recorded
 from ..record.results import is_live
-from ..state.guards import TensorItem, observe
+from ..state.guards import AutogradItem, TensorItem, observe
 from .capture import Observer
 
 
@@ -44,10 +45,12 @@ class Prepared(preparation.Prepared):
         if len(devices) != 1:
             raise NotRecordable(f"it works on several devices: {', '.join(sorted(map(str, devices)))}")
         self._guard_grads(recorder.graph)
+        self._free_grads()
         self.grads_before = {}
         recorded = self._recorded(self, devices.pop(), self._live_options(recorder.graph))
         self._note_changes(recorded)
         recorded.wanted = Wanted(result, self.given.tensors)
+        self.outside.update(recorded.wanted.outside)
         tensors = self.given.tensors
         if recorded.argument_bumps and len({t._storage.ptr for t in tensors}) < len(tensors):
             raise NotRecordable("it changes an argument that shares memory with another one")
@@ -66,25 +69,38 @@ class Prepared(preparation.Prepared):
                 self.read.add(id(t))
         self.observed += observe(extra)
 
+    def _free_grads(self) -> None:
+        """A function that neither uses nor sets gradients, and whose code does not ask for them, may find any: one graph will do for all
+        passes over which gradients are summed."""
+        kept = all(self.grads_before[id(t)] is t.grad for t in self.state if t.is_leaf)
+        if kept and not self.read and not self.reach.looks_at_gradients():
+            for item, _ in self.observed:
+                if isinstance(item, AutogradItem):
+                    item.any_grad = True
+
 
 class Wanted:
-    """Which results of an eager call are differentiated: `arrived` has the positions of those that a gradient comes for."""
+    """Which results of an eager call are differentiated. What the caller gets in their place (`outside`, by id) notes when a gradient
+    comes from outside; a result that another one is computed from gets gradients from inside, too."""
 
     def __init__(self, result: Any, arguments: list[Tensor]):
-        self.arrived: set[int] = set()
         inside = {id(t) for t in arguments}
-        found = {id(t): t for t in tensors_in(result)}.values()
-        self._hooks = [
-            t.register_hook(lambda g, i=i: self.arrived.add(i))
-            for i, t in enumerate(t for t in found if is_live(t, inside))
-        ]
+        live = [t for t in {id(t): t for t in tensors_in(result)}.values() if is_live(t, inside)]
+        self._told: list[list[str]] = [[] for _ in live]
+        self.outside: dict[int, Tensor] = {}
+        if len(live) > 1 and not any(_is_marked(t) for t in live):
+            self.outside = {id(t): Boundary(t, told).leaf for t, told in zip(live, self._told)}
 
     def some(self) -> tuple[int, ...]:
-        """Return the positions of those that are differentiated, where this is known and others are not; no longer look for more."""
-        for hook in self._hooks:
-            hook.remove()
-        count, self._hooks = len(self._hooks), []
-        return tuple(sorted(self.arrived)) if 0 < len(self.arrived) < count else ()
+        """Return the positions of those that are differentiated, where others are not; nothing where that is not known."""
+        found = tuple(i for i, told in enumerate(self._told) if told)
+        return found if len(found) < len(self._told) else ()
+
+
+def _is_marked(t: Tensor) -> bool:
+    """Return whether something was said about a tensor that another one in its place would not know."""
+    meta = t._autograd
+    return type(t) is not Tensor or bool(t.__dict__) or (meta is not None and meta.retains_grad)
 
 
 def _gradient(t: Tensor) -> tuple[int, int] | None:

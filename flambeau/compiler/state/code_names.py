@@ -19,6 +19,10 @@ OF_FUNCTIONS = frozenset(("__closure__", "__code__", "__defaults__", "__kwdefaul
 OF_ONE_CALL = frozenset(("data_ptr", "storage_offset", "storage", "untyped_storage", "_version", "grad_fn", "_base", "is_shared", "is_pinned",
                           "_is_view", "is_set_to", "share_memory_", "_use_count", "__array_interface__",
                           "_profiler_enabled", "initial_seed", "seed", "get_rng_state", "get_state"))  # fmt: skip
+# Names about gradients that do not ask whether a tensor has one.
+OF_GRAD_MODE = frozenset(
+    ("requires_grad", "requires_grad_", "no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled", "gradient_checkpointing")
+)  # fmt: skip
 # What is done to gradients of something that a function computes.
 HOOKS = frozenset(
     (

@@ -319,12 +319,12 @@ class TensorItem(Item):
 
 
 class AutogradItem(Item):
-    """Guard of a tensor's autograd state; of its gradient only whether there is one, and its layout."""
+    """Guard of a tensor's autograd state; of its gradient only whether there is one, and its layout, unless nothing depends on it."""
 
-    __slots__ = ("held", "seen")
+    __slots__ = ("held", "seen", "any_grad")
 
     def __init__(self, what: str, held: AutogradState):
-        self.what, self.held = what, held
+        self.what, self.held, self.any_grad = what, held, False
         self.seen = self._state()
 
     def _state(self) -> tuple:
@@ -337,6 +337,7 @@ class AutogradItem(Item):
 
     def difference(self) -> str:
         words = ("requires_grad", "grad_fn", "hooks", "post_hooks", "hooks on the accumulator", "retains_grad", "grad")
+        words = words[:-1] if self.any_grad else words
         for name, old, new in zip(words, self.seen, self._state()):
             if old is not new and old != new:
                 return f"{name} of {self.what} was {_shown(old)}, is {_shown(new)}"

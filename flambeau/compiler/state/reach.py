@@ -190,6 +190,11 @@ class Reach(Findings):
         """Return whether code that was found asks for gradients of something in between: `autograd.grad`, a hook."""
         return {"autograd", "grad"} <= self.names or bool(self.names & code_names.HOOKS) or id(grad) in self.seen
 
+    def looks_at_gradients(self) -> bool:
+        """Return whether code that was found may ask whether a parameter has a gradient: it has such a name, or an optimizer."""
+        names = {n for n in self.names if "grad" in n} - code_names.OF_GRAD_MODE
+        return bool(names or self.computed or self.optimizers)
+
     def _visit(self, what: str, value: Any) -> None:
         if isinstance(value, _PLAIN) or type(value) in c_functions.IMMUTABLE or self._is_number(value):
             return

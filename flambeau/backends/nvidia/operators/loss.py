@@ -72,13 +72,17 @@ extern "C" __global__ void __launch_bounds__(512) statistics(A* stats, made::T* 
   const i64 row = blockIdx.x;
   const Scores* scores = (const Scores*)(x + row * n);
   Sums own = {LOWEST, 0};
-  for (i64 i = threadIdx.x; i < n / V; i += 512) {
-    const Scores s = scores[i];
-    A v[V], top = own.top;
-    _Pragma("unroll") for (int k = 0; k < V; ++k) { v[k] = get(s.v[k]); top = v[k] > top ? v[k] : top; }
-    if (top > own.top) { own.sum = own.sum * exponential(own.top - top); own.top = top; }
-    _Pragma("unroll") for (int k = 0; k < V; ++k)
-      if (v[k] != LOWEST) own.sum += exponential(v[k] - top);  // -inf adds nothing, and would be nan before another score is met
+  for (i64 i = threadIdx.x; i < n / V; i += 512 * TOGETHER) {
+    Scores s[TOGETHER];  // all are asked for before the first is looked at
+    _Pragma("unroll") for (int j = 0; j < TOGETHER; ++j) if (i + 512 * j < n / V) s[j] = scores[i + 512 * j];
+    _Pragma("unroll") for (int j = 0; j < TOGETHER; ++j) {
+      if (i + 512 * j >= n / V) break;
+      A v[V], top = own.top;
+      _Pragma("unroll") for (int k = 0; k < V; ++k) { v[k] = get(s[j].v[k]); top = v[k] > top ? v[k] : top; }
+      if (top > own.top) { own.sum = own.sum * exponential(own.top - top); own.top = top; }
+      _Pragma("unroll") for (int k = 0; k < V; ++k)
+        if (v[k] != LOWEST) own.sum += exponential(v[k] - top);  // -inf adds nothing, and would be nan before another score is met
+    }
   }
   for (int d = 16; d; d /= 2) {
     const Sums other = {__shfl_xor_sync(0xffffffffu, own.top, d), __shfl_xor_sync(0xffffffffu, own.sum, d)};
@@ -145,7 +149,7 @@ def _rows_text(x: Tensor, made: Any, kept: Any, from_scores: bool, *others: Tens
     return (
         f"namespace given {{{element_text(x.dtype)}}} namespace made {{{element_text(made)}}}\ntypedef {wide} S;\n"
         f"#define LOWEST {lowest}\n#define NOTHING {nothing}\n"
-        f"constexpr int V = {vector};\nconstexpr bool from_scores = {str(from_scores).lower()};\n{_ROWS}"
+        f"constexpr int V = {vector}, TOGETHER = 4;\nconstexpr bool from_scores = {str(from_scores).lower()};\n{_ROWS}"
     )
 
 
