@@ -19,6 +19,10 @@ from shapes import function_names, shape
 from sources import source
 
 _TOOLS = Path(__file__).parent
+_NOTES = {
+    "GPU": "<p>This example needs a GPU.</p>\n",
+    "compiler": "<p>This example needs a C++ compiler; the tests do not run it.</p>\n",
+}
 
 
 def told(value: Any) -> str:
@@ -129,8 +133,7 @@ def page(space: str, name: str, value: Any, back: str) -> str:
         parts.append(f"<h2>Shapes</h2>\n<p>{inline(text)}</p>")
     shown = example(whole, value)
     if shown:
-        note = "<p>This example needs a GPU.</p>\n" if snippets.mark(whole) == "GPU" else ""
-        parts.append(f"<h2>Example</h2>\n{note}{code(shown, 'pycon')}")
+        parts.append(f"<h2>Example</h2>\n{_NOTES.get(snippets.mark(whole), '')}{code(shown, 'pycon')}")
     return "\n".join([*parts, *_facts(whole, value)])
 
 

@@ -7,7 +7,7 @@
 An example begins with "@" and the name of what it shows; the lines behind `>>>` are run one after the other, a line behind
 `...` belongs to the one before it. The namespace of the name is imported first; `torch`, `nn` and `F` are there.
 A line may raise where the text behind it begins with "Traceback". A mark behind the name says where the example is run: `(GPU)`
-where there is a GPU, `(no GPU)` where there is none, `(flambeau)` with this library only."""
+where there is a GPU, `(no GPU)` where there is none, `(flambeau)` with this library only, `(compiler)` nowhere, because it compiles C++ for long."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ import flambeau
 
 FILE = Path(__file__).parent / "snippets.txt"
 Example = list[tuple[str, str]]  # what is typed, and what is printed
-MARKS = ("GPU", "no GPU", "flambeau")
+MARKS = ("GPU", "no GPU", "flambeau", "compiler")
 
 
 @functools.cache
@@ -69,6 +69,8 @@ def why_not(name: str, library: ModuleType) -> str:
     needed = mark(name)
     if needed == "flambeau":
         return "" if library is flambeau else "shows what PyTorch does not have"
+    if needed == "compiler":
+        return "compiles C++, which takes too long"
     if needed and (needed == "GPU") != library.cuda.is_available():
         return "needs a GPU" if needed == "GPU" else "shows a machine without a GPU"
     return ""

@@ -23,6 +23,11 @@ from ..core.tensor import Tensor, copy_of_array
 from .data import Dataset
 from .pillow import decode, pillow
 
+__all__ = [
+    "IRHeader", "ImageRecordDataset", "MXIndexedRecordIO", "MXRecordIO", "RecordFileDataset", "pack", "pack_img", "unpack",
+    "unpack_img",
+]  # fmt: skip
+
 MAGIC = struct.pack("<I", 0xCED7230A)
 LARGEST = (1 << 29) - 1
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)

@@ -49,6 +49,11 @@ def _run_or_skip(name: str, library: ModuleType) -> None:
         pytest.skip(reason)
 
 
+@pytest.fixture(autouse=True)
+def _folder_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flambeau.hub, "_chosen_dir", [])  # examples choose another
+
+
 @pytest.mark.parametrize("name", snippets.snippets())
 def test_example_prints_what_it_says(name: str) -> None:
     assert name in names()
@@ -103,6 +108,13 @@ def test_marks_say_where_an_example_is_run(tmp_path: Path, monkeypatch: pytest.M
     snippets.FILE.write_text("@ torch.a (CPU)\n>>> 1\n1\n")
     with pytest.raises(ValueError, match="none of"):
         read()
+
+
+def test_few_examples_are_run_nowhere() -> None:
+    names = [name for name in snippets.snippets() if snippets.mark(name) == "compiler"]
+    assert 0 < len(names) < 5
+    for name in names:
+        assert "the tests do not run it" in entry.page(*name.rpartition(".")[::2], reference.find(name), "index.html")
 
 
 def test_shapes_are_seen_of_classes_that_an_example_defines(monkeypatch: pytest.MonkeyPatch) -> None:
