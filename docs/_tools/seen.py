@@ -57,7 +57,7 @@ def _calls(name: str, value: Any) -> list[str]:
         return result
 
     names = {**snippets.setting(name, flambeau), "_call": call}
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), snippets.temporary():
         for number, (typed, answer) in enumerate(snippets.snippets()[name]):
             with contextlib.suppress(Exception) if snippets.may_raise(answer) else contextlib.nullcontext():
                 exec(_watched(typed, number), names)

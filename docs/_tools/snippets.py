@@ -18,6 +18,8 @@ import io
 import linecache
 import re
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -95,6 +97,17 @@ def register(typed: str, number: int) -> str:
     return file
 
 
+@contextlib.contextmanager
+def temporary() -> Iterator[None]:
+    """Let the temporary files of an example be in a folder that is deleted afterwards."""
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as tempfile.tempdir:
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
+
+
 def setting(name: str, library: ModuleType) -> dict[str, Any]:
     """What the lines of an example can name when `torch` is the given library."""
     library.manual_seed(0)
@@ -106,7 +119,8 @@ def setting(name: str, library: ModuleType) -> dict[str, Any]:
 def printed(name: str, library: ModuleType, **others: Any) -> list[str]:
     """What each line of an example prints."""
     names = {**setting(name, library), **others}
-    return [_printed(typed, answer, number, names) for number, (typed, answer) in enumerate(snippets()[name])]
+    with temporary():
+        return [_printed(typed, answer, number, names) for number, (typed, answer) in enumerate(snippets()[name])]
 
 
 def _printed(typed: str, answer: str, number: int, names: dict[str, Any]) -> str:

@@ -364,7 +364,7 @@ def isend(
 
 
 def _other(pg: ProcessGroup, peer: int, name: str) -> int:
-    if peer == pg.rank() and name == "destination":
+    if peer == pg.rank():
         raise ValueError(f"Invalid {name} rank: {name} rank should not be the same as the rank of the current process.")
     return peer
 
@@ -378,7 +378,7 @@ def irecv(
         return None
     if src is None and group_src is None:
         return pg.recv_anysource([tensor], tag)
-    return pg.recv([tensor], _root(pg, src, group_src, "src"), tag)
+    return pg.recv([tensor], _other(pg, _root(pg, src, group_src, "src"), "source"), tag)
 
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:

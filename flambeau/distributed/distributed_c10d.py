@@ -56,7 +56,7 @@ from .tcp_store import TCPStore
 from .work import Work
 
 GroupName = str
-ProcessGroupGloo = ProcessGroup
+ProcessGroupGloo = groups.ProcessGroupGloo
 _reduce_op = groups.reduce_op
 _pg_map = _world.pg_map
 

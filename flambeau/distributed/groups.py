@@ -47,6 +47,16 @@ class _World:
 _world = _World()
 
 
+class ProcessGroupGloo(ProcessGroup):
+    """A group of the ranks that meet in a store, beside the groups of `init_process_group`."""
+
+    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta = default_pg_timeout):
+        store.set(f"process/{rank}", SharedEngine.describe())
+        ranks = tuple(range(size))
+        maker = engine_maker(Backend.GLOO, store, rank, size, timeout, ranks)
+        super().__init__(store, rank, size, maker, Backend.GLOO, timeout, ranks, "", "")
+
+
 class _WorldMeta(type):
     @property
     def WORLD(cls) -> ProcessGroup | None:

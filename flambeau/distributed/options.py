@@ -85,6 +85,9 @@ class DebugLevel(enum.Enum):
     INFO = 1
     DETAIL = 2
 
+    def __int__(self) -> int:
+        return self.value
+
 
 class _Debug:
     level = DebugLevel.OFF

@@ -162,6 +162,10 @@ def shrink_group(
 ) -> ProcessGroup:
     """The group without some ranks, made by those that stay."""
     pg = _resolve(group)
+    if pg.size() < 2:
+        raise ValueError(
+            f"Cannot shrink a process group with size {pg.size()}. Group must have at least 2 ranks to support shrinking."
+        )
     stay = [r for r in get_process_group_ranks(pg) if get_group_rank(pg, r) not in ranks_to_exclude]
     if not stay or get_rank() not in stay:
         raise ValueError("shrink_group(): only ranks that stay in the group may call this")

@@ -284,6 +284,31 @@ def _alone(path):
     assert not dist.is_initialized()
 
 
+def test_group_without_a_default_group():
+    group = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, timedelta(seconds=30))
+    x = torch.tensor([1.0, 2.0])
+    assert group.allreduce([x]).wait() and x.tolist() == [1.0, 2.0]
+    assert (group.rank(), group.size()) == (0, 1) and not dist.is_initialized()
+
+
+def test_one_rank_cannot_receive_from_itself_or_shrink():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        for receive in (dist.recv, dist.irecv):
+            with pytest.raises(ValueError, match="source rank should not be the same"):
+                receive(torch.zeros(2), src=0)
+        with pytest.raises(ValueError, match="source rank should not be the same"):
+            dist.recv_object_list([None], src=0)
+        with pytest.raises(ValueError, match="at least 2 ranks"):
+            dist.shrink_group([0])
+    finally:
+        dist.destroy_process_group()
+
+
+def test_debug_levels_are_numbers():
+    assert [int(level) for level in dist.DebugLevel] == [0, 1, 2]
+
+
 def test_errors_without_a_group():
     with pytest.raises(ValueError, match="Default process group has not been initialized"):
         dist.get_rank()

@@ -20,6 +20,7 @@ from flambeau.distributed.checkpoint.state_dict import StateDictOptions, set_opt
 from flambeau.distributed.device_mesh import init_device_mesh
 from flambeau.distributed.fsdp import (
     CPUOffloadPolicy,
+    FlatParameter,
     FSDPModule,
     FullOptimStateDictConfig,
     FullStateDictConfig,
@@ -305,6 +306,9 @@ def wrapped_local_states_and_hooks(rank: int, size: int) -> None:
     for original in (False, True):
         model = FSDP(_model(), use_orig_params=original, device_id=torch.device("cpu"))
         whole = {name: value.clone() for name, value in model.state_dict().items()}
+        assert isinstance(model._flat_param, FlatParameter) and not isinstance(
+            nn.Parameter(torch.ones(1)), FlatParameter
+        )
         with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
             saved = {name: value.clone() for name, value in model.state_dict().items()}
             assert list(saved) == ["_flat_param"] and saved["_flat_param"].placements == (Shard(0),)

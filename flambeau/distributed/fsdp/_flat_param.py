@@ -12,6 +12,7 @@ from ...autograd.grad_mode import no_grad
 from ...core.size import Size
 from ...core.tensor import Tensor
 from ...nn import Module, Parameter
+from ...nn.parameter import _ParameterMeta
 from ...ops import namespace
 from ..pieces import Share, contiguous, stretches
 from ..records import all_gather_parts_
@@ -24,7 +25,12 @@ _torch = namespace("torch")
 _FSDP_SKIP_WRITEBACK_CHECK = "FSDP_SKIP_WRITEBACK_CHECK"  # a variable of the environment, "1" for yes
 
 
-class FlatParameter(Parameter):
+class _Marked(_ParameterMeta):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and getattr(instance, "_is_flat_param", False)
+
+
+class FlatParameter(Parameter, metaclass=_Marked):
     """The class under which programs look for flat parameters; `isinstance(p, FlatParameter)` holds for those that are marked."""
 
 
@@ -68,6 +74,7 @@ class FlatParam(FSDPParam):
         ] = []  # what the modules see in the passes: their gradients stay where autograd puts them
         self._accumulated: list[Tensor | None] = []  # gradients of backward passes that do not reduce
         super().__init__(Parameter(flat, trained), ParamModuleInfo(root, FLAT_PARAM), *settings)
+        self.sharded_param._is_flat_param = True
 
     @property
     def uses_sharded_strategy(self) -> bool:
@@ -99,6 +106,7 @@ class FlatParam(FSDPParam):
             self._gather_pieces()
             return
         self.sharded_param = self.root._parameters.get(FLAT_PARAM, self.sharded_param)
+        self.sharded_param._is_flat_param = True
         self._sharded_param_data = self.sharded_param.detach()
 
     def _gather_pieces(self) -> None:
@@ -111,6 +119,7 @@ class FlatParam(FSDPParam):
             data[low:high].copy_(piece.param.detach().reshape(-1))
         self._sharded_param_data = data
         self.sharded_param = Parameter(data, self.sharded_param.requires_grad)
+        self.sharded_param._is_flat_param = True
         self._cut_parts()
 
     @property
