@@ -108,3 +108,9 @@ def test_prepared_videos_are_torchvisions(lead: tuple[int, ...]) -> None:
         theirs(torch.from_numpy(video), torch.from_numpy(video)),
     ):
         np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-6)
+
+
+def test_the_video_swin_transformer_compiles_in_torchscript() -> None:
+    model = models.video.swin_transformer.SwinTransformer3d([2, 4, 4], 8, [2], [2], [4, 4, 4], num_classes=3).eval()
+    x = flambeau.rand(1, 3, 9, 20, 24)
+    assert flambeau.jit.script(model)(x).equal(model(x))

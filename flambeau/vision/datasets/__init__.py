@@ -26,7 +26,22 @@ from .listed import (
     StanfordCars,
 )
 from .mnist import EMNIST, KMNIST, MNIST, QMNIST, FashionMNIST
+from .phototour import PhotoTour
+from .places365 import Places365
 from .scenes import LSUN, PCAM, CLEVRClassification, INaturalist, LFWPairs, LFWPeople, LSUNClass, Omniglot
+from .stereo import (
+    CarlaStereo,
+    CREStereo,
+    ETH3DStereo,
+    FallingThingsStereo,
+    InStereo2k,
+    Kitti2012Stereo,
+    Kitti2015Stereo,
+    Middlebury2014Stereo,
+    SceneFlowStereo,
+    SintelStereo,
+)
+from .video import HMDB51, UCF101, Kinetics
 from .vision import StandardTransform, VisionDataset
 from .voc import VOCDetection, VOCSegmentation
 
@@ -38,4 +53,6 @@ __all__ = [
     "VOCSegmentation", "VisionDataset",
     "CLEVRClassification", "Cityscapes", "Flickr30k", "Flickr8k", "FlyingChairs", "FlyingThings3D", "HD1K", "INaturalist", "Kitti", "KittiFlow", "LFWPairs",
     "LFWPeople", "LSUN", "LSUNClass", "MovingMNIST", "Omniglot", "PCAM", "SBDataset", "SBU", "Sintel", "WIDERFace",
+    "CREStereo", "CarlaStereo", "ETH3DStereo", "FallingThingsStereo", "HMDB51", "InStereo2k", "Kinetics", "Kitti2012Stereo", "Kitti2015Stereo",
+    "Middlebury2014Stereo", "PhotoTour", "Places365", "SceneFlowStereo", "SintelStereo", "UCF101",
 ]  # fmt: skip

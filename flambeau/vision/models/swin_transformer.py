@@ -55,22 +55,37 @@ class PatchMergingV2(PatchMerging):
         return self.norm(self.reduction(_four_neighbours(x)))
 
 
-def _windows(x: Tensor, size: Sequence[int]) -> Tensor:
-    """(B, H, W, C) -> (B * windows, positions in a window, C)."""
-    batch, height, width, channels = x.shape
-    x = x.view(batch, height // size[0], size[0], width // size[1], size[1], channels)
-    return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, size[0] * size[1], channels)
+def _windows(x: Tensor, size: list[int]) -> Tensor:
+    """(B, H, W, C) or (B, T, H, W, C) -> (B * windows, positions in a window, C)."""
+    rank, positions = len(size), 1
+    split = [x.shape[0]]
+    for i in range(rank):
+        split += [x.shape[i + 1] // size[i], size[i]]
+        positions *= size[i]
+    order = [0] + [2 * i + 1 for i in range(rank)] + [2 * i + 2 for i in range(rank)] + [2 * rank + 1]
+    return x.view(split + [x.shape[-1]]).permute(order).reshape(-1, positions, x.shape[-1])
 
 
-def _shift_mask(like: Tensor, height: int, width: int, size: Sequence[int], shift: Sequence[int]) -> Tensor:
+def _from_windows(x: Tensor, size: list[int], shape: list[int]) -> Tensor:
+    """Invert `_windows`: `shape` is that of the result."""
+    rank = len(size)
+    order = [0]
+    for i in range(rank):
+        order += [i + 1, i + 1 + rank]
+    parts = [shape[0]] + [shape[i + 1] // size[i] for i in range(rank)] + size + [shape[-1]]
+    return x.view(parts).permute(order + [2 * rank + 1]).reshape(shape)
+
+
+def _shift_mask(x: Tensor, size: list[int], shift: list[int]) -> Tensor:
     """(windows, positions, positions): -100 between positions that a shift brought together from opposite borders."""
-    region = like.new_zeros((height, width))
-    count = 0
-    for rows in ((0, -size[0]), (-size[0], -shift[0]), (-shift[0], height)):
-        for columns in ((0, -size[1]), (-size[1], -shift[1]), (-shift[1], width)):
-            region[rows[0] : rows[1], columns[0] : columns[1]] = count
-            count += 1
-    return region_mask(_windows(region[None, :, :, None], size)[..., 0])
+    rank = len(size)
+    region = x.new_zeros(x.shape[1:-1])
+    for i in range(rank):
+        part = x.new_zeros(x.shape[i + 1])
+        part[-size[i] : -shift[i]] = 1
+        part[-shift[i] :] = 2
+        region = region * 3 + part.view([-1 if i == j else 1 for j in range(rank)])
+    return region_mask(_windows(region.unsqueeze(0).unsqueeze(-1), size)[..., 0])
 
 
 def region_mask(region: Tensor) -> Tensor:
@@ -121,9 +136,9 @@ def shifted_window_attention(
     qkv_weight: Tensor,
     proj_weight: Tensor,
     relative_position_bias: Tensor,
-    window_size: Sequence[int],
+    window_size: list[int],
     num_heads: int,
-    shift_size: Sequence[int],
+    shift_size: list[int],
     attention_dropout: float = 0.0,
     dropout: float = 0.0,
     qkv_bias: Tensor | None = None,
@@ -131,30 +146,37 @@ def shifted_window_attention(
     logit_scale: Tensor | None = None,
     training: bool = True,
 ) -> Tensor:
-    """Self-attention inside windows of (B, H, W, C), the windows moved by `shift_size`; with `logit_scale`, of cosines."""
-    batch, height, width, channels = input.shape
-    below, beside = -height % window_size[0], -width % window_size[1]
-    x = F.pad(input, (0, 0, 0, beside, 0, below))
-    full = (height + below, width + beside)
+    """Self-attention inside windows of (B, H, W, C) or (B, T, H, W, C), moved by `shift_size`; with `logit_scale`, of cosines."""
+    rank = len(window_size)
+    sizes = [input.shape[i + 1] for i in range(rank)]
+    pads = [0, 0]
+    for i in range(rank - 1, -1, -1):
+        pads += [0, -sizes[i] % window_size[i]]
+    x = F.pad(input, pads)
     # One window that covers everything has nothing to shift.
-    shift = [0 if window_size[i] >= full[i] else shift_size[i] for i in (0, 1)]
-    if any(shift):
-        x = flambeau.roll(x, shifts=(-shift[0], -shift[1]), dims=(1, 2))
-    mask = _shift_mask(x, full[0], full[1], window_size, shift) if any(shift) else None
+    shift = [0 if window_size[i] >= x.shape[i + 1] else shift_size[i] for i in range(rank)]
+    dims = [i + 1 for i in range(rank)]
+    mask: Tensor | None = None
+    if sum(shift) > 0:
+        x = flambeau.roll(x, [-step for step in shift], dims)
+        mask = _shift_mask(x, window_size, shift)
+    shape = list(x.shape)
     x = attention_in_windows(
         _windows(x, window_size), qkv_weight, proj_weight, relative_position_bias, mask, num_heads, attention_dropout, dropout,
         qkv_bias, proj_bias, logit_scale, training,
     )  # fmt: skip
-    x = x.view(batch, full[0] // window_size[0], full[1] // window_size[1], window_size[0], window_size[1], channels)
-    x = x.permute(0, 1, 3, 2, 4, 5).reshape(batch, *full, channels)
-    if any(shift):
-        x = flambeau.roll(x, shifts=(shift[0], shift[1]), dims=(1, 2))
-    return x[:, :height, :width, :].contiguous()
+    x = _from_windows(x, window_size, shape)
+    if sum(shift) > 0:
+        x = flambeau.roll(x, shift, dims)
+    for i in range(rank):
+        x = x.narrow(i + 1, 0, sizes[i])
+    return x.contiguous()
 
 
 class ShiftedWindowAttention(nn.Module):
     """Attention inside windows, with a learned bias for each relative position."""
 
+    rank = 2
     relative_position_index: Tensor
 
     def __init__(
@@ -169,8 +191,8 @@ class ShiftedWindowAttention(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if len(window_size) != 2 or len(shift_size) != 2:
-            raise ValueError("window_size and shift_size must be of length 2")
+        if len(window_size) != self.rank or len(shift_size) != self.rank:
+            raise ValueError(f"window_size and shift_size must be of length {self.rank}")
         self.window_size, self.shift_size, self.num_heads = list(window_size), list(shift_size), num_heads
         self.attention_dropout, self.dropout = attention_dropout, dropout
         self.qkv = nn.Linear(dim, dim * 3, bias=qkv_bias)
@@ -179,18 +201,20 @@ class ShiftedWindowAttention(nn.Module):
         self.define_relative_position_index()
 
     def define_relative_position_bias_table(self) -> None:
-        height, width = self.window_size
-        table = flambeau.zeros((2 * height - 1) * (2 * width - 1), self.num_heads)
-        self.relative_position_bias_table = nn.Parameter(table)
+        places = math.prod(2 * size - 1 for size in self.window_size)
+        self.relative_position_bias_table = nn.Parameter(flambeau.zeros(places, self.num_heads))
         nn.init.trunc_normal_(self.relative_position_bias_table, std=0.02)
 
     def define_relative_position_index(self) -> None:
-        height, width = self.window_size
-        rows = flambeau.arange(height).repeat_interleave(width)
-        columns = flambeau.arange(width).repeat(height)
-        down = rows[:, None] - rows[None, :] + height - 1
-        right = columns[:, None] - columns[None, :] + width - 1
-        self.register_buffer("relative_position_index", (down * (2 * width - 1) + right).flatten())
+        self.register_buffer("relative_position_index", self._index().flatten())
+
+    def _index(self) -> Tensor:
+        """The row of the table for each pair of positions."""
+        places = flambeau.meshgrid(*(flambeau.arange(size) for size in self.window_size), indexing="ij")
+        index = flambeau.zeros((), dtype=flambeau.int64)
+        for size, place in zip(self.window_size, places):
+            index = index * (2 * size - 1) + place.flatten()[:, None] - place.flatten()[None, :] + size - 1
+        return index
 
     def _bias(self, table: Tensor) -> Tensor:
         count = self.window_size[0] * self.window_size[1]
@@ -200,14 +224,19 @@ class ShiftedWindowAttention(nn.Module):
         return self._bias(self.relative_position_bias_table)
 
     def forward(self, x: Tensor, logit_scale: Tensor | None = None) -> Tensor:
+        return self._attend(x, self.get_relative_position_bias(), self.window_size, self.shift_size, logit_scale)
+
+    def _attend(
+        self, x: Tensor, bias: Tensor, window_size: list[int], shift_size: list[int], logit_scale: Tensor | None = None
+    ) -> Tensor:
         return shifted_window_attention(
             x,
             self.qkv.weight,
             self.proj.weight,
-            self.get_relative_position_bias(),
-            self.window_size,
+            bias,
+            window_size,
             self.num_heads,
-            shift_size=self.shift_size,
+            shift_size=shift_size,
             attention_dropout=self.attention_dropout,
             dropout=self.dropout,
             qkv_bias=self.qkv.bias,
@@ -256,7 +285,7 @@ class ShiftedWindowAttentionV2(ShiftedWindowAttention):
     def get_relative_position_bias(self) -> Tensor:
         return 16 * flambeau.sigmoid(self._bias(self.cpb_mlp(self.relative_coords_table).view(-1, self.num_heads)))
 
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, logit_scale: Tensor | None = None) -> Tensor:
         return super().forward(x, self.logit_scale)
 
 
@@ -305,6 +334,33 @@ class SwinTransformerBlockV2(SwinTransformerBlock):
         return x + self.stochastic_depth(self.norm2(self.mlp(x)))
 
 
+def swin_stages(
+    make: Layer, shrink: Layer, dim: int, depths: Sequence[int], num_heads: Sequence[int], window_size: Sequence[int], drop: float
+) -> tuple[list[nn.Module], int]:  # fmt: skip
+    """Stages of blocks with `shrink` between them, and the width after them; every other block is shifted, later ones drop more often."""
+    layers: list[nn.Module] = []
+    done, total = 0, sum(depths)
+    for depth, heads in zip(depths, num_heads):
+        if layers:
+            layers.append(shrink(dim))
+            dim *= 2
+        shifts = [[0 if j % 2 == 0 else size // 2 for size in window_size] for j in range(depth)]
+        rates = [drop * float(done + j) / (total - 1) for j in range(depth)]
+        stage = [make(dim, heads, shift_size=s, stochastic_depth_prob=p) for s, p in zip(shifts, rates)]
+        layers.append(nn.Sequential(*stage))
+        done += depth
+    return layers, dim
+
+
+def initialise_linear(model: nn.Module) -> None:
+    """Draw the weights of linear layers from a narrow normal distribution; set their biases to zero."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.trunc_normal_(module.weight, std=0.02)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+
 class SwinTransformer(nn.Module):
     """Transformer blocks over windows, in stages that halve the size."""
 
@@ -326,45 +382,24 @@ class SwinTransformer(nn.Module):
     ):
         super().__init__()
         self.num_classes = num_classes
-        block = block or SwinTransformerBlock
         norm = norm_layer or partial(nn.LayerNorm, eps=1e-5)
         patch = (patch_size[0], patch_size[1])
         embed = nn.Conv2d(3, embed_dim, kernel_size=patch, stride=patch)
         layers: list[nn.Module] = [nn.Sequential(embed, Permute([0, 2, 3, 1]), norm(embed_dim))]
-        total, done = sum(depths), 0
-        dim = embed_dim
-        for i, (depth, heads) in enumerate(zip(depths, num_heads)):
-            stage = []
-            for j in range(depth):
-                stage.append(
-                    block(
-                        dim,
-                        heads,
-                        window_size=window_size,
-                        shift_size=[0 if j % 2 == 0 else size // 2 for size in window_size],
-                        mlp_ratio=mlp_ratio,
-                        dropout=dropout,
-                        attention_dropout=attention_dropout,
-                        stochastic_depth_prob=stochastic_depth_prob * float(done) / (total - 1),
-                        norm_layer=norm,
-                    )
-                )
-                done += 1
-            layers.append(nn.Sequential(*stage))
-            if i < len(depths) - 1:
-                layers.append(downsample_layer(dim, norm))
-                dim *= 2
+        make: Layer = partial(
+            block or SwinTransformerBlock, window_size=window_size, mlp_ratio=mlp_ratio, dropout=dropout,
+            attention_dropout=attention_dropout, norm_layer=norm,
+        )  # fmt: skip
+        shrink = partial(downsample_layer, norm_layer=norm)
+        stages, dim = swin_stages(make, shrink, embed_dim, depths, num_heads, window_size, stochastic_depth_prob)
+        layers += stages
         self.features = nn.Sequential(*layers)
         self.norm = norm(dim)
         self.permute = Permute([0, 3, 1, 2])
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.flatten = nn.Flatten(1)
         self.head = nn.Linear(dim, num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.trunc_normal_(module.weight, std=0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        initialise_linear(self)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.permute(self.norm(self.features(x)))
