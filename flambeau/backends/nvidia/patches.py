@@ -36,22 +36,24 @@ class KernelParameters(ctypes.Structure):
 
 
 class CopyPatch:
-    """A copy between two places on the device, of which either may move."""
+    """A copy between two places on the device, of which either may move. Each of the nodes copies a piece, in order."""
 
-    def __init__(self, node: int, index: int):
-        self.node = node
-        self.parameters = CopyParameters()
-        driver.call("cuGraphMemcpyNodeGetParams", node, ctypes.byref(self.parameters))
-        self.at = ctypes.byref(self.parameters)
+    def __init__(self, nodes: list[int], index: int):
+        self.pieces = [(node, CopyParameters()) for node in nodes]
+        for node, parameters in self.pieces:
+            driver.call("cuGraphMemcpyNodeGetParams", node, ctypes.byref(parameters))
         self.context = driver.context(index)
-        self.source, self.target = self.parameters.srcDevice, self.parameters.dstDevice
+        first = self.pieces[0][1]
+        self.source, self.target = first.srcDevice, first.dstDevice
 
     def move(self, executable: int, source: int, target: int) -> None:
         """Copy from here to there, from the next run on."""
         if source == self.source and target == self.target:
             return
-        self.parameters.srcDevice, self.parameters.dstDevice = source, target
-        driver.call("cuGraphExecMemcpyNodeSetParams", executable, self.node, self.at, self.context)
+        for node, parameters in self.pieces:
+            parameters.srcDevice += source - self.source
+            parameters.dstDevice += target - self.target
+            driver.call("cuGraphExecMemcpyNodeSetParams", executable, node, ctypes.byref(parameters), self.context)
         self.source, self.target = source, target
 
 
