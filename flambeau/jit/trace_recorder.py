@@ -12,8 +12,8 @@ import flambeau as torch
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor, tensors_in
 from ..library.aten.choice import choose
+from ..library.aten.dispatch import AtenMode
 from ..library.aten.overloads import OpOverload
-from ..library.aten.recorder import AtenRecorder
 from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from . import operators
@@ -72,7 +72,7 @@ class Frame:
         self.attributes: dict[str, Value] = {}
 
 
-class Tracer(TracedSizes, AtenRecorder):
+class Tracer(TracedSizes, AtenMode):
     """Records into one graph. `known` are the graph's values of tensors, by object: several over one place in memory were made by
     different calls (`x`, `x.detach()`), and each is named after the variable that holds it."""
 
