@@ -97,9 +97,8 @@ class Recorder(GraphRecorder):
     def __init__(self, module: Module, preserved: tuple[str, ...] = ()) -> None:
         super().__init__()
         self.module, self.preserved = module, preserved
-        self.calls: dict[
-            str, list[tuple[list[Any], Any]]
-        ] = {}  # of preserved modules, by path; @N from the second call on
+        # Of preserved modules, by path (@N from the second call on): leaves and structure of arguments and results.
+        self.calls: dict[str, list[tuple[list[Any], Any]]] = {}
         self.stack: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self.describe = self._describe
         self.renamed: dict[int, str] = {}  # names of nodes that are not their operators', by the numbers of values
@@ -130,7 +129,6 @@ class Recorder(GraphRecorder):
         """A user's autograd.Function that is wanted as one node (see `keeping`)."""
         if not keeping.wanted(function):
             return NotImplemented
-
         target = FunctionTarget.of(function, len(args))
         return self.unseen(self.call, target, target, lambda *a: function._call(FunctionCtx(), a), args, {})
 

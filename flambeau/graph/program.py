@@ -25,7 +25,7 @@ NO_MEMORY = -1  # the buffer of values without elements
 @dataclass(frozen=True, slots=True)
 class Value:
     """A tensor of a program: its header, over the buffer of that number, from byte `start` on. `number` tells tensors over one place
-    apart, where a recorder does."""
+    apart, where a recorder does; `requires_grad` is how it was then."""
 
     buffer: int
     start: int
@@ -34,6 +34,7 @@ class Value:
     dtype: dtype
     device: device
     number: int = field(default=-1, compare=False)
+    requires_grad: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, t: Tensor, find: Callable[[int], Ref | None]) -> Value | None:

@@ -237,12 +237,14 @@ class TensorRecorder(Writer):
 
     def value(self, t: Tensor) -> Value:
         """Return a tensor as a value over the memory at its address; without memory, its storage object stands for that."""
+        if t.layout is not strided or t.is_nested:
+            return Value(NO_MEMORY, 0, t.shape, (), t.dtype, t.device, -1, t.requires_grad)
         shape, strides = make_size([int(n) for n in t.shape]), t.stride()
-        if t.layout is not strided or 0 in shape:
-            return Value(NO_MEMORY, 0, shape, strides, t.dtype, t.device)
-        held = t.untyped_storage()
+        if 0 in shape:
+            return Value(NO_MEMORY, 0, shape, strides, t.dtype, t.device, -1, t.requires_grad)
+        held, start = t.untyped_storage(), t.storage_offset() * t.dtype.itemsize
         buffer = id(held) if t.is_meta else held.data_ptr()
-        return Value(buffer, t.storage_offset() * t.dtype.itemsize, shape, strides, t.dtype, t.device)
+        return Value(buffer, start, shape, strides, t.dtype, t.device, -1, t.requires_grad)
 
     def number(self, t: Tensor) -> Value:
         """Let a new value stand for a tensor from now on, but not for others over its memory."""

@@ -20,7 +20,6 @@ from ..fx.node import Node
 from ..graph.program import Call, Value
 from ..jit.traced_sizes import TracedInt, TracedSizes
 from ..jit.tracer import TracerWarning
-from ..jit.tracing_state import set_active
 from ..library.aten.translation import DataDependent
 from ..nn import Module
 from ..utils import _pytree as pytree
@@ -37,47 +36,14 @@ class SizedRecorder(TracedSizes, Recorder):
     """Records a model together with what it computes with sizes, and what it calls its tensors."""
 
     def __init__(self, module: Module, preserved: tuple[str, ...] = ()) -> None:
-        TracedSizes.__init__(self)
+        self.traced, self.scopes = [], []
         Recorder.__init__(self, module, preserved)
         self.level = 1
         self.names: dict[int, str] = {}  # what the program calls its tensors, by the numbers of values
         self.taken: dict[str, int] = {}
-        self.quiet = 0
-        self.reader: Any = None  # what makes nodes of sizes
-
-    def __enter__(self) -> Any:
-        self._active = set_active(self)
-        return super().__enter__()
-
-    def __exit__(self, *exc: Any) -> None:
-        super().__exit__(*exc)
-        set_active(self._active)
-        self.restore_shapes()
-
-    # -- sizes -----------------------------------------------------------------------------------------------------------------
-    def listening(self) -> bool:
-        return not self.quiet
-
-    def combine(self, symbol: str, left: Any, right: Any) -> Node:
-        return self.reader.of_sizes(ARITHMETIC[symbol], left, right)
 
     def lost(self, size: TracedInt) -> None:
         self.write(float, None, ((size,), {}), None)
-
-    def know(self, t: Tensor) -> Value:
-        made = super().know(t)
-        self.trace_shape(t, lambda dim: self.reader.of_sizes(flambeau.ops.aten.sym_size.int, made, dim))
-        return made
-
-    def unseen(self, function: Callable, *args: Any) -> Any:
-        self.quiet += 1
-        try:
-            return super().unseen(function, *args)
-        finally:
-            self.quiet -= 1
-
-    def call(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
-        return super().call(op, function, lambda *a, **k: self.run_plain(run, a, k), args, kwargs)
 
     # -- values in Python ----------------------------------------------------------------------------------------------------------
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
@@ -181,8 +147,13 @@ class SizedReader(Reader):
         else:
             super().add(call)
 
-    def of_sizes(self, target: Any, *args: Any) -> Node:
-        """Add a call that gives a size."""
+    def size(self, value: Value, dim: int) -> Node:
+        return self._of_sizes(flambeau.ops.aten.sym_size.int, value, dim)
+
+    def combine(self, symbol: str, left: Any, right: Any) -> Node:
+        return self._of_sizes(ARITHMETIC[symbol], left, right)
+
+    def _of_sizes(self, target: Any, *args: Any) -> Node:
         node = self.graph.call_function(target, tuple(self.argument(a) for a in args))
         if self.now is not None:
             self.describe(node, self.now)

@@ -8,7 +8,7 @@ from typing import Any
 import flambeau
 
 from ...core.tensor import Tensor
-from ...graph.program import Call, Value
+from ...graph import program
 from ...nn import Module, Parameter
 from .._symbolic_trace import Tracer
 from ..graph import Graph
@@ -41,29 +41,27 @@ class GraphReader:
             self.add(call)
         return self.argument(found)
 
-    def track(self, value: Value, node: Node) -> None:
+    def track(self, value: program.Value, node: Node) -> None:
         """Let the node stand for the value."""
         self.nodes[value.number] = node
         node.meta["val"] = shown = self.as_meta(value)
         tensor = self.recorder.tensors[value.number]
         node.meta["tensor_meta"] = _extract_tensor_metadata(tensor if tensor.is_quantized else shown)
 
-    def as_meta(self, value: Value) -> Tensor:
+    def as_meta(self, value: program.Value) -> Tensor:
         """A meta tensor of the same shape, strides and dtype."""
         tensor = self.recorder.tensors[value.number]
-        dtype = (
-            tensor.int_repr().dtype if tensor.is_quantized else value.dtype
-        )  # a quantized tensor is shown as its codes
+        dtype = tensor.int_repr().dtype if tensor.is_quantized else value.dtype  # as its codes
         shown = flambeau.empty_strided(tuple(value.shape), value.strides, dtype=dtype, device="meta")
-        return shown.requires_grad_(tensor.requires_grad) if shown.is_floating_point() else shown
+        return shown.requires_grad_(value.requires_grad) if shown.is_floating_point() else shown
 
-    def node_of(self, value: Value) -> Node:
+    def node_of(self, value: program.Value) -> Node:
         """Return the node that stands for a value."""
         if value.number not in self.nodes:
             self.nodes[value.number] = self.constant(value)
         return self.nodes[value.number]
 
-    def constant(self, value: Value) -> Node:
+    def constant(self, value: program.Value) -> Node:
         """A node for a tensor that the program has from elsewhere."""
         tensor = self.recorder.tensors[value.number]
         kind = "_param_constant" if isinstance(tensor, Parameter) else "_tensor_constant"
@@ -77,17 +75,17 @@ class GraphReader:
 
     def argument(self, value: Any) -> Any:
         """An argument of a call as that of a node."""
-        if isinstance(value, Value):
+        if isinstance(value, program.Value):
             return self.node_of(value)
         if isinstance(value, (list, tuple)):
             return [self.argument(v) for v in value]
         return value
 
-    def describe(self, node: Node, call: Call) -> None:
+    def describe(self, node: Node, call: program.Call) -> None:
         """Note in a node what is known about the call's place."""
         node.meta.update(call.notes)
 
-    def add(self, call: Call) -> None:
+    def add(self, call: program.Call) -> None:
         """Add the node of a call."""
         if isinstance(call.function, Choice):
             self._add_choice(call, call.function)
@@ -99,7 +97,7 @@ class GraphReader:
         self.describe(node, call)
         self._keep(node, call.results)
 
-    def _add_choice(self, call: Call, choice: Choice) -> None:
+    def _add_choice(self, call: program.Call, choice: Choice) -> None:
         pred, *operands = call.args
         given = [self.node_of(v) for v in operands]
         names = choice.names or [node.name for node in given]
@@ -133,10 +131,10 @@ class GraphReader:
         return module
 
     def _keep(self, node: Node, result: Any) -> None:
-        if isinstance(result, Value):
+        if isinstance(result, program.Value):
             self.track(result, node)
         elif isinstance(result, (list, tuple)):
-            node.meta["val"] = [self.as_meta(r) if isinstance(r, Value) else r for r in result]
+            node.meta["val"] = [self.as_meta(r) if isinstance(r, program.Value) else r for r in result]
             for position, item in enumerate(result):
                 got = self.graph.call_function(operator.getitem, (node, position))
                 got.meta.update({k: v for k, v in node.meta.items() if k not in ("val", "tensor_meta")})

@@ -12,7 +12,7 @@ import flambeau
 
 from ...autograd.engine import running
 from ...core.tensor import Tensor
-from ...graph.program import Value
+from ...graph import program
 from ...graph.recorder import TensorRecorder
 from ...library.aten.dispatch import AtenMode
 from . import branches
@@ -32,7 +32,7 @@ class GraphRecorder(TensorRecorder, AtenMode):
     def notes(self, op: Any) -> dict[str, Any]:
         return self.describe(op)
 
-    def foreign(self, t: Tensor) -> Value:
+    def foreign(self, t: Tensor) -> program.Value:
         if self.lifted is not None:
             self.lifted.append(t)
             return self.know(t)
@@ -42,7 +42,7 @@ class GraphRecorder(TensorRecorder, AtenMode):
             )
         return super().foreign(t)
 
-    def viewed(self, t: Tensor, near: Tensor) -> Value:
+    def viewed(self, t: Tensor, near: Tensor) -> program.Value:
         target, args = _view_of(near, t)
         given = self.known[id(near)][1]
         made = self.number(t)
