@@ -101,7 +101,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        return self.op.key or self.op.name
+        return self.op.key or self.op.name if hasattr(self.op, "key") else str(self.op)
 
     def origins(self) -> tuple[Call, ...]:
         """The recorded calls that it stands for."""

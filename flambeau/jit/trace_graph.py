@@ -20,11 +20,13 @@ def _get_trace_graph(
     _force_outplace: bool = False,
     return_inputs: bool = False,
     _return_inputs_states: bool = False,
+    _scope_of: Callable[[Any], str] | None = None,
 ) -> tuple:
-    """The graph of a module or function, run on examples, and what it returned; with `return_inputs`, also the examples."""
+    """The graph of a module or function, run on examples, and what it returned; with `return_inputs`, also the examples. Nodes belong
+    to the scopes that `_scope_of` names, a module's each."""
     given = args if isinstance(args, tuple) else (args,)
     state = _state(f) if isinstance(f, Module) else []
-    graph, result = _recorded(f, given, kwargs or {}, state)
+    graph, result = _recorded(f, given, kwargs or {}, state, _scope_of)
     graph.traced = f, given
     found: tuple = (graph, result)
     return (*found, given) if return_inputs or _return_inputs_states else found
@@ -39,8 +41,10 @@ def _state(module: Module) -> list[Tensor]:
     return list(found.values())
 
 
-def _recorded(f: Callable, args: tuple, kwargs: dict, state: list[Tensor]) -> tuple[ir.Graph, Any]:
-    recorder = tracer.Tracer()
+def _recorded(
+    f: Callable, args: tuple, kwargs: dict, state: list[Tensor], scope_of: Callable | None
+) -> tuple[ir.Graph, Any]:
+    recorder = tracer.Tracer(scope_of=scope_of)
     reader = tracer.TraceReader(recorder)
     graph = reader.graph
     copies = [tracer._aliased(value) for value in (*args, *kwargs.values())]

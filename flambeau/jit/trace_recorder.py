@@ -17,7 +17,7 @@ from ..nn.modules.module import register_module_forward_hook, register_module_fo
 from .functions import Function
 from .module import ScriptModule
 from .schema import symbol_of
-from .trace_places import user_range, variable_name, warn
+from .trace_places import user_range, variable_name
 from .traced_sizes import TracedSizes, plain
 
 ENTER, LEAVE, RETURN = "enter", "leave", "return"  # what is written down besides calls: (path,), (), (result,)
@@ -25,8 +25,6 @@ ENTER, LEAVE, RETURN = "enter", "leave", "return"  # what is written down beside
 UNTRACEABLE = (
     "Type '{}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced"
 )
-_READ_AS = {"item": "", "tolist": "list", "numpy": "NumPy array"}
-_NUMBER_WORDS = {bool: "boolean", int: "integer", float: "float"}
 
 
 class TracingCheckError(Exception):
@@ -52,8 +50,9 @@ class Tracer(TracedSizes):
     reads_values = True
     reads_python = True  # subscripts are seen with every slice, and with the numbers that the program wrote
 
-    def __init__(self, root: Any = None):
+    def __init__(self, root: Any = None, scope_of: Callable[[Any], str] | None = None):
         super().__init__()
+        self.scope_of = scope_of  # the name of what a module's forward records
         self.paths: dict[int, str] = {}
         self.modules: dict[int, str] = {}
         self.entered = [("", root)]  # the modules whose forward is being recorded
@@ -94,10 +93,10 @@ class Tracer(TracedSizes):
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if self.quiet:
             return function(*args, **kwargs)
-        if op.name in _READ_AS:
-            return self._python_value(op.name, function, args, kwargs)
+        if op.name in ("item", "tolist", "numpy"):
+            return self.python_value(op.name, function, args, kwargs)
         if op.name == "tensor" and not any(isinstance(a, Tensor) for a in args):
-            return self._run(function, args, kwargs)
+            return self.run(function, args, kwargs)
         symbol = symbol_of(op)
         if not symbol.startswith("aten::"):  # `quantized::linear`, or a user's
             return self._recorded(symbol, (args, kwargs), function, args, kwargs)
@@ -142,7 +141,7 @@ class Tracer(TracedSizes):
     def _recorded(self, op: Any, given: tuple, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Make a call and write it down with other arguments; the result."""
         given = self.structure(given)
-        result = self._run(function, args, kwargs)
+        result = self.run(function, args, kwargs)
         self.unseen(self.write, op, function, given, result)
         return result
 
@@ -153,16 +152,6 @@ class Tracer(TracedSizes):
             raise NotImplementedError(
                 f"tracing a call of {op.name}: TorchScript has no operator for it, or not with these arguments"
             )
-
-    def _run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Run an operator on plain numbers and shapes."""
-        return self.unseen(self.run_plain, function, args, kwargs)
-
-    def _python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
-        result = self._run(function, args, kwargs)
-        word = _READ_AS[name] or _NUMBER_WORDS.get(type(result), "number")
-        warn(f"Converting a tensor to a Python {word} might cause the trace to be incorrect. We can't record the data flow of Python values, so this value will be treated as a constant in the future. This means that the trace might not generalize to other inputs!")  # fmt: skip
-        return result
 
     # -- compiled code -----------------------------------------------------------------------------------------------------
     def call_script(self, function: Function, args: tuple, kwargs: dict) -> Any:
@@ -181,6 +170,8 @@ class Tracer(TracedSizes):
 
     # -- submodules ------------------------------------------------------------------------------------------------------
     def enter(self, module: Any, args: tuple) -> None:
+        if self.scope_of is not None:
+            self.scopes.append(self.scope_of(module))
         path, (outer, current) = self.modules.get(id(module)), self.entered[-1]
         if self.quiet or not path or isinstance(module, ScriptModule) or module is current:
             return
@@ -189,6 +180,8 @@ class Tracer(TracedSizes):
             self.entered.append((path, module))
 
     def leave(self, module: Any, args: tuple, result: Any) -> None:
+        if self.scope_of is not None:
+            self.scopes.pop()
         if len(self.entered) > 1 and self.entered[-1][1] is module:
             self.entered.pop()
             self.write(LEAVE, None, ((), {}), None)

@@ -12,6 +12,7 @@ from ..core.tensor import Tensor, tensors_in
 from ..graph import program
 from ..graph.recorder import TensorRecorder
 from ..library.aten.dispatch import AtenMode
+from .trace_places import warn
 from .tracing_state import active, set_active
 
 
@@ -120,6 +121,18 @@ class TracedSizes(TensorRecorder, AtenMode):
             return super().unseen(function, *args)
         finally:
             self.quiet -= 1
+
+    def run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run an operator that is not seen, on plain numbers and shapes."""
+        return self.unseen(self.run_plain, function, args, kwargs)
+
+    def python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Answer a question about values, and warn that the answer is kept."""
+        result = self.run(function, args, kwargs)
+        numbers = {bool: "boolean", int: "integer", float: "float"}
+        word = {"tolist": "list", "numpy": "NumPy array"}.get(name) or numbers.get(type(result), "number")
+        warn(f"Converting a tensor to a Python {word} might cause the trace to be incorrect. We can't record the data flow of Python values, so this value will be treated as a constant in the future. This means that the trace might not generalize to other inputs!")  # fmt: skip
+        return result
 
     def trace_shape(self, tensor: Tensor, size: Callable[[int], Any]) -> None:
         """Record the tensor's sizes from now on: `size(dim)` makes a value for one."""

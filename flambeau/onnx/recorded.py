@@ -6,7 +6,6 @@ import functools
 import operator
 import os
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,6 @@ from ..export._trace import Reader, Recorder, Trace
 from ..fx.node import Node
 from ..graph.program import Call, Value
 from ..jit.traced_sizes import TracedInt, TracedSizes
-from ..jit.tracer import TracerWarning
 from ..library.aten.translation import DataDependent
 from ..nn import Module
 from ..utils import _pytree as pytree
@@ -48,7 +46,7 @@ class SizedRecorder(TracedSizes, Recorder):
     # -- values in Python ----------------------------------------------------------------------------------------------------------
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if op.key in ("item", "tolist", "numpy", "__bool__", "is_nonzero", "equal", "allclose"):
-            return self._python_value(op.key, function, args, kwargs)
+            return self.python_value(op.key, function, args, kwargs)
         if op.key == "numel":
             return functools.reduce(operator.mul, args[0].shape, 1)
         if op.key == "tensor":
@@ -70,18 +68,10 @@ class SizedRecorder(TracedSizes, Recorder):
         parts = [flambeau.ops.aten.scalar_tensor.default(n, dtype=dtype or flambeau.int64, device=cpu) for n in numbers]
         return flambeau.ops.aten.stack.default(parts) if numbers is data else parts[0]
 
-    def _python_value(self, key: str, function: Callable, args: tuple, kwargs: dict) -> Any:
-        result = self.unseen(lambda: self.run_plain(function, args, kwargs))
+    def python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
         if any(id(t) in self.known for t in tensors_in(args)):
-            word = {"tolist": "list", "numpy": "NumPy array"}.get(key, type(result).__name__)
-            text = f"Converting a tensor to a Python {word} might cause the trace to be incorrect. We can't record the data flow of"
-            warnings.warn(
-                f"{text} Python values, so this value will be treated as a constant in the future. This means that the trace might"
-                " not generalize to other inputs!",
-                TracerWarning,
-                stacklevel=2,
-            )
-        return result
+            return super().python_value(name, function, args, kwargs)
+        return self.run(function, args, kwargs)
 
     # -- names ---------------------------------------------------------------------------------------------------------------------
     def held(self, t: Tensor) -> Value:
@@ -209,10 +199,10 @@ class _PartsRecorder(SizedRecorder):
         whole = len(self.inside) == 1
         return self.again(function, args, kwargs) if whole else super().attempt(function, args, kwargs)
 
-    def _python_value(self, key: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
         if any(id(t) in self.known for t in tensors_in(args)):
-            raise DataDependent(f"the parts of a call depend on values ({key})")
-        return super()._python_value(key, function, args, kwargs)
+            raise DataDependent(f"the parts of a call depend on values ({name})")
+        return super().python_value(name, function, args, kwargs)
 
 
 class RecordedParts(Recorded):
