@@ -405,6 +405,14 @@ for kind in (Classifier, OfState):
     names = [call.name for d in node.derivative.all() for call in d.program_of_calls.calls]
     assert any("cross_entropy_gradient" in n for n in names) == (kind is Classifier), names
 
+# a large result is copied out by a kernel
+from flambeau.compiler.gpu import capture
+capture._MUCH = 32
+compiled = fl.compile(lambda x: x * 2)
+kept = [(i, compiled(leaf(i).detach().repeat(4, 2))) for i in range(7)]
+assert all(fl.equal(y, leaf(i).detach().repeat(4, 2) * 2) for i, y in kept)
+assert {type(p).__name__ for r in compiled._compiled.recordings() for _, p in r.program.outputs} == {"WideCopy"}
+
 # a function that differentiates what its argument came from runs as it is
 def inward(x):
     (x * 3).sum().backward()

@@ -36,24 +36,44 @@ class KernelParameters(ctypes.Structure):
 
 
 class CopyPatch:
-    """A copy between two places on the device, of which either may move. Each of the nodes copies a piece, in order."""
+    """A copy between two places on the device, of which either may move."""
 
-    def __init__(self, nodes: list[int], index: int):
-        self.pieces = [(node, CopyParameters()) for node in nodes]
-        for node, parameters in self.pieces:
-            driver.call("cuGraphMemcpyNodeGetParams", node, ctypes.byref(parameters))
+    def __init__(self, node: int, index: int):
+        self.node = node
+        self.parameters = CopyParameters()
+        driver.call("cuGraphMemcpyNodeGetParams", node, ctypes.byref(self.parameters))
+        self.at = ctypes.byref(self.parameters)
         self.context = driver.context(index)
-        first = self.pieces[0][1]
-        self.source, self.target = first.srcDevice, first.dstDevice
+        self.source, self.target = self.parameters.srcDevice, self.parameters.dstDevice
 
     def move(self, executable: int, source: int, target: int) -> None:
         """Copy from here to there, from the next run on."""
         if source == self.source and target == self.target:
             return
-        for node, parameters in self.pieces:
-            parameters.srcDevice += source - self.source
-            parameters.dstDevice += target - self.target
-            driver.call("cuGraphExecMemcpyNodeSetParams", executable, node, ctypes.byref(parameters), self.context)
+        self.parameters.srcDevice, self.parameters.dstDevice = source, target
+        driver.call("cuGraphExecMemcpyNodeSetParams", executable, self.node, self.at, self.context)
+        self.source, self.target = source, target
+
+
+class WideCopy:
+    """A copy by a kernel (target, source, count of 16 bytes), for much memory: nodes of the driver that move copy four bytes at a time."""
+
+    def __init__(self, node: int, target: int, source: int):
+        self.node, self.source, self.target = node, source, target
+        self.parameters = KernelParameters()
+        driver.call("cuGraphKernelNodeGetParams_v2", node, ctypes.byref(self.parameters))
+        self.values = (_u64 * 2)(target, source)
+        places = [ctypes.addressof(self.values), ctypes.addressof(self.values) + 8, self.parameters.arguments[2]]
+        self.places = (_ptr * 3)(*places)
+        self.parameters.arguments = ctypes.cast(self.places, ctypes.POINTER(_ptr))
+        self.at = ctypes.byref(self.parameters)
+
+    def move(self, executable: int, source: int, target: int) -> None:
+        """Copy from here to there, from the next run on. Both lie at multiples of 16 bytes."""
+        if source == self.source and target == self.target:
+            return
+        self.values[:] = [target, source]
+        driver.call("cuGraphExecKernelNodeSetParams_v2", executable, self.node, self.at)
         self.source, self.target = source, target
 
 
@@ -81,4 +101,4 @@ class KernelPatch:
         self.numbers = numbers
 
 
-__all__ = ["CopyPatch", "KernelPatch"]
+__all__ = ["CopyPatch", "KernelPatch", "WideCopy"]

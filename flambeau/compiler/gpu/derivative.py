@@ -18,7 +18,7 @@ from ..record.differentiable import CompiledNode, Derivative
 from ..record.recorder import NotRecordable
 from ..record.results import Results, leaves_of, saved_storages
 from ..runtime.program import Program
-from .capture import GraphProgram, Observer, address, capturing, copied, static_copies
+from .capture import GraphProgram, Observer, address, capturing, copied_out, static_copies
 
 
 class CapturedDerivative(Derivative):
@@ -104,7 +104,7 @@ class CapturedDerivative(Derivative):
             with callers():
                 made = self.storages_for()
             outputs = [
-                (i, copied(graph, made[i].ptr, address(observer, slot, replay), slot.size, self.where))
+                (i, copied_out(graph, made[i].ptr, address(observer, slot, replay), slot.size, self.where))
                 for i, slot in enumerate(self.slots)
                 if slot.size
             ]
