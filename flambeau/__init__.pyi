@@ -6,6 +6,7 @@ from builtins import float as _float
 from builtins import int as _int
 from builtins import str as _str
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from typing import Any, Literal
 
 from .core.device import device as _device
@@ -13,8 +14,10 @@ from .core.dtype import dtype as _dtype
 from .core.generator import Generator as _Generator
 from .core.layout import layout as _layout
 from .core.layout import memory_format as _memory_format
+from .core.quantized import qscheme as _qscheme
 from .core.size import Size as _Size
 from .core.tensor import Tensor as _Tensor
+from .core.typed_storage import TypedStorage as _TypedStorage
 
 _Number = _int | _float | _bool | _complex
 _Ints = _int | Sequence[_int]
@@ -100,6 +103,7 @@ from .amp.state import set_autocast_cpu_enabled as set_autocast_cpu_enabled
 from .amp.state import set_autocast_dtype as set_autocast_dtype
 from .amp.state import set_autocast_enabled as set_autocast_enabled
 from .amp.state import set_autocast_gpu_dtype as set_autocast_gpu_dtype
+from .ao import quantization as quantization
 from .autograd.grad_mode import enable_grad as enable_grad
 from .autograd.grad_mode import inference_mode as inference_mode
 from .autograd.grad_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
@@ -244,61 +248,71 @@ from .testing.file_check import FileCheck as FileCheck
 from .utils.dlpack import to_dlpack as to_dlpack
 
 AVG: Any
-AggregationType: Any
+class AggregationType(Enum):
+    SUM = ...
+    AVG = ...
 AliasDb: Any
 AnyType: Any
 ArgumentSpec: Any
 AwaitType: Any
-BFloat16Storage: Any
-BFloat16Tensor: Any
+BFloat16Storage = _TypedStorage
+BFloat16Tensor = _Tensor
 BenchmarkConfig: Any
 BenchmarkExecutionStats: Any
-BoolStorage: Any
-BoolTensor: Any
+BoolStorage = _TypedStorage
+BoolTensor = _Tensor
 BoolType: Any
 BufferDict: Any
-ByteStorage: Any
-ByteTensor: Any
+ByteStorage = _TypedStorage
+ByteTensor = _Tensor
 CallStack: Any
 Capsule: Any
-CharStorage: Any
-CharTensor: Any
+CharStorage = _TypedStorage
+CharTensor = _Tensor
 Code: Any
 CompleteArgumentSpec: Any
-ComplexDoubleStorage: Any
-ComplexFloatStorage: Any
+ComplexDoubleStorage = _TypedStorage
+ComplexFloatStorage = _TypedStorage
 ComplexType: Any
 ConcreteModuleType: Any
 ConcreteModuleTypeBuilder: Any
 DeepCopyMemoTable: Any
 DeserializationStorageContext: Any
 DeviceObjType: Any
-DispatchKey: Any
+class DispatchKey(Enum):
+    Undefined = ...
+    CPU = ...
+    CUDA = ...
+    Meta = ...
+    Autograd = ...
+    AutogradCPU = ...
+    AutogradCUDA = ...
+    CompositeImplicitAutograd = ...
 DispatchKeySet: Any
-DoubleStorage: Any
-DoubleTensor: Any
+DoubleStorage = _TypedStorage
+DoubleTensor = _Tensor
 ErrorReport: Any
 ExcludeDispatchKeyGuard: Any
 ExecutionPlan: Any
-FloatStorage: Any
-FloatTensor: Any
+FloatStorage = _TypedStorage
+FloatTensor = _Tensor
 FloatType: Any
 FunctionSchema: Any
 Gradient: Any
 GraphExecutorState: Any
-HalfStorage: Any
-HalfTensor: Any
+HalfStorage = _TypedStorage
+HalfTensor = _Tensor
 IODescriptor: Any
 InferredType: Any
-IntStorage: Any
-IntTensor: Any
+IntStorage = _TypedStorage
+IntTensor = _Tensor
 IntType: Any
 JITException: Any
 LiteScriptModule: Any
 LockingLogger: Any
 LoggerBase: Any
-LongStorage: Any
-LongTensor: Any
+LongStorage = _TypedStorage
+LongTensor = _Tensor
 ModuleDict: Any
 NoneType: Any
 NoopLogger: Any
@@ -307,11 +321,11 @@ OperatorInfo: Any
 PRIVATE_OPS: tuple
 ParameterDict: Any
 PyObjectType: Any
-QInt32Storage: Any
-QInt8Storage: Any
-QUInt2x4Storage: Any
-QUInt4x2Storage: Any
-QUInt8Storage: Any
+QInt32Storage = _TypedStorage
+QInt8Storage = _TypedStorage
+QUInt2x4Storage = _TypedStorage
+QUInt4x2Storage = _TypedStorage
+QUInt8Storage = _TypedStorage
 RRefType: Any
 SUM: Any
 ScriptClass: Any
@@ -323,17 +337,37 @@ ScriptModuleSerializer: Any
 ScriptObject: Any
 ScriptObjectProperty: Any
 SerializationStorageContext: Any
-ShortStorage: Any
-ShortTensor: Any
+ShortStorage = _TypedStorage
+ShortTensor = _Tensor
 StaticModule: Any
-Storage: Any
+Storage = _TypedStorage
 StorageBase: Any
 StreamObjType: Any
 StringType: Any
 SymBoolType: Any
 SymIntType: Any
 TYPE_CHECKING: _bool
-Tag: Any
+class Tag(Enum):
+    core = ...
+    cudagraph_unsafe = ...
+    data_dependent_output = ...
+    dynamic_output_shape = ...
+    flexible_layout = ...
+    generated = ...
+    inplace = ...
+    inplace_view = ...
+    maybe_aliasing_or_mutating = ...
+    needs_contiguous_strides = ...
+    needs_exact_strides = ...
+    needs_fixed_stride_order = ...
+    nondeterministic_bitwise = ...
+    nondeterministic_seeded = ...
+    out = ...
+    out_variant = ...
+    pointwise = ...
+    pt2_compliant_tag = ...
+    reduction = ...
+    view_copy = ...
 TensorType: Any
 TracingState: Any
 USE_GLOBAL_DEPS: _bool
@@ -375,8 +409,6 @@ def _standard_gamma(input: _Tensor, generator: _Generator | None = ...) -> _Tens
 def _standard_gamma_grad(input: _Tensor, output: _Tensor) -> _Tensor: ...
 _subclasses: Any
 _tensor: Any
-def _validate_compressed_sparse_indices(is_crow: _bool, compressed_idx: _Tensor, plain_idx: _Tensor, cdim: _int, dim: _int, nnz: _int, *, axis: Any = ...) -> None: ...
-def _validate_sparse_compressed_tensor_args(compressed_indices: _Tensor, plain_indices: _Tensor, values: _Tensor, size: Any, layout: _layout | None, check_pinning: Any = ...) -> None: ...
 def abs(input: _Tensor, *, out: Any = ...) -> _Tensor: ...
 def abs_(self: _Tensor) -> _Tensor: ...
 def absolute(input: _Tensor, *, out: Any = ...) -> _Tensor: ...
@@ -859,7 +891,7 @@ def neg(input: _Tensor, *, out: Any = ...) -> _Tensor: ...
 def neg_(self: Any) -> _Tensor: ...
 def negative(input: _Tensor, *, out: Any = ...) -> _Tensor: ...
 def negative_(self: Any) -> _Tensor: ...
-newaxis: Any
+newaxis: None
 def nextafter(input: _Tensor, other: _Tensor | _Number, *, out: Any = ...) -> _Tensor: ...
 def nonzero(input: _Tensor, *, as_tuple: _bool = ..., out: Any = ...) -> Any: ...
 def nonzero_static(input: _Tensor, *, size: _int, fill_value: _int = ..., out: Any = ...) -> _Tensor: ...
@@ -879,11 +911,11 @@ def parse_ir(*args: Any, **kwargs: Any) -> Any: ...
 def parse_type_comment(*args: Any, **kwargs: Any) -> Any: ...
 def pca_lowrank(A: _Tensor, q: _int | None = ..., center: _bool = ..., niter: _int = ...) -> Any: ...
 def pdist(input: Any, p: _float = ...) -> _Tensor: ...
-per_channel_affine: Any
-per_channel_affine_float_qparams: Any
-per_channel_symmetric: Any
-per_tensor_affine: Any
-per_tensor_symmetric: Any
+per_channel_affine: _qscheme
+per_channel_affine_float_qparams: _qscheme
+per_channel_symmetric: _qscheme
+per_tensor_affine: _qscheme
+per_tensor_symmetric: _qscheme
 def permute(input: _Tensor, dims: _Ints | Sequence[_str]) -> _Tensor: ...
 def permute_copy(input: _Tensor, dims: _Ints | Sequence[_str]) -> _Tensor: ...
 pi: _float
@@ -912,7 +944,6 @@ qint32: _dtype
 qint8: _dtype
 def qr(input: _Tensor, some: _bool = ...) -> Any: ...
 def quantile(input: _Tensor, q: Any, dim: _int | None = ..., keepdim: _bool = ..., *, interpolation: _str = ..., axis: Any = ..., keepdims: Any = ...) -> _Tensor: ...
-quantization: Any
 def quantize_per_channel(input: _Tensor, scales: _Tensor, zero_points: _Tensor, axis: _int, dtype: _dtype | None) -> _Tensor: ...
 def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: _dtype | None) -> Any: ...
 def quantize_per_tensor_dynamic(input: _Tensor, dtype: _dtype | None, reduce_range: _bool) -> _Tensor: ...
@@ -942,7 +973,6 @@ def renorm(input: _Tensor, p: _float, dim: _int, maxnorm: _float, *, axis: Any =
 def repeat_interleave(input: Any, repeats: Any = ..., dim: _int | None = ..., *, output_size: _int | None = ..., axis: Any = ...) -> _Tensor: ...
 def reshape(input: _Tensor, shape: Any) -> _Tensor: ...
 def resize_as_(self: _Tensor, the_template: _Tensor, memory_format: _memory_format | None = ...) -> _Tensor: ...
-def resize_as_sparse_(self: _Tensor, the_template: _Tensor) -> _Tensor: ...
 def resolve_conj(input: _Tensor) -> _Tensor: ...
 def resolve_neg(input: _Tensor) -> _Tensor: ...
 def result_type(tensor1: Any, tensor2: Any) -> _dtype: ...

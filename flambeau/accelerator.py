@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING, Any
 
 from . import cuda as _cuda
 from .backends.nvidia import pinned as _pinned
 from .core import naming as _naming
 from .core.backend import has_backend as _has_backend
-from .core.device import device
+from .core.device import device as _device
 from .core.dtype import ALL_DTYPES as _ALL_DTYPES
 
 __path__ = ()  # modules of gathered names are found below this one
-_CUDA = device("cuda")
+_CUDA = _device("cuda")
 Stream, Event = (
     _cuda.Stream,
     _cuda.Event,
@@ -29,7 +30,7 @@ def device_count() -> int:
     return _cuda.device_count()
 
 
-def current_accelerator(check_available: bool = False) -> device | None:
+def current_accelerator(check_available: bool = False) -> _device | None:
     """Return the type of accelerator there is, or None."""
     return _CUDA if is_available() else None
 
@@ -144,5 +145,9 @@ def get_device_capability(device: Any = None, /) -> dict[str, Any]:
     return {"supported_dtypes": set(_ALL_DTYPES)}
 
 
-def __getattr__(name: str) -> Any:
-    return _naming.submodule(__name__, name)
+if TYPE_CHECKING:
+    memory: _ModuleType
+else:
+
+    def __getattr__(name: str) -> Any:
+        return _naming.submodule(__name__, name)

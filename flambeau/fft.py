@@ -1,13 +1,14 @@
-"""Fourier transforms: every operator declared in the namespace "fft"."""
+"""Fourier transforms: every operator declared in the namespace "fft".
 
-from typing import TYPE_CHECKING, Any
+>>> spectrum = flambeau.fft.rfft(flambeau.tensor([1.0, 0.0, -1.0, 0.0]))
+>>> spectrum.abs()
+tensor([0., 2., 0.])
+>>> flambeau.fft.irfft(spectrum)
+tensor([ 1.,  0., -1.,  0.])
+"""
 
 from . import ops as _ops
 from .core.tensor import Tensor as _Tensor
 
 __all__ = sorted(_ops.namespace("fft"))
 globals().update(_ops.namespace("fft"), Tensor=_Tensor)
-
-if TYPE_CHECKING:  # names that are put here when the module is imported
-
-    def __getattr__(name: str) -> Any: ...

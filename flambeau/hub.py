@@ -62,7 +62,7 @@ def get_dir() -> str:
     return os.path.join(_get_torch_home(), "hub")
 
 
-def set_dir(d: str | os.PathLike) -> None:
+def set_dir(d: str | os.PathLike[str]) -> None:
     """Set the folder of repositories and weights."""
     _chosen_dir[:] = [os.path.expanduser(d)]
 

@@ -9,7 +9,7 @@ tensor([[2., 2., 2.],
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .core import dtype as dt
 from .core import naming as _naming
@@ -144,8 +144,10 @@ def to_padded_tensor(input: Any, padding: float, output_size: Any = None) -> Ten
     return input.to_padded_tensor(padding, output_size)
 
 
-def __getattr__(name: str) -> Any:
-    return _naming.submodule(__name__, name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return _naming.submodule(__name__, name)
 
 
 # -- what libraries take from PyTorch's private `nested._internal` ------------------------------------------------------

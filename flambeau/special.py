@@ -1,6 +1,10 @@
-"""Special functions: every operator declared in the namespace "special", and three that also live elsewhere."""
+"""Special functions: every operator declared in the namespace "special", and three that also live elsewhere.
 
-from typing import TYPE_CHECKING, Any
+>>> flambeau.special.expit(flambeau.tensor([-1.0, 0.0, 1.0]))
+tensor([0.2689, 0.5000, 0.7311])
+>>> flambeau.special.log_softmax(flambeau.zeros(2), 0)
+tensor([-0.6931, -0.6931])
+"""
 
 from . import ops as _ops
 
@@ -8,7 +12,3 @@ _everywhere = _ops.namespace("torch")
 
 softmax, log_softmax, logsumexp = (_everywhere[name] for name in ("softmax", "log_softmax", "logsumexp"))
 globals().update(_ops.namespace("special"))
-
-if TYPE_CHECKING:  # names that are put here when the module is imported
-
-    def __getattr__(name: str) -> Any: ...

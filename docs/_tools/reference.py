@@ -70,7 +70,7 @@ def _home(space: str) -> Any:
 
 def _public(home: Any) -> list[str]:
     declared = None if home is flambeau else getattr(home, "__all__", None)
-    return sorted({n for n in (declared or dir(home)) if not n.startswith("_")}, key=str.lower)
+    return sorted({n for n in (declared or dir(home)) if not n.startswith("_") and n != "TYPE_CHECKING"}, key=str.lower)
 
 
 def _entries(spaces: tuple[str, ...]) -> Iterator[Entry]:

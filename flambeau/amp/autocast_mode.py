@@ -107,7 +107,7 @@ def _cast(value: Any, device_type: str, to: dtype) -> Any:
 
 
 def custom_fwd(
-    fwd: Callable | None = None, *, device_type: str, cast_inputs: dtype | None = None
+    fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: dtype | None = None
 ) -> Callable[..., Any]:
     """A decorator of the forward of a `Function`. With `cast_inputs`, its tensors of floats come in that dtype and autocast is
     off inside; without, forward runs as it is called, and `custom_bwd` does the same for backward."""
@@ -128,7 +128,7 @@ def custom_fwd(
     return decorated
 
 
-def custom_bwd(bwd: Callable | None = None, *, device_type: str) -> Callable[..., Any]:
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
     """A decorator of the backward of a `Function`: it runs under the autocast that forward ran under."""
     _check_device_type(device_type)
     if bwd is None:

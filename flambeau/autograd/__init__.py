@@ -28,13 +28,13 @@ bind()
 
 def __getattr__(name: str) -> Any:
     """forward_ad and profiler are imported when first used."""
-    if name in _OF_PROFILER:
-        return getattr(submodule(__name__, "profiler"), name)
+    if name in _HOMES:
+        return getattr(submodule(__name__, _HOMES[name]), name)
     return submodule(__name__, name)
 
 
-_OF_PROFILER = (
-    "DeviceType", "ProfilerActivity", "ProfilerConfig", "ProfilerState", "kineto_available", "_profiler_enabled",
+_HOMES = dict.fromkeys(
+    ("DeviceType", "ProfilerActivity", "ProfilerConfig", "ProfilerState", "kineto_available", "_profiler_enabled"), "profiler"
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ with the tangents of the operands. So every operator that can be differentiated 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.batched import BatchedTensor
 from ..core.graph import grad_mode
@@ -210,8 +210,10 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
 
-def __getattr__(name: str) -> Any:
-    """`_current_level` is how programs written for PyTorch ask whether a level is open: its number, or -1."""
-    if name == "_current_level":
-        return len(open_levels) - 1
-    raise no_attribute(__name__, name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """`_current_level` is how programs written for PyTorch ask whether a level is open: its number, or -1."""
+        if name == "_current_level":
+            return len(open_levels) - 1
+        raise no_attribute(__name__, name)

@@ -195,7 +195,7 @@ class Function:
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
@@ -214,7 +214,7 @@ class Function:
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
         raise NotImplementedError("vmap is not implemented: to use autograd.Function with vmap, define it.")
 
     @classmethod
@@ -413,7 +413,7 @@ def by_vmap_rule(rule: Callable, level: Any, args: tuple, kwargs: Any = None) ->
     return tuple(o if d is None else level.wrap(o, d) for o, d in zip(outputs, each))
 
 
-def once_differentiable(fn: Callable) -> Callable:
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of backward: its result cannot be differentiated again."""
 
     def wrapper(ctx: Any, *grads: Any) -> Any:

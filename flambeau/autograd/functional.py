@@ -116,7 +116,7 @@ def _evaluate(func: Callable, inputs: Tensors, function: str) -> tuple[Tensors, 
     return _as_tuple(func(*inputs), "outputs of the user-provided function", function)
 
 
-def vjp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple:
+def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, ...]:  # fmt: skip
     """(func(inputs), the vector `v` times the Jacobian).
 
     >>> vjp(lambda x: x * x, tensor([1.0, 2.0]), ones(2))[1]
@@ -133,7 +133,7 @@ def vjp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
     return _shaped(_finish(outputs, create_graph), several), _shaped(_finish(products, create_graph), is_tuple)
 
 
-def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple:
+def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, ...]:  # fmt: skip
     """(func(inputs), the Jacobian times the vector `v`)."""
     given, is_tuple = _as_tuple(inputs, "inputs", "jvp")
     with enable_grad():
@@ -156,7 +156,7 @@ def _forward(
 
 
 def jacobian(
-    func: Callable,
+    func: Callable[..., Any],
     inputs: Any,
     create_graph: bool = False,
     strict: bool = False,
@@ -258,7 +258,7 @@ def _stacked(parts: list[Tensor], shape: tuple, like: Tensor) -> Tensor:
 
 
 def hessian(
-    func: Callable,
+    func: Callable[..., Any],
     inputs: Any,
     create_graph: bool = False,
     strict: bool = False,
@@ -290,12 +290,12 @@ def _scalar(func: Callable, points: Tensors, function: str) -> tuple[Tensors, bo
     return outputs, several
 
 
-def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple:
+def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, ...]:  # fmt: skip
     """(func(inputs), the vector `v` times the Hessian)."""
     return _hessian_product("vhp", _gradients, func, inputs, v, create_graph, strict)
 
 
-def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple:
+def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, ...]:  # fmt: skip
     """(func(inputs), the Hessian times the vector `v`). The Hessian is symmetric where it is continuous; this does not rely
     on it."""
     return _hessian_product("hvp", _forward, func, inputs, v, create_graph, strict)

@@ -6,12 +6,14 @@ from typing import Any
 from ..core import naming as _naming
 from ..core.backend import Backend as Backend
 from ..core.backend import register as register
-from ..core.settings import matmul_switches
+from ..core.settings import matmul_switches as _matmul_switches
+
+fp32_precision: str
 
 
 def __getattr__(name: str) -> Any:
     if name == "fp32_precision":
-        return "none" if matmul_switches.precision == "highest" else "tf32"
+        return "none" if _matmul_switches.precision == "highest" else "tf32"
     if name == "__allow_nonbracketed_mutation":
         return contextlib.nullcontext  # switches are always set by a plain assignment here
     if name.startswith("_"):

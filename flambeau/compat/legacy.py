@@ -140,11 +140,11 @@ def _tensor_type(d: dtype, module: str) -> Any:
 
 
 _NAMED = [d for d in ALL_DTYPES if d.method and not d.is_complex]
-TENSOR_TYPES: dict[str, Any] = {f"{d.scalar_type}Tensor": _tensor_type(d, "torch") for d in _NAMED}
+TENSOR_TYPES: dict[str, type[Tensor]] = {f"{d.scalar_type}Tensor": _tensor_type(d, "torch") for d in _NAMED}
 SPARSE_TENSOR_TYPES: dict[str, Any] = {
     f"{d.scalar_type}Tensor": _tensor_type(d, "torch.sparse") for d in _NAMED if d is not dt.bool_
 }
-CUDA_TENSOR_TYPES: dict[str, Any] = {f"{d.scalar_type}Tensor": _tensor_type(d, "torch.cuda") for d in _NAMED}
+CUDA_TENSOR_TYPES: dict[str, type[Tensor]] = {f"{d.scalar_type}Tensor": _tensor_type(d, "torch.cuda") for d in _NAMED}
 _BY_STRING = {
     f"{kind.__module__}.{name}": kind
     for name, kind in (*TENSOR_TYPES.items(), *SPARSE_TENSOR_TYPES.items(), *CUDA_TENSOR_TYPES.items())
@@ -195,7 +195,7 @@ def _storage_types(dtypes: Iterable[dtype], device_type: str) -> dict[str, Any]:
 
 
 STORAGE_TYPES = _storage_types((d for d in ALL_DTYPES if d.method), "cpu") | _storage_types(QUANTIZED_DTYPES, "cpu")
-CUDA_STORAGE_TYPES = _storage_types((d for d in ALL_DTYPES if d.method), "cuda")
+CUDA_STORAGE_TYPES: dict[str, type[TypedStorage]] = _storage_types((d for d in ALL_DTYPES if d.method), "cuda")
 
 
 def dtype_and_device(kind: Any) -> tuple[dtype, str]:

@@ -25,7 +25,7 @@ import os
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -290,27 +290,30 @@ def set_enable_guard_collectives(enabled: bool) -> bool:
     return False
 
 
-globals().update(
-    raising(
-        "keep_portable_guards_unsafe keep_tensor_guards_unsafe skip_all_guards_unsafe skip_guard_on_all_nn_modules_unsafe"
-        " skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe",
-        NotImplementedError,
-        "compiler.{}(): a compiled function always checks what it depends on",
-    )
-)
-globals().update(
-    raising(
-        "load_cache_artifacts load_compiled_function save_cache_artifacts",
-        NotImplementedError,
-        "compiler.{}(): kernels are kept on disk by themselves (FLAMBEAU_CACHE_DIR); `export` and `cpp` write programs to files",
-    )
-)
+(
+    keep_portable_guards_unsafe, keep_tensor_guards_unsafe, skip_all_guards_unsafe, skip_guard_on_all_nn_modules_unsafe,
+    skip_guard_on_globals_unsafe, skip_guard_on_inbuilt_nn_modules_unsafe,
+) = raising(
+    "keep_portable_guards_unsafe keep_tensor_guards_unsafe skip_all_guards_unsafe skip_guard_on_all_nn_modules_unsafe"
+    " skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe",
+    NotImplementedError,
+    "compiler.{}(): a compiled function always checks what it depends on",
+).values()  # fmt: skip
+load_cache_artifacts, load_compiled_function, save_cache_artifacts = raising(
+    "load_cache_artifacts load_compiled_function save_cache_artifacts",
+    NotImplementedError,
+    "compiler.{}(): kernels are kept on disk by themselves (FLAMBEAU_CACHE_DIR); `export` and `cpp` write programs to files",
+).values()
 
 
-def __getattr__(name: str) -> Any:
-    if name == "config":
-        return _naming.submodule(__name__, name)
-    raise _naming.no_attribute(__name__, name)
+if TYPE_CHECKING:
+    from ..compat.private._dynamo import config as config
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "config":
+            return _naming.submodule(__name__, name)
+        raise _naming.no_attribute(__name__, name)
 
 
 _disable_dynamo = disable  # PyTorch's name for itself

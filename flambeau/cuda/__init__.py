@@ -8,48 +8,48 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backends.nvidia import driver, sharing, streams, threads
 from ..backends.nvidia.driver import CudaError as CudaError
-from ..backends.nvidia.graphs import is_capturing
-from ..compat.legacy import CUDA_STORAGE_TYPES, CUDA_TENSOR_TYPES
+from ..backends.nvidia.graphs import is_capturing as _is_capturing
+from ..compat import legacy as _legacy
+from ..core import absent as _absent
+from ..core import backend as _backend
 from ..core import naming as _naming
-from ..core.absent import absent_classes, raising
-from ..core.backend import backend_of, has_backend, why_absent
-from ..core.device import device as Device
+from ..core.device import device as _Device
 from ..core.errors import AcceleratorError as AcceleratorError
 from ..core.errors import OutOfMemoryError as OutOfMemoryError
 from . import amp as amp
 
 _NO_CUDA = "Torch not compiled with CUDA enabled"
-_CUDA = Device("cuda")
+_CUDA = _Device("cuda")
 DeferredCudaCallError = type("DeferredCudaCallError", (Exception,), {"__doc__": "An error of a call that was put off."})
 has_half, has_magma = True, False
 
 
 def is_available() -> bool:
     """Return whether there is a GPU that Flambeau can use."""
-    return has_backend(_CUDA)
+    return _backend.has_backend(_CUDA)
 
 
 def _need(name: str, error: type[Exception] = AssertionError) -> Any:
     """The backend; PyTorch's error where there is none."""
-    if not has_backend(_CUDA):
-        raise error(f"{_NO_CUDA}: cuda.{name}() needs a CUDA device ({why_absent('cuda')})")
-    return backend_of(_CUDA)
+    if not _backend.has_backend(_CUDA):
+        raise error(f"{_NO_CUDA}: cuda.{name}() needs a CUDA device ({_backend.why_absent('cuda')})")
+    return _backend.backend_of(_CUDA)
 
 
 def _index(where: Any, optional: bool = True) -> int:
     """The number of a device; None, or "cuda" alone, means the current one."""
     if where is None:
         return threads.mine.chosen
-    found = Device(where)
+    found = _Device(where)
     if found.type != "cuda":
         raise ValueError(f"Expected a cuda device, but got: {found}")
     if found.index is None and not optional:
         raise ValueError(f'Expected a torch.device with a specified index or an integer, but got:"{found}"')
-    return backend_of(_CUDA).indexed(found).index or 0
+    return _backend.backend_of(_CUDA).indexed(found).index or 0
 
 
 def init() -> None:
@@ -59,12 +59,12 @@ def init() -> None:
 
 def is_initialized() -> bool:
     """Return whether CUDA has been started."""
-    return driver.loaded() is not None and has_backend(_CUDA)
+    return driver.loaded() is not None and _backend.has_backend(_CUDA)
 
 
 def device_count() -> int:
     """Return the number of GPUs."""
-    return backend_of(_CUDA).device_count if is_available() else 0
+    return _backend.backend_of(_CUDA).device_count if is_available() else 0
 
 
 def current_device() -> int:
@@ -82,7 +82,7 @@ def set_device(device: Any) -> None:
 
 def synchronize(device: Any = None) -> None:
     """Wait until everything that was started on a device is done."""
-    _need("synchronize").synchronize(Device("cuda", _index(device)))
+    _need("synchronize").synchronize(_Device("cuda", _index(device)))
 
 
 # -- facts ------------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def get_stream_from_external(data_ptr: int, device: Any = None) -> streams.Strea
 
 def is_current_stream_capturing() -> bool:
     """Return whether work on the current stream is being recorded into a graph."""
-    return is_initialized() and is_capturing(threads.mine.chosen)
+    return is_initialized() and _is_capturing(threads.mine.chosen)
 
 
 class device:
@@ -237,7 +237,7 @@ class device:
         self.idx = -1
 
     def __enter__(self) -> None:
-        if not has_backend(_CUDA):
+        if not _backend.has_backend(_CUDA):
             raise RuntimeError(f"{_NO_CUDA}: cuda.device({self.device!r}) needs a CUDA device")
         self.idx = _index(self.device)
         self.prev_idx = threads.choose(self.idx)
@@ -301,12 +301,18 @@ from .graphs import *  # noqa: E402, F403
 from .random import *  # noqa: E402, F403
 from .telemetry import *  # noqa: E402, F403
 
-globals().update(CUDA_TENSOR_TYPES)  # FloatTensor and its kin: programs compare with them
-globals().update(CUDA_STORAGE_TYPES)
-globals().update(absent_classes("GreenContext", "cuda.{}: parts of a GPU cannot be reserved", NotImplementedError))
-globals().update(
-    raising("current_solver_handle", NotImplementedError, "cuda.{}(): cuSOLVER's handles do not belong to streams")
-)
+# FloatTensor and its kin: programs compare with them
+(
+    BoolTensor, ByteTensor, CharTensor, ShortTensor, IntTensor, LongTensor, HalfTensor, BFloat16Tensor, FloatTensor, DoubleTensor,
+) = _legacy.CUDA_TENSOR_TYPES.values()  # fmt: skip
+(
+    BoolStorage, ByteStorage, CharStorage, ShortStorage, IntStorage, LongStorage, HalfStorage, BFloat16Storage, FloatStorage,
+    DoubleStorage, ComplexFloatStorage, ComplexDoubleStorage,
+) = _legacy.CUDA_STORAGE_TYPES.values()  # fmt: skip
+GreenContext = _absent.absent_class("GreenContext", "cuda.GreenContext: parts of a GPU cannot be reserved")
+(current_solver_handle,) = _absent.raising(
+    "current_solver_handle", NotImplementedError, "cuda.{}(): cuSOLVER's handles do not belong to streams"
+).values()
 
 
 cudaStatus = types.SimpleNamespace(SUCCESS=0, ERROR_NOT_READY=34)  # results of calls of CUDA
@@ -318,10 +324,22 @@ def check_error(res: int) -> None:
         raise CudaError(f"a call of CUDA failed with result {int(res)}")
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("nvtx", "profiler", "nccl", "graphs", "memory", "random", "streams", "sparse", "comm",
-                "tunable", "gds", "jiterator", "green_contexts"):  # fmt: skip
-        return _naming.submodule(__name__, name)
-    if name == "default_generators":
-        return tuple(backend_of(_CUDA).generator(Device("cuda", i)) for i in range(device_count()))
-    raise AttributeError(f"module 'flambeau.cuda' has no attribute {name!r}")
+if TYPE_CHECKING:
+    from . import comm as comm
+    from . import gds as gds
+    from . import nccl as nccl
+    from . import nvtx as nvtx
+    from . import profiler as profiler
+    from . import tunable as tunable
+
+    default_generators: tuple[Any, ...]
+    green_contexts: types.ModuleType
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in ("nvtx", "profiler", "nccl", "graphs", "memory", "random", "streams", "sparse", "comm",
+                    "tunable", "gds", "jiterator", "green_contexts"):  # fmt: skip
+            return _naming.submodule(__name__, name)
+        if name == "default_generators":
+            return tuple(_backend.backend_of(_CUDA).generator(_Device("cuda", i)) for i in range(device_count()))
+        raise AttributeError(f"module 'flambeau.cuda' has no attribute {name!r}")

@@ -212,17 +212,21 @@ def host_memory_stats_as_nested_dict() -> dict[str, Any]:
     return _nested(host_memory_stats())
 
 
-_absent: dict[str, Any] = {
-    **raising(
-        "reset_accumulated_host_memory_stats reset_peak_host_memory_stats caching_allocator_enable caching_allocator_disabled",
-        NotImplementedError,
-        "cuda.{}(): locked memory has no such counters, and memory of the GPU is always kept for the next tensor",
-    ),
-    **raising("change_current_allocator use_mem_pool", NotImplementedError, _ONE_POOL),
-    **absent_classes("CUDAPluggableAllocator MemPool", _ONE_POOL, NotImplementedError),
-}
-globals().update(_absent)
-__all__ += list(_absent)
+reset_accumulated_host_memory_stats, reset_peak_host_memory_stats, caching_allocator_enable, caching_allocator_disabled = raising(
+    "reset_accumulated_host_memory_stats reset_peak_host_memory_stats caching_allocator_enable caching_allocator_disabled",
+    NotImplementedError,
+    "cuda.{}(): locked memory has no such counters, and memory of the GPU is always kept for the next tensor",
+).values()  # fmt: skip
+change_current_allocator, use_mem_pool = raising(
+    "change_current_allocator use_mem_pool", NotImplementedError, _ONE_POOL
+).values()
+CUDAPluggableAllocator, MemPool = absent_classes(
+    "CUDAPluggableAllocator MemPool", _ONE_POOL, NotImplementedError
+).values()
+__all__ += [
+    "CUDAPluggableAllocator", "MemPool", "caching_allocator_disabled", "caching_allocator_enable", "change_current_allocator",
+    "reset_accumulated_host_memory_stats", "reset_peak_host_memory_stats", "use_mem_pool",
+]  # fmt: skip
 
 
 def list_gpu_processes(device: Any = None) -> str:

@@ -48,7 +48,7 @@ class Backend(str):
 
     @classmethod
     def register_backend(
-        cls, name: str, func: Callable, extended_api: bool = False, devices: str | list[str] | None = None
+        cls, name: str, func: Callable[..., Any], extended_api: bool = False, devices: str | list[str] | None = None
     ) -> None:
         """Let `func(store, rank, size, timeout)` make the process groups of a new backend; with `extended_api`, func(about, options)
         where `about` has group_rank, group_size, store and timeout."""

@@ -405,7 +405,7 @@ class P2POp:
 
     def __init__(
         self,
-        op: Callable,
+        op: Callable[..., Any],
         tensor: Tensor,
         peer: int | None = None,
         group: Any = None,

@@ -137,7 +137,7 @@ class DeviceMesh:
             raise RuntimeError("DeviceMesh process groups not initialized!")
         return self._groups[self._place(mesh_dim)]
 
-    def get_all_groups(self) -> list:
+    def get_all_groups(self) -> list[Any]:
         return list(self._groups)
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:

@@ -53,7 +53,7 @@ class ProcessGroupGloo(ProcessGroup):
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta = default_pg_timeout):
         store.set(f"process/{rank}", SharedEngine.describe())
         ranks = tuple(range(size))
-        maker = engine_maker(Backend.GLOO, store, rank, size, timeout, ranks)
+        maker = engine_maker(Backend.GLOO, store, rank, size, timeout, list(ranks))
         super().__init__(store, rank, size, maker, Backend.GLOO, timeout, ranks, "", "")
 
 

@@ -200,7 +200,7 @@ class ProcessGroup(OrderedGroup):
         return self._run("all_gather", function, [list(outputs)], list(inputs), _wait)
 
     def allgather_coalesced(
-        self, output_lists: Sequence, inputs: Sequence[Tensor], opts: Any = None, *, _wait: bool = False
+        self, output_lists: Sequence[Any], inputs: Sequence[Tensor], opts: Any = None, *, _wait: bool = False
     ) -> Work:
         """Several tensors of every rank to all ranks; output_lists[rank][i] is for inputs[i] of that rank."""
         limit = self._seconds(getattr(opts, "timeout", None))

@@ -80,7 +80,7 @@ def new_subgroups(
     backend: str | None = None,
     pg_options: Any = None,
     group_desc: str | None = None,
-) -> tuple[Any, list]:
+) -> tuple[Any, list[Any]]:
     """The group cut into groups of `group_size` neighbours; returns this rank's one and all of them."""
     if group_size is None:
         group_size = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
@@ -114,7 +114,7 @@ def new_subgroups_by_enumeration(
     backend: str | None = None,
     pg_options: Any = None,
     group_desc: str | None = None,
-) -> tuple[Any, list]:
+) -> tuple[Any, list[Any]]:
     """A group for each list of ranks; returns this rank's one and all of them."""
     if not ranks_per_subgroup_list:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
@@ -140,7 +140,7 @@ def new_subgroups_by_enumeration(
 
 def split_group(
     parent_pg: ProcessGroup | None = None,
-    split_ranks: list | None = None,
+    split_ranks: list[Any] | None = None,
     timeout: timedelta | None = None,
     pg_options: Any = None,
     group_desc: str | None = None,

@@ -31,7 +31,7 @@ class Work:
 
     A subclass in Python overrides what it needs."""
 
-    def __init__(self, future: Future | None = None, source: Callable[[], int] | None = None, what: str = "") -> None:
+    def __init__(self, future: Future[Any] | None = None, source: Callable[[], int] | None = None, what: str = "") -> None:  # fmt: skip
         self._future: Future = Future() if future is None else future
         self._source = source
         self._what = what
@@ -68,7 +68,7 @@ class Work:
         value = self._future.wait()
         return value if isinstance(value, list) else [value]
 
-    def get_future(self) -> Future:
+    def get_future(self) -> Future[Any]:
         """A future of the list of tensors."""
         return self._future
 

@@ -83,8 +83,8 @@ class _DependentProperty(property, _Dependent):
     """`@dependent_property` makes a method a property that is also, looked up on the class, a dependent constraint."""
 
     def __init__(
-        self, fn: Callable | None = None, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented
-    ) -> None:
+        self, fn: Callable[..., Any] | None = None, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented,
+    ) -> None:  # fmt: skip
         super().__init__(fn)
         self._is_discrete, self._event_dim = is_discrete, event_dim
 

@@ -109,7 +109,7 @@ class ShapesCollection:
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def dynamic_shapes(self, m: Any, args: tuple, kwargs: dict | None = None) -> Any:
+    def dynamic_shapes(self, m: Any, args: tuple[Any, ...], kwargs: dict[Any, Any] | None = None) -> Any:
         """The shapes in the form that `export` takes."""
         named = combined(m, args, kwargs or {})
         return pytree.tree_map(lambda leaf: self._shapes.get(id(leaf)), named)
@@ -121,10 +121,10 @@ class AdditionalInputs:
     def __init__(self) -> None:
         self._examples: list[tuple[tuple, dict]] = []
 
-    def add(self, args: tuple, kwargs: dict | None = None) -> None:
+    def add(self, args: tuple[Any, ...], kwargs: dict[Any, Any] | None = None) -> None:
         self._examples.append((args, kwargs or {}))
 
-    def dynamic_shapes(self, m: Any, args: tuple, kwargs: dict | None = None) -> Any:
+    def dynamic_shapes(self, m: Any, args: tuple[Any, ...], kwargs: dict[Any, Any] | None = None) -> Any:
         first = combined(m, args, kwargs or {})
         others = [combined(m, *example) for example in self._examples]
 

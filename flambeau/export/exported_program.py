@@ -132,7 +132,7 @@ class ExportedProgram:
         state_dict: dict[str, Any],
         range_constraints: dict[Symbol, Any],
         module_call_graph: list[ModuleCallEntry],
-        example_inputs: tuple[tuple, dict] | None = None,
+        example_inputs: tuple[tuple[Any, ...], dict[Any, Any]] | None = None,
         constants: dict[str, Any] | None = None,
         *,
         verifiers: list[Any] | None = None,
@@ -251,7 +251,7 @@ class ExportedProgram:
         return unlifted(self, check_guards)
 
     def run_decompositions(
-        self, decomp_table: dict[Any, Callable] | None = None, decompose_custom_triton_ops: bool = False
+        self, decomp_table: dict[Any, Callable[..., Any]] | None = None, decompose_custom_triton_ops: bool = False
     ) -> ExportedProgram:
         """The program in fewer kinds of operators, without changes in place: `decomp_table` says what each operator is made of
         (None: PyTorch's core operators remain)."""
@@ -353,6 +353,6 @@ def _write_mutations(program: ExportedProgram, graph: Graph, results: list, valu
     return kept
 
 
-def default_decompositions() -> dict[Any, Callable]:
+def default_decompositions() -> dict[Any, Callable[..., Any]]:
     """The table of `run_decompositions()`: change it and pass it on."""
     return naming.above("export.decompositions").core_table()

@@ -26,7 +26,7 @@ class FlatArgsAdapter(abc.ABC):
     @abc.abstractmethod
     def adapt(
         self, target_spec: Any, input_spec: Any, input_args: list[Any], metadata: Any = None, obj: Any = None
-    ) -> list:
+    ) -> list[Any]:
         """The leaves in the order of `target_spec`."""
 
 

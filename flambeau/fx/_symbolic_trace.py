@@ -60,7 +60,7 @@ def is_fx_symbolic_tracing() -> bool:
 class ProxyableClassMeta(type):
     """A metaclass: making an instance from proxies is recorded as a call, while a program is traced."""
 
-    def __init__(cls, name: str, bases: tuple, attrs: dict) -> None:
+    def __init__(cls, name: str, bases: tuple[Any, ...], attrs: dict[Any, Any]) -> None:
         _proxyable_classes.setdefault(cls)
         super().__init__(name, bases, attrs)
 
@@ -128,7 +128,7 @@ class Tracer(TracerBase):
     def __init__(
         self,
         autowrap_modules: tuple[ModuleType, ...] = (math,),
-        autowrap_functions: tuple[Callable, ...] = (),
+        autowrap_functions: tuple[Callable[..., Any], ...] = (),
         param_shapes_constant: bool = False,
     ) -> None:
         contents = itertools.chain.from_iterable(vars(m).items() for m in autowrap_modules)
@@ -201,7 +201,7 @@ class Tracer(TracerBase):
             raise NameError("module is not installed as a submodule")
         return members[mod]
 
-    def call_module(self, m: Module, forward: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_module(self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Trace a call of a module: become a node, or run `forward` and be traced through."""
         path = self.path_of_module(m)
         with ScopeContextManager(self.scope, Scope(path, type(m))):
@@ -235,7 +235,7 @@ class Tracer(TracerBase):
             return parameter_proxy_cache[path]
         return attr_val
 
-    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list]:
+    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
         """Placeholders for the function's parameters; and the function, changed so that it takes them all by position."""
         analysed = inspect.unwrap(root_fn)
         code = analysed.__code__

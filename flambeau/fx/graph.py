@@ -183,7 +183,7 @@ class Graph:
         self,
         op: str,
         target: Any,
-        args: tuple | None = None,
+        args: tuple[Any, ...] | None = None,
         kwargs: dict[str, Any] | None = None,
         name: str | None = None,
         type_expr: Any = None,
@@ -237,8 +237,9 @@ class Graph:
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
     def call_module(
-        self, module_name: str, args: tuple | None = None, kwargs: dict | None = None, type_expr: Any = None
-    ) -> Node:
+        self, module_name: str, args: tuple[Any, ...] | None = None, kwargs: dict[Any, Any] | None = None,
+        type_expr: Any = None,
+    ) -> Node:  # fmt: skip
         """A call of a submodule of the owning module, by its path."""
         if self.owning_module is not None and self.owning_module.get_submodule(module_name) is None:
             warnings.warn(
@@ -252,16 +253,17 @@ class Graph:
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
 
     def call_method(
-        self, method_name: str, args: tuple | None = None, kwargs: dict | None = None, type_expr: Any = None
-    ) -> Node:
+        self, method_name: str, args: tuple[Any, ...] | None = None, kwargs: dict[Any, Any] | None = None,
+        type_expr: Any = None,
+    ) -> Node:  # fmt: skip
         """A call of a method of the first argument."""
         return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
 
     def call_function(
         self,
-        the_function: Callable,
-        args: tuple | None = None,
-        kwargs: dict | None = None,
+        the_function: Callable[..., Any],
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[Any, Any] | None = None,
         type_expr: Any = None,
         name: str | None = None,
     ) -> Node:

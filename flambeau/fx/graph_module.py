@@ -370,7 +370,7 @@ class GraphModule(Module):
         object.__setattr__(copied, "_is_replica", True)
         return copied
 
-    def to_folder(self, folder: str | os.PathLike, module_name: str = "FxModule") -> None:
+    def to_folder(self, folder: str | os.PathLike[str], module_name: str = "FxModule") -> None:
         """Write the module as a Python package: its code, and its parameters as files."""
         place = Path(folder)
         place.mkdir(exist_ok=True)

@@ -61,7 +61,7 @@ class Interpreter:
                 return self.graph.process_outputs(value) if enable_io_processing else value
         return None
 
-    def boxed_run(self, args_list: list) -> Any:
+    def boxed_run(self, args_list: list[Any]) -> Any:
         """The graph's result for a list of arguments, which is emptied: they are freed when nobody needs them any more."""
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
         if len(args_list) != len(placeholders):
@@ -100,7 +100,7 @@ class Interpreter:
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             return getattr(self, n.op)(n.target, args, kwargs)
 
-    def placeholder(self, target: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The next argument of the graph."""
         if target.startswith("*"):
             return list(self.args_iter)
@@ -113,26 +113,26 @@ class Interpreter:
                 f"Expected positional argument for parameter {target}, but one was not passed in!"
             ) from None
 
-    def get_attr(self, target: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def get_attr(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value at a path of the module."""
         return self.fetch_attr(target)
 
-    def call_function(self, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function."""
         if isinstance(target, str):
             raise AssertionError(f"Expected callable target, got str: {target}")
         return target(*args, **kwargs)
 
-    def call_method(self, target: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_method(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the first argument."""
         owner, *rest = args
         return getattr(owner, target)(*rest, **kwargs)
 
-    def call_module(self, target: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_module(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a submodule."""
         return self.fetch_attr(target)(*args, **kwargs)
 
-    def output(self, target: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def output(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The values that the graph returns."""
         return args[0]
 
@@ -146,7 +146,7 @@ class Interpreter:
             found = getattr(found, part)
         return found
 
-    def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple, dict]:
+    def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[Any, Any]]:
         """The values of a node's arguments."""
         return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
 
@@ -184,18 +184,18 @@ class Transformer(Interpreter):
         self.tracer = TransformerTracer(self.new_graph)
         self.tracer.root = module
 
-    def placeholder(self, target: str, args: tuple, kwargs: dict[str, Any]) -> Proxy:
+    def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proxy:
         default = args[0] if args else inspect.Signature.empty
         return Proxy(self.new_graph.placeholder(target, default_value=default), self.tracer)
 
-    def get_attr(self, target: str, args: tuple, kwargs: dict[str, Any]) -> Proxy:
+    def get_attr(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proxy:
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
-    def call_module(self, target: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_module(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         submodule = self.fetch_attr(target)
         return self.tracer.call_module(submodule, submodule.forward, args, kwargs)
 
-    def call_function(self, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
     def transform(self) -> GraphModule:

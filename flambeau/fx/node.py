@@ -34,7 +34,7 @@ LEGAL_OPS = ("placeholder", "call_method", "call_module", "call_function", "get_
 _side_effectful_functions: set[Callable] = {flambeau._assert, operator.setitem}
 
 
-def has_side_effect(fn: Callable) -> Callable:
+def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator: calls of this function are never dead code."""
     _side_effectful_functions.add(fn)
     return fn
@@ -114,8 +114,9 @@ class Node:
     and constants. `users` are the nodes that read this one. `meta` is a dict for whatever passes want to note."""
 
     def __init__(
-        self, graph: Any, name: str, op: str, target: Any, args: tuple, kwargs: dict, return_type: Any = None
-    ) -> None:
+        self, graph: Any, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[Any, Any],
+        return_type: Any = None,
+    ) -> None:  # fmt: skip
         if op == "call_function":
             fits, wanted = callable(target), "a Callable"
         else:
@@ -350,7 +351,7 @@ class Node:
     def normalized_arguments(
         self,
         root: Any,
-        arg_types: tuple | None = None,
+        arg_types: tuple[Any, ...] | None = None,
         kwarg_types: dict[str, Any] | None = None,
         normalize_to_only_use_kwargs: bool = False,
     ) -> Any:

@@ -89,7 +89,7 @@ class TracerBase:
         self,
         kind: str,
         target: Any,
-        args: tuple,
+        args: tuple[Any, ...],
         kwargs: dict[str, Any],
         name: str | None = None,
         type_expr: Any = None,
@@ -138,7 +138,7 @@ class TracerBase:
         self,
         kind: str,
         target: Any,
-        args: tuple,
+        args: tuple[Any, ...],
         kwargs: dict[str, Any],
         name: str | None = None,
         type_expr: Any = None,
@@ -196,7 +196,7 @@ class TracerBase:
         """Handle the question whether a proxy is true: an error, unless overridden."""
         raise TraceError("symbolically traced variables cannot be used as inputs to control flow")
 
-    def iter(self, obj: Proxy) -> Iterator:
+    def iter(self, obj: Proxy) -> Iterator[Any]:
         """Handle iteration over a proxy: an error, unless overridden."""
         raise TraceError(
             "Proxy object cannot be iterated. This can be "

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
-from typing import Any, Final, NamedTuple, Optional, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional, Union, get_args, get_origin
 
 from ..core.scripting import is_scripting
 from ..futures import Future
@@ -35,15 +36,31 @@ _HOMES = {
 }  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    if name in ("frontend", "annotations", "_state", "_monkeytype_config"):
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+if TYPE_CHECKING:
+    from .failures import Error
+    from .freezing import freeze, optimize_for_inference
+    from .freezing import run_frozen_optimizations as run_frozen_optimizations
+    from .loading import load
+    from .module import RecursiveScriptModule, ScriptModule
+    from .module import TopLevelTracedModule as TopLevelTracedModule
+    from .module import TracedModule as TracedModule
+    from .script_function import CompilationUnit, ScriptFunction, save
+    from .scripting import export_opnames as export_opnames
+    from .scripting import interface, script
+    from .tracer import TracerWarning as TracerWarning
+    from .tracer import TracingCheckError as TracingCheckError
+    from .tracer import trace, trace_module
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        if name in ("frontend", "annotations", "_state", "_monkeytype_config"):
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
-def script_method(fn: Callable) -> Callable:
+def script_method(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a method of a ScriptModule to be compiled."""
 
     @functools.wraps(fn)
@@ -54,12 +71,12 @@ def script_method(fn: Callable) -> Callable:
     return run
 
 
-def script_if_tracing(fn: Callable) -> Callable:
+def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The function; while something is being traced, its compiled form."""
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return __getattr__("script")(fn)(*args, **kwargs) if is_tracing() else fn(*args, **kwargs)
+        return sys.modules[__name__].script(fn)(*args, **kwargs) if is_tracing() else fn(*args, **kwargs)
 
     run.__original_fn = fn  # type: ignore[attr-defined]
     run.__script_if_tracing_wrapper = True  # type: ignore[attr-defined]
@@ -130,14 +147,14 @@ class Attribute(NamedTuple):
     type: Any
 
 
-def fork(func: Callable, *args: Any, **kwargs: Any) -> Future:
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
     """A future of what the function returns; it is called at once."""
     future: Future = Future()
     future.set_result(func(*args, **kwargs))
     return future
 
 
-def wait(future: Future) -> Any:
+def wait(future: Future[Any]) -> Any:
     """Wait for a future and return its value."""
     return future.wait()
 

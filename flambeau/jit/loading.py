@@ -370,7 +370,7 @@ def _pick(kind: Type, wanted: type) -> Any:
 __all__ = ["Argument", "Loader", "Schema", "parse"]
 
 
-def load(f: Any, map_location: Any = None, _extra_files: dict | None = None, _restore_shapes: bool = False) -> Any:
+def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, _restore_shapes: bool = False) -> Any:  # fmt: skip
     """Read a module that `save` wrote, here or in PyTorch.
 
     >>> module = load("module.pt", map_location="cpu")

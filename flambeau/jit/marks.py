@@ -34,7 +34,7 @@ def marked(fn: Any, mark: Mark) -> Any:
     return fn
 
 
-def export(fn: Callable) -> Callable:
+def export(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a method of a module to be compiled, though `forward` does not call it."""
     return marked(fn, Mark.EXPORT)
 

@@ -69,10 +69,10 @@ class ScriptFunction:
     def get_debug_state(self) -> Any:
         raise NotImplementedError("there is no executor with a debug state in Flambeau")
 
-    def save(self, f: Any, _extra_files: dict | None = None) -> None:
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         save_function(self.script_function, f, _extra_files)
 
-    def save_to_buffer(self, _extra_files: dict | None = None) -> bytes:
+    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
         buffer = io.BytesIO()
         self.save(buffer, _extra_files)
         return buffer.getvalue()
@@ -116,7 +116,7 @@ class CompilationUnit:
         return [ScriptFunction(f) for f in self._functions.values()]
 
 
-def save(m: Any, f: Any, _extra_files: dict | None = None) -> None:
+def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     """Write a compiled module (or function) to a file or a file-like object.
 
     >>> save(script(module), "module.pt")
@@ -131,7 +131,7 @@ def save(m: Any, f: Any, _extra_files: dict | None = None) -> None:
     archive.write_module(m, f, _extra_files)
 
 
-def save_function(function: Function, f: Any, _extra_files: dict | None = None) -> None:
+def save_function(function: Function, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     """A function is saved as the forward of a module without attributes."""
     kind = ClassType(unique_name("__torch__.PlaceholderModule"), is_module=True)
     kind.attributes["training"] = BOOL

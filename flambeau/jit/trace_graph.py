@@ -20,13 +20,11 @@ def _get_trace_graph(
     _force_outplace: bool = False,
     return_inputs: bool = False,
     _return_inputs_states: bool = False,
-    _scope_of: Callable[[Any], str] | None = None,
 ) -> tuple:
-    """The graph of a module or function, run on examples, and what it returned; with `return_inputs`, also the examples. Nodes belong
-    to the scopes that `_scope_of` names, a module's each."""
+    """The graph of a module or function, run on examples, and what it returned; with `return_inputs`, also the examples."""
     given = args if isinstance(args, tuple) else (args,)
     state = _state(f) if isinstance(f, Module) else []
-    graph, result = _recorded(f, given, kwargs or {}, state, _scope_of)
+    graph, result = _recorded(f, given, kwargs or {}, state)
     graph.traced = f, given
     found: tuple = (graph, result)
     return (*found, given) if return_inputs or _return_inputs_states else found
@@ -41,27 +39,21 @@ def _state(module: Module) -> list[Tensor]:
     return list(found.values())
 
 
-def _recorded(
-    f: Callable, args: tuple, kwargs: dict, state: list[Tensor], scope_of: Callable | None
-) -> tuple[ir.Graph, Any]:
-    recorder = tracer.Tracer(scope_of=scope_of)
-    reader = tracer.TraceReader(recorder)
-    graph = reader.graph
+def _recorded(f: Callable, args: tuple, kwargs: dict, state: list[Tensor]) -> tuple[ir.Graph, Any]:
+    recorder = tracer.Tracer()
     copies = [tracer._aliased(value) for value in (*args, *kwargs.values())]
     for value in (*copies, *state):
-        kind = tracer._example_type(value)
-        reader.set_value(recorder.know(value), graph.add_input("", kind))
+        recorder.set_value(value, recorder.graph.add_input("", tracer._example_type(value)))
     with recorder.watching():
         result = f(*copies[: len(args)], **dict(zip(kwargs, copies[len(args) :])))
-        recorder.finish(tracer._checked_output(result))
-    graph.add_output(reader.read())
-    _answer_tests_for_none(graph)
-    cleanup.fold_constants(graph)
-    tracer.tidy(graph)
-    for node in list(graph.nodes_):
+        recorder.graph.add_output(recorder.value(tracer._checked_output(result)))
+    _answer_tests_for_none(recorder.graph)
+    cleanup.fold_constants(recorder.graph)
+    tracer.tidy(recorder.graph)
+    for node in list(recorder.graph.nodes_):
         if node.kind_ in _CONVOLUTIONS and node.inputs_[4].type is not STRING:
             _as_convolution(node)
-    return graph, result
+    return recorder.graph, result
 
 
 def _answer_tests_for_none(graph: ir.Graph) -> None:
@@ -108,11 +100,14 @@ class TracingState:
         self.recorder = recorder
 
     def push_scope(self, name: str) -> None:
-        self.recorder.scopes.append(name)
+        graph = self.recorder.graph
+        graph.scopes.append(name)
+        graph.scope = "/".join(graph.scopes)
 
     def pop_scope(self) -> None:
-        self.recorder.scopes.pop()
+        graph = self.recorder.graph
+        graph.scopes.pop()
+        graph.scope = "/".join(graph.scopes)
 
     def graph(self) -> ir.Graph:
-        """Return the graph; its nodes are there once the program has run."""
-        return self.recorder.reader.graph
+        return self.recorder.graph

@@ -27,14 +27,10 @@ from .registration import (
 )
 
 impl_abstract = register_fake
-globals().update(returning("get_ctx", lambda: None, "shapes are found by running on tensors without memory."))
-globals().update(
-    raising(
-        "get_kernel wrap_triton",
-        NotImplementedError,
-        "library.{}(): kernels are called through operators",
-    )
-)
+(get_ctx,) = returning("get_ctx", lambda: None, "shapes are found by running on tensors without memory.").values()
+get_kernel, wrap_triton = raising(
+    "get_kernel wrap_triton", NotImplementedError, "library.{}(): kernels are called through operators"
+).values()
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract", "infer_schema",

@@ -72,7 +72,7 @@ def _run(function: Callable, rank: int, args: tuple, error_file: str) -> None:
 class ProcessContext:
     """Processes that were started together; `join` waits for them."""
 
-    def __init__(self, processes: list, error_files: list[str]):
+    def __init__(self, processes: list[Any], error_files: list[str]):
         self.processes, self.error_files = processes, error_files
         self.sentinels = {process.sentinel: rank for rank, process in enumerate(processes)}
 
@@ -133,8 +133,8 @@ class SpawnContext(ProcessContext):
 
 
 def start_processes(
-    fn: Callable,
-    args: tuple = (),
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
     nprocs: int = 1,
     join: bool = True,
     daemon: bool = False,
@@ -170,8 +170,8 @@ def start_processes(
 
 
 def spawn(
-    fn: Callable,
-    args: tuple = (),
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
     nprocs: int = 1,
     join: bool = True,
     daemon: bool = False,

@@ -130,7 +130,7 @@ def init_reductions() -> None:
 # -- messages with a courier --------------------------------------------------------------------------------------------
 
 
-def pack(message: Any, send: Callable[[UntypedStorage], tuple | None]) -> Any:
+def pack(message: Any, send: Callable[[UntypedStorage], tuple[Any, ...] | None]) -> Any:
     """The pickled message. `send(storage)` sees to its memory and says what the receiver is to be told; None: the bytes
     are to travel in the message."""
     _courier.send = send

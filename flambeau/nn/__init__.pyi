@@ -6,6 +6,7 @@ from builtins import float as _float
 from builtins import int as _int
 from builtins import str as _str
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from typing import Any, Literal
 
 from ..core.device import device as _device
@@ -13,8 +14,10 @@ from ..core.dtype import dtype as _dtype
 from ..core.generator import Generator as _Generator
 from ..core.layout import layout as _layout
 from ..core.layout import memory_format as _memory_format
+from ..core.quantized import qscheme as _qscheme
 from ..core.size import Size as _Size
 from ..core.tensor import Tensor as _Tensor
+from ..core.typed_storage import TypedStorage as _TypedStorage
 
 _Number = _int | _float | _bool | _complex
 _Ints = _int | Sequence[_int]
@@ -30,6 +33,10 @@ from . import parallel as parallel
 from . import parameter as parameter
 from . import unchanged as unchanged
 from . import utils as utils
+from ..ao.nn import intrinsic as intrinsic
+from ..ao.nn import qat as qat
+from ..ao.nn import quantizable as quantizable
+from ..ao.nn import quantized as quantized
 from ..nn.modules.activation import CELU as CELU
 from ..nn.modules.activation import ELU as ELU
 from ..nn.modules.activation import GELU as GELU
@@ -200,7 +207,3 @@ from ..nn.parameter import UninitializedBuffer as UninitializedBuffer
 from ..nn.parameter import UninitializedParameter as UninitializedParameter
 
 def factory_kwargs(kwargs: Any) -> Any: ...
-intrinsic: Any
-qat: Any
-quantizable: Any
-quantized: Any

@@ -76,7 +76,7 @@ class ONNXProgram:
             tensor_of(np.asarray(a)) for a in ReferenceEvaluator(self.model_proto).run(None, self._named(args, kwargs))
         )
 
-    def verify(self, args: tuple, kwargs: dict[str, Any]) -> None:
+    def verify(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compare the outputs of the file with those of the model."""
         wanted = pytree.tree_leaves(self.exported_program.module()(*args, **kwargs))
         for found, right in zip(self(*args, **kwargs), wanted):

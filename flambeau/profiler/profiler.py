@@ -288,7 +288,7 @@ class profile(_KinetoProfile):  # noqa: N801
     def __init__(
         self,
         *,
-        activities: Iterable | None = None,
+        activities: Iterable[Any] | None = None,
         schedule: Callable[[int], ProfilerAction] | None = None,
         on_trace_ready: Callable[..., Any] | None = None,
         record_shapes: bool = False,

@@ -11,6 +11,7 @@ from .summary import summary as summary
 
 # Where CMake finds `find_package(Torch)`: -DCMAKE_PREFIX_PATH=$(python -c "import flambeau; print(flambeau.utils.cmake_prefix_path)")
 cmake_prefix_path = str(_Path(__file__).parents[1] / "share" / "cmake")
+_HOMES = {"draw": "drawing"}
 
 
 def set_module(obj: object, mod: str) -> None:
@@ -21,8 +22,8 @@ def set_module(obj: object, mod: str) -> None:
 
 
 def __getattr__(name: str):
-    if name == "draw":
-        return _naming.submodule(__name__, "drawing").draw
+    if name in _HOMES:
+        return getattr(_naming.submodule(__name__, _HOMES[name]), name)
     if name.startswith("_") and name not in ("_pytree", "_python_dispatch", "_triton"):
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -83,7 +83,7 @@ class CheckpointFunction(Function):
     """Function whose backward pass runs its forward pass again: the reentrant form of `checkpoint`."""
 
     @staticmethod
-    def forward(ctx: Any, function: Callable, preserve_rng_state: bool, *args: Any) -> Any:
+    def forward(ctx: Any, function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         check_backward_validity(args)
         ctx.function, ctx.surroundings = function, _Surroundings(args, preserve_rng_state)
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
@@ -93,7 +93,7 @@ class CheckpointFunction(Function):
             return function(*args)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple:
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         args = list(ctx.args)
         for place, tensor in zip(ctx.places, ctx.saved_tensors):
             args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
@@ -113,20 +113,20 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
 
 
-def detach_variable(inputs: tuple) -> tuple:
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments with every tensor cut off from its graph, requiring gradients as before."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
     return tuple(i.detach().requires_grad_(i.requires_grad) if isinstance(i, Tensor) else i for i in inputs)
 
 
-def get_device_states(*args: Any) -> tuple[list, list]:
+def get_device_states(*args: Any) -> tuple[list[Any], list[Any]]:
     """The devices besides the CPU that tensors among the arguments are on, and the states of their generators."""
     devices = _devices(args)
     return devices, [backend_of(d).generator(d).get_state() for d in devices]
 
 
-def set_device_states(devices: list, states: list, *, device_type: str | None = None) -> None:
+def set_device_states(devices: list[Any], states: list[Any], *, device_type: str | None = None) -> None:
     """Set the generators of these devices to these states, as `get_device_states` found them."""
     for device, state in zip(devices, states):
         place = Device(device_type or "cuda", device) if isinstance(device, int) else Device(device)
@@ -280,17 +280,19 @@ def checkpoint_sequential(
     return part((segments - 1) * size, len(chain))(input)
 
 
-def __getattr__(name: str) -> Any:
-    if name in (
-        "SAC_IGNORED_OPS",
-        "CheckpointPolicy",
-        "SelectiveCheckpointContext",
-        "create_selective_checkpoint_contexts",
-    ):
-        from . import selective_checkpoint  # noqa: PLC0415 - it needs PyTorch's operators, which plain checkpoints do not
+if not TYPE_CHECKING:
 
-        return getattr(selective_checkpoint, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in (
+            "SAC_IGNORED_OPS",
+            "CheckpointPolicy",
+            "SelectiveCheckpointContext",
+            "create_selective_checkpoint_contexts",
+        ):
+            from . import selective_checkpoint  # noqa: PLC0415 - it needs PyTorch's operators, which plain checkpoints do not
+
+            return getattr(selective_checkpoint, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

@@ -22,7 +22,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..core.ownership import refuse_planted
@@ -445,15 +445,18 @@ def _macro(text: str) -> tuple[str, str | None]:
     return name, value or None
 
 
-def __getattr__(name: str) -> Any:
-    if name == "BuildExtension":
-        globals()[name] = found = _build_ext()
-        return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    BuildExtension: type[Any]
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "BuildExtension":
+            globals()[name] = found = _build_ext()
+            return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
-    "BuildExtension",  # noqa: F822  see __getattr__
-    "CUDAExtension", "CppExtension", "get_default_build_root", "include_paths", "is_ninja_available", "library_paths", "load",
+    "BuildExtension", "CUDAExtension", "CppExtension", "get_default_build_root", "include_paths", "is_ninja_available", "library_paths", "load",
     "load_inline", "verify_ninja_availability",
 ]  # fmt: skip

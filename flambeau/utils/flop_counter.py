@@ -83,8 +83,9 @@ class FlopCounterMode:
     `depth`. `custom_mapping` has formulas for further operators (see register_flop_formula)."""
 
     def __init__(
-        self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: dict[Any, Callable] | None = None
-    ) -> None:
+        self, mods: Any = None, depth: int = 2, display: bool = True,
+        custom_mapping: dict[Any, Callable[..., Any]] | None = None,
+    ) -> None:  # fmt: skip
         if mods is not None:
             warnings.warn("mods argument is not needed anymore, you can stop passing it", stacklevel=2)
         self.flop_counts: dict[str, dict[Any, int]] = defaultdict(lambda: defaultdict(int))

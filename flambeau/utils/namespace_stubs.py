@@ -1,7 +1,8 @@
 """Stubs of the namespaces whose functions are put there by operators' records: what editors and type checkers know of `torch.randn`.
 
 A module that fills itself when it is imported is empty to a tool that only reads it. So beside each of them stands a stub, made here
-from the same records: names, parameters with types, results."""
+from the same records: names, parameters with types, results. A package whose names are imported when first used has one, too; it
+says where each is defined, and the signature stays there alone."""
 
 from __future__ import annotations
 
@@ -10,13 +11,16 @@ import importlib
 import inspect
 import re
 import sys
+from collections.abc import Iterator
+from enum import EnumMeta
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, UnionType
 from typing import Any
 
 import flambeau
 
 from ..compat.former_names import MOVED
+from ..compat.legacy import STORAGE_TYPES, TENSOR_TYPES
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.layout import layout, memory_format
@@ -25,6 +29,12 @@ from ..ops.machinery.record import Op
 
 ROOT = Path(flambeau.__file__).parent
 NAMESPACES = ("", "nn", "nn.functional", "linalg", "fft", "special")
+# Packages that pass names on, some of them imported when first used.
+PASSING_ON = (
+    "ao", "ao.nn", "ao.nn.intrinsic", "ao.nn.quantized", "ao.quantization", "autograd", "backends", "distributed", "distributed.checkpoint",
+    "distributed.fsdp", "distributed.tensor", "nn.parallel", "utils", "vision.models", "vision.transforms",
+)  # fmt: skip
+SWITCHES = tuple(name for name in MOVED if name.startswith("backends."))
 _HEAD = """# Written by `python -m flambeau.utils.stubs` from the operators' records. Do not change it by hand.
 # From builtins by name: int, float and bool are dtypes in some of these namespaces.
 from builtins import bool as _bool
@@ -33,6 +43,7 @@ from builtins import float as _float
 from builtins import int as _int
 from builtins import str as _str
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from typing import Any, Literal
 
 from {core}core.device import device as _device
@@ -40,8 +51,10 @@ from {core}core.dtype import dtype as _dtype
 from {core}core.generator import Generator as _Generator
 from {core}core.layout import layout as _layout
 from {core}core.layout import memory_format as _memory_format
+from {core}core.quantized import qscheme as _qscheme
 from {core}core.size import Size as _Size
 from {core}core.tensor import Tensor as _Tensor
+from {core}core.typed_storage import TypedStorage as _TypedStorage
 
 _Number = _int | _float | _bool | _complex
 _Ints = _int | Sequence[_int]
@@ -77,21 +90,41 @@ def path_of(namespace: str) -> Path:
 def written(namespace: str) -> str:
     """The stub of a namespace; the root is called ""."""
     module = importlib.import_module(f"flambeau.{namespace}" if namespace else "flambeau")
-    rooms = _rooms(module, namespace)
+    rooms, known = _rooms(module, namespace), dict(_imports(module)) if namespace in PASSING_ON else {}
     lines = [f"from . import {name} as {name}" for name in rooms]
-    lines += [_member(module, name, getattr(module, name)) for name in _names(module, namespace) if name not in rooms]
+    lines += [
+        _member(module, name, getattr(module, name), known.get(name, ""))
+        for name in sorted({*_names(module, namespace), *known})
+        if name not in rooms
+    ]
     imports = sorted(line for line in lines if line and line.startswith("from "))
     others = [line for line in lines if line and not line.startswith("from ")]
     dots = _relative(module, "flambeau")
     return _HEAD.format(core=dots) + "\n".join([*imports, "", *others]) + "\n"
 
 
+def of_switches(name: str) -> str:
+    """The stub of a module of switches under its further name: what its text has, and what only its class knows."""
+    kind = type(getattr(flambeau.backends, name.removeprefix("backends.")))
+    lines = [_HEAD.format(core=".."), f"from ..{MOVED[name]} import *"]
+    own = {n: {said} for n, said in inspect.get_annotations(kind).items()}
+    for switch, found in vars(kind).items():
+        if kind is not ModuleType and isinstance(found, property) and found.fget:
+            getter = inspect.signature(found.fget).return_annotation
+            setter = list(inspect.signature(found.fset).parameters.values())[1].annotation if found.fset else getter
+            own[switch] = {getter, setter}
+    return "\n".join([*lines, *(f"{n}: {_type(' | '.join(sorted(said)))}" for n, said in own.items())]) + "\n"
+
+
 def _names(module: ModuleType, namespace: str) -> list[str]:
     """The names that users may write, those that are imported when first used included."""
     found = {n for n, value in vars(module).items() if not n.startswith("_") or hasattr(value, "op")}
-    found -= {"Any", "TYPE_CHECKING"}
-    if not namespace:
-        found |= {*module._HOMES, "__version__", "Storage"}
+    found -= {"TYPE_CHECKING", "annotations"}
+    found |= {
+        *getattr(module, "_HOMES", ()),
+        *inspect.get_annotations(module),
+        *(() if namespace else ("__version__", "Storage")),
+    }
     found |= {name.rpartition(".")[2] for name in MOVED if name.rpartition(".")[0] == namespace}
     return sorted(found - {"torch"})
 
@@ -102,32 +135,59 @@ def _rooms(module: ModuleType, namespace: str) -> list[str]:
         return []
     folder = ROOT.joinpath(*namespace.split("."))
     files = [p.stem for p in folder.glob("*.py")] + [p.parent.name for p in folder.glob("*/__init__.py")]
-    public = sorted(n for n in set(files) if not n.startswith("_"))
-    return [n for n in public if not namespace or hasattr(module, n)]
+    files += [name.removeprefix("backends.") for name in SWITCHES if namespace == "backends"]
+    known = sorted(n for n in set(files) if not n.startswith("__" if namespace in PASSING_ON else "_"))
+    if namespace in PASSING_ON:  # not asked for: some need packages that are not installed
+        return [n for n in known if isinstance(vars(module).get(n, module), ModuleType) and f" as {n}\n" not in _HEAD]
+    return [n for n in known if not namespace or hasattr(module, n)]
 
 
-def _member(module: ModuleType, name: str, value: Any) -> str:
-    """Return the lines of a stub for one name, or an empty string."""
+def _imports(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """The names that a package's text takes from elsewhere in the library, each with the statement that does."""
+    for node in ast.parse(Path(str(module.__file__)).read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            home = "." * node.level + (node.module or "")
+            for given in node.names:
+                inside = vars(importlib.import_module(home, module.__name__)) if given.name == "*" else {}
+                public = inside.get("__all__", [n for n in inside if not n.startswith("_")])
+                for name, own in [(n, n) for n in public] or [(given.asname or given.name, given.name)]:
+                    if own == name or not name.startswith("_"):
+                        yield name, f"from {home} import {own} as {name}"
+
+
+def _member(module: ModuleType, name: str, value: Any, known: str = "") -> str:
+    """Return the lines of a stub for one name, or an empty string; `known` is the statement that imports it in the module."""
+    if isinstance(value, EnumMeta) and not _is_written(value.__module__, name):
+        members = "".join(f"\n    {member} = ..." for member in value.__members__)
+        return f"class {name}({value.__mro__[1].__name__}):{members}"
+    if known:
+        return known
+    if isinstance(value, UnionType):
+        return f"{name} = {' | '.join(kind.__name__ for kind in value.__args__)}"
+    if value in (*TENSOR_TYPES.values(), *STORAGE_TYPES.values()):
+        return f"{name} = {'_Tensor' if name in TENSOR_TYPES else '_TypedStorage'}"
     if isinstance(value, ModuleType):
         home, _, own = value.__name__.rpartition(".")
         if not home.startswith("flambeau"):
             return ""
         return (
             f"from {_relative(module, home)} import {own} as {name}"
-            if own == name and getattr(value, "__file__", None) and not home.startswith("flambeau.ao")
+            if getattr(value, "__file__", None)
             else f"{name}: Any"
         )
     if isinstance(value, (dtype, layout, memory_format, qscheme, device)):
-        return f"{name}: Any" if isinstance(value, qscheme) else f"{name}: _{type(value).__name__}"
+        return f"{name}: _{type(value).__name__}"
     if isinstance(getattr(value, "op", None), Op):
         return _function(name, value)
     home = getattr(value, "__module__", "") or ""
+    if home != "builtins" and home.partition(".")[0] in sys.stdlib_module_names:
+        return ""
     plain = callable(value) and home.startswith("flambeau.") and _is_written(home, getattr(value, "__name__", ""))
     if plain and value.__name__ == name and home != module.__name__:
         return f"from {_relative(module, home)} import {name} as {name}"
     if callable(value) and not isinstance(value, type):
         return _function(name, value)
-    kind = type(value).__name__
+    kind = "None" if value is None else type(value).__name__
     return f"{name}: {_WORDS[kind]}" if kind in _WORDS else f"{name}: Any"
 
 
@@ -201,8 +261,10 @@ def _parameter_type(p: inspect.Parameter) -> str:
 
 def _type(annotation: Any) -> str:
     """An annotation as it may stand in a stub: what is not known there is Any."""
+    if annotation is None:
+        return "None"
     if type(annotation) is type and annotation is not inspect.Parameter.empty:  # isinstance takes dict[...] on 3.10
-        annotation = "None" if annotation is type(None) else annotation.__name__
+        annotation = annotation.__name__
     if not isinstance(annotation, str):
         return "Any"
     words = set(re.findall(r"[A-Za-z_]\w*", annotation))
@@ -216,4 +278,4 @@ def with_elements(annotation: str) -> str:
     return re.sub(r"\b(tuple|list|dict|Callable)\b(?!\[)", lambda m: m[0] + _ELEMENTS[m[0]], annotation)
 
 
-__all__ = ["NAMESPACES", "path_of", "with_elements", "written"]
+__all__ = ["NAMESPACES", "PASSING_ON", "SWITCHES", "of_switches", "path_of", "with_elements", "written"]

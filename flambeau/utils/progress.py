@@ -57,8 +57,8 @@ class PlainBar(Progress):
     """A progress bar with tqdm's most used methods, for programs that were written for it, where tqdm is not installed."""
 
     def __init__(
-        self, iterable: Iterable = (), desc: str = "", total: int | None = None, disable: bool = False, **options: Any
-    ):
+        self, iterable: Iterable[Any] = (), desc: str = "", total: int | None = None, disable: bool = False, **options: Any,
+    ):  # fmt: skip
         super().__init__(iterable, desc, total, options.get("file"))
         self.visible = self.visible and not disable
 
@@ -69,7 +69,7 @@ class PlainBar(Progress):
     def set_description(self, desc: str = "", refresh: bool = True) -> None:
         self.label = desc
 
-    def set_postfix(self, ordered_dict: dict | None = None, refresh: bool = True, **values: Any) -> None:
+    def set_postfix(self, ordered_dict: dict[Any, Any] | None = None, refresh: bool = True, **values: Any) -> None:
         self.show(", ".join(f"{name}={value}" for name, value in {**(ordered_dict or {}), **values}.items()))
 
     def close(self) -> None:

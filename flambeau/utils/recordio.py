@@ -217,7 +217,7 @@ class MXIndexedRecordIO(MXRecordIO):
     b'seven'
     """
 
-    def __init__(self, idx_path: Any, uri: Any, flag: str, key_type: Callable = int):
+    def __init__(self, idx_path: Any, uri: Any, flag: str, key_type: Callable[..., Any] = int):
         self.idx_path = os.fspath(idx_path)
         self.key_type = key_type
         self.idx: dict[Any, int] = {}
@@ -420,9 +420,7 @@ class ImageRecordDataset(RecordFileDataset):
     >>> data = ImageRecordDataset("train.rec", transform=ToTensor(), target_transform=int)
     """
 
-    def __init__(
-        self, filename: Any, flag: int = 1, transform: Callable | None = None, target_transform: Callable | None = None
-    ):
+    def __init__(self, filename: Any, flag: int = 1, transform: Any = None, target_transform: Any = None):
         super().__init__(filename)
         self.flag, self.transform, self.target_transform = flag, transform, target_transform
 

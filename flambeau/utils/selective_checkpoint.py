@@ -198,7 +198,7 @@ class _SecondRun(TorchDispatchMode):
 _USED: Any = object()
 
 
-def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> tuple:
+def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> tuple[Any, ...]:  # fmt: skip
     """Two contexts for `checkpoint(..., context_fn=)`: results of some operators are kept and not computed a second time.
 
     Give the operators in a list, or a function `policy(context, operator, *args, **kwargs)` that returns a `CheckpointPolicy`.

@@ -27,6 +27,7 @@ from typing import Any
 from .tensor import Tensor
 
 class TensorMethods:
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 """
 _KNOWN = frozenset([
     "int", "float", "bool", "str", "bytes", "None", "complex", "Tensor", "Any", "tuple", "list", "dict", "Callable",
@@ -141,7 +142,9 @@ def written() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    texts = {namespace_stubs.path_of(n): namespace_stubs.written(n) for n in namespace_stubs.NAMESPACES}
+    namespaces = (*namespace_stubs.NAMESPACES, *namespace_stubs.PASSING_ON)
+    texts = {namespace_stubs.path_of(n): namespace_stubs.written(n) for n in namespaces}
+    texts |= {namespace_stubs.path_of(n): namespace_stubs.of_switches(n) for n in namespace_stubs.SWITCHES}
     texts[FILE] = written()
     if parser.parse_args().check:
         stale = [str(file) for file, text in texts.items() if not file.exists() or file.read_text() != text]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau import Tensor, nn
+from flambeau import Tensor, nn, vision
 from flambeau.utils.data import DataLoader, TensorDataset
 
 
@@ -95,6 +95,58 @@ def mistakes(x: Tensor) -> None:
     torch.linalg.solve(x)  # wrong
     torch.fft.ffft(x)  # wrong
     torch.nn.init.kaiming_norml_(x)  # wrong
+
+
+def other_rooms(x: Tensor, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    torch.Tensor(2, 3) + torch.FloatTensor([1.0])
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.bench = True  # wrong
+    torch.backends.cuda.matmull  # wrong
+    torch.cuda.is_avalable()  # wrong
+    torch.cuda.Event(timing=True)  # wrong
+    torch.accelerator.current_acelerator()  # wrong
+    torch.jit.script()  # wrong
+    torch.jit.scripted(model)  # wrong
+    torch.compiler.is_compilng()  # wrong
+    torch.nested.nested_tensors([x])  # wrong
+    torch.autograd.grad()  # wrong
+    torch.autograd.functional.jacobian(x)  # wrong
+    torch.autograd.forward_ad.duallevel()  # wrong
+    torch.func.vmapp(lambda x: x)  # wrong
+    torch.amp.autocast(dtype=torch.float16)  # wrong
+    torch.amp.GradScaler().scal(x)  # wrong
+    torch.distributions.Normal(0.0)  # wrong
+    torch.distributions.Normall(0.0, 1.0)  # wrong
+    torch.utils.checkpoint.checkpoints(model, x)  # wrong
+    torch.utils.cpp_extension.load_inlined("x", "")  # wrong
+    torch.optim.lr_scheduler.LambdaLR(optimizer, 5)  # wrong
+    torch.sparse.mmm(x, x)  # wrong
+    torch.masked.masked_tensors(x, x)  # wrong
+    torch.signal.windows.hanning(5)  # wrong
+    torch.fx.symbolic_trac(model)  # wrong
+    torch.export.export(model)  # wrong
+    torch.onnx.exports(model)  # wrong
+    torch.library.custom_ops("a::b")  # wrong
+    torch.profiler.profile(activity=[])  # wrong
+    torch.distributed.all_reduces(x)  # wrong
+    torch.distributed.fsdp.fully_shard(model, offload=True)  # wrong
+    torch.distributed.checkpoint.save()  # wrong
+    torch.distributed.tensor.distribute_tensors(x)  # wrong
+    torch.nn.parallel.DistributedDataParallel()  # wrong
+    torch.ao.quantization.quantize_dynamics(model)  # wrong
+    torch.ao.quantization.MinMaxObservers()  # wrong
+    torch.ao.nn.intrinsic.ConvRelu2d(model)  # wrong
+    torch.hub.load()  # wrong
+    torch.multiprocessing.spawn()  # wrong
+    torch.testing.assert_close(x)  # wrong
+    vision.models.resnet19()  # wrong
+    vision.models.ResNet18_Weights.IMAGENET1K_V9  # wrong
+    vision.transforms.Resized(8)  # wrong
+    vision.transforms.v2.Compose()  # wrong
+    vision.ops.nms(x)  # wrong
+    vision.datasets.CIFAR10()  # wrong
+    vision.io.read_images("a.png")  # wrong
+    vision.utils.make_grids(x)  # wrong
 
 
 @torch.no_grad()

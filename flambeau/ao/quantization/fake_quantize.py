@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
@@ -307,7 +308,7 @@ def _is_fake_quant_script_module(mod: Any) -> bool:
     return known and made_of[2] in ("FakeQuantize", "FusedMovingAvgObsFakeQuantize")
 
 
-def _switch(name: str, doc: str) -> Any:
+def _switch(name: str, doc: str) -> Callable[[Module], None]:
     def switch(mod: Module) -> None:
         if isinstance(mod, FakeQuantizeBase) or _is_fake_quant_script_module(mod):
             getattr(mod, name)()

@@ -15,9 +15,9 @@ ZERO_TO_ONE: tuple = (
 MINUS_ONE_TO_ONE: tuple = (nn.Tanh, torch.tanh, "tanh", "tanh_")
 _ALL = (*ZERO_TO_ONE, *MINUS_ONE_TO_ONE)
 
-METHODS = tuple(form for form in _ALL if isinstance(form, str))
+METHODS: tuple[Any, ...] = tuple(form for form in _ALL if isinstance(form, str))
 LAYERS = tuple(form for form in _ALL if isinstance(form, type))
-FUNCTIONS = (*(form for form in _ALL if form not in (*METHODS, *LAYERS)), nn.functional.sigmoid)
+FUNCTIONS: tuple[Any, ...] = (*(form for form in _ALL if form not in (*METHODS, *LAYERS)), nn.functional.sigmoid)
 
 
 def by_range(zero_to_one: Any, minus_one_to_one: Any) -> dict[Any, Any]:

@@ -96,7 +96,7 @@ _DEFAULT_OP_LIST_TO_FUSER_METHOD: dict[tuple, Any] = {
 }
 
 
-def get_fuser_method(op_list: tuple, additional_fuser_method_mapping: dict | None = None) -> Any:
+def get_fuser_method(op_list: tuple[Any, ...], additional_fuser_method_mapping: dict[Any, Any] | None = None) -> Any:
     """The function `f(is_qat, *modules)` that makes one module of modules of these types."""
     method = get_combined_dict(_DEFAULT_OP_LIST_TO_FUSER_METHOD, additional_fuser_method_mapping or {}).get(op_list)
     if method is None:
@@ -126,7 +126,7 @@ def _get_valid_patterns(op_pattern: Any) -> list:
     return [op_pattern, MatchAllNode]
 
 
-def get_fuser_method_new(op_pattern: Pattern, fuser_method_mapping: dict) -> Any:
+def get_fuser_method_new(op_pattern: Pattern, fuser_method_mapping: dict[Any, Any]) -> Any:
     """The fuser of a pattern that is written from the last operator to the first."""
     for pattern in _get_valid_patterns(op_pattern):
         if fuser_method_mapping.get(pattern) is not None:

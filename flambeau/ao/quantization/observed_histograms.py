@@ -41,7 +41,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         reduce_range: bool = False,
         quant_min: int | None = None,
         quant_max: int | None = None,
-        factory_kwargs: dict | None = None,
+        factory_kwargs: dict[Any, Any] | None = None,
         eps: float = EPS,
         is_dynamic: bool = False,
         **kwargs: Any,

@@ -177,7 +177,7 @@ def _is_activation_post_process(module: Any) -> bool:
     return isinstance(module, (ObserverBase, fake.FakeQuantizeBase, AffineQuantizedObserverBase))
 
 
-def get_observer_state_dict(mod: nn.Module) -> OrderedDict:
+def get_observer_state_dict(mod: nn.Module) -> OrderedDict[Any, Any]:
     """The part of a prepared model's state that its observers hold."""
     state = mod.state_dict()
     kept = OrderedDict((k, v) for k, v in state.items() if "activation_post_process" in k)

@@ -40,6 +40,6 @@ def _with_args(cls_or_self: Any, **kwargs: Any) -> _PartialWrapper:
     return _PartialWrapper(functools.partial(cls_or_self, **kwargs))
 
 
-def _with_callable_args(cls_or_self: Any, **kwargs: Callable) -> _PartialWrapper:
+def _with_callable_args(cls_or_self: Any, **kwargs: Callable[..., Any]) -> _PartialWrapper:
     """A constructor of `cls_or_self` whose given arguments are computed at each call."""
     return _PartialWrapper(functools.partial(cls_or_self)).with_callable_args(**kwargs)

@@ -196,7 +196,7 @@ def get_default_float_to_quantized_operator_mappings() -> Mapping:
     return copy.copy(DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS)
 
 
-def get_quantized_operator(float_op: Any) -> Callable:
+def get_quantized_operator(float_op: Any) -> Callable[..., Any]:
     """The operator on quantized tensors for a function of nn.functional."""
     found = DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS.get(float_op)
     if found is None:

@@ -57,7 +57,7 @@ _DEFAULT_CUSTOM_CONFIG_DICT = {
 }
 
 
-def get_default_custom_config_dict() -> dict[str, dict]:
+def get_default_custom_config_dict() -> dict[str, dict[Any, Any]]:
     """Layers that are taken apart to be observed, and what becomes of them."""
     return _DEFAULT_CUSTOM_CONFIG_DICT
 
@@ -77,8 +77,8 @@ def _propagate(module: Any, qconfigs: dict, inherited: Any, prefix: str, skipped
 
 
 def propagate_qconfig_(
-    module: nn.Module, qconfig_dict: dict | None = None, prepare_custom_config_dict: dict | None = None
-) -> None:
+    module: nn.Module, qconfig_dict: dict[Any, Any] | None = None, prepare_custom_config_dict: dict[Any, Any] | None = None,
+) -> None:  # fmt: skip
     """Give each module its `qconfig`: its own, that of its name or type in `qconfig_dict`, or that of the module it is in."""
     _propagate(module, qconfig_dict or {}, None, "", prepare_custom_config_dict or {})
 
@@ -234,7 +234,9 @@ def _remove_qconfig(module: Any) -> None:
 
 
 @deprecated
-def quantize(model: Any, run_fn: Callable, run_args: Any, mapping: dict | None = None, inplace: bool = False) -> Any:
+def quantize(
+    model: Any, run_fn: Callable[..., Any], run_args: Any, mapping: dict[Any, Any] | None = None, inplace: bool = False
+) -> Any:
     """Quantize a model after training: `prepare`, `run_fn(model, *run_args)` to let the observers see data, `convert`."""
     if not inplace:
         model = copy.deepcopy(model)
@@ -255,8 +257,9 @@ _DYNAMIC: dict[Any, tuple[Any, tuple]] = {
 
 @deprecated
 def quantize_dynamic(
-    model: Any, qconfig_spec: Any = None, dtype: Any = torch.qint8, mapping: dict | None = None, inplace: bool = False
-) -> Any:
+    model: Any, qconfig_spec: Any = None, dtype: Any = torch.qint8, mapping: dict[Any, Any] | None = None,
+    inplace: bool = False,
+) -> Any:  # fmt: skip
     """The model with quantized weights; activations are quantized at each call, with the scale they need then.
 
     `qconfig_spec` are types or names of modules, as a set or with a qconfig each; without it, linear and recurrent layers.
@@ -296,7 +299,7 @@ def prepare_qat(model: Any, mapping: dict[Any, Any] | None = None, inplace: bool
 
 
 @deprecated
-def quantize_qat(model: Any, run_fn: Callable, run_args: Any, inplace: bool = False) -> Any:
+def quantize_qat(model: Any, run_fn: Callable[..., Any], run_args: Any, inplace: bool = False) -> Any:
     """Train a model for quantization: `prepare_qat`, `run_fn(model, *run_args)` to train, `convert`."""
     if not inplace:
         model = copy.deepcopy(model)
@@ -367,8 +370,8 @@ def _swapped(mod: Any, target: Any, precomputed: bool) -> Any:
 
 
 def swap_module(
-    mod: Any, mapping: dict, custom_module_class_mapping: dict, use_precomputed_fake_quant: bool = False
-) -> Any:
+    mod: Any, mapping: dict[Any, Any], custom_module_class_mapping: dict[Any, Any], use_precomputed_fake_quant: bool = False,
+) -> Any:  # fmt: skip
     """The module in its quantized form, if it has a qconfig and a form; else itself. Hooks move along, but observers'."""
     kind = type_before_parametrizations(mod)
     if getattr(mod, "qconfig", None) is None:

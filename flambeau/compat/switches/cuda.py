@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ...core.absent import absent_classes, raising, returning
-from ...core.settings import attention_kernels, matmul_switches
+from ...core import absent as _absent
+from ...core import settings as _settings
 
-matmul = matmul_switches
-cuBLASModule = type(matmul_switches)
+matmul = _settings.matmul_switches
+cuBLASModule = type(_settings.matmul_switches)
 
 
 def is_built() -> bool:
@@ -21,12 +21,12 @@ def is_built() -> bool:
     return False
 
 
-def _pair(kind: str) -> tuple[Any, Any]:
+def _pair(kind: str) -> tuple[Callable[[], bool], Callable[[bool], None]]:
     def enabled() -> bool:
-        return attention_kernels[kind]
+        return _settings.attention_kernels[kind]
 
     def enable(enabled: bool) -> None:
-        attention_kernels[kind] = bool(enabled)
+        _settings.attention_kernels[kind] = bool(enabled)
 
     enabled.__name__ = enabled.__qualname__ = f"{kind}_sdp_enabled"
     enabled.__doc__ = f"Whether attention may use the {kind} kernel."
@@ -52,13 +52,13 @@ def sdp_kernel(
         FutureWarning,
         stacklevel=3,
     )
-    before = dict(attention_kernels)
+    before = dict(_settings.attention_kernels)
     chosen = {"flash": enable_flash, "mem_efficient": enable_mem_efficient, "math": enable_math, "cudnn": enable_cudnn}
-    attention_kernels.update({kind: bool(allowed) for kind, allowed in chosen.items()})
+    _settings.attention_kernels.update({kind: bool(allowed) for kind, allowed in chosen.items()})
     try:
         yield {}
     finally:
-        attention_kernels.update(before)
+        _settings.attention_kernels.update(before)
 
 
 @dataclass
@@ -76,7 +76,9 @@ class SDPAParams:
 
 def _asks_for(kind: str, params: SDPAParams, halves: bool) -> bool:
     """Return whether attention of GPU tensors may use a kernel; those of cuDNN take half precision alone."""
-    return attention_kernels[kind] and params.query.is_cuda and (not halves or params.query.dtype.itemsize == 2)
+    return (
+        _settings.attention_kernels[kind] and params.query.is_cuda and (not halves or params.query.dtype.itemsize == 2)
+    )
 
 
 def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
@@ -94,9 +96,9 @@ def can_use_cudnn_attention(params: SDPAParams, debug: bool = False) -> bool:
     return _asks_for("cudnn", params, True)
 
 
-globals().update(
-    returning("is_flash_attention_available is_ck_sdpa_available", bool, "nothing here was compiled with it.")
-)
+is_flash_attention_available, is_ck_sdpa_available = _absent.returning(
+    "is_flash_attention_available is_ck_sdpa_available", bool, "nothing here was compiled with it."
+).values()
 
 
 _new_enum: Any = Enum  # by names that are only known when it runs
@@ -139,14 +141,12 @@ def fp16_bf16_reduction_math_sdp_allowed() -> bool:
     return _reduced_math[0]
 
 
-globals().update(
-    raising(
-        "blas_workspace_size cublas_workspace_size cublaslt_workspace_size",
-        NotImplementedError,
-        "backends.cuda.{}(): each product takes the workspace that cuBLASLt's heuristics ask for",
-    )
-)
+blas_workspace_size, cublas_workspace_size, cublaslt_workspace_size = _absent.raising(
+    "blas_workspace_size cublas_workspace_size cublaslt_workspace_size",
+    NotImplementedError,
+    "backends.cuda.{}(): each product takes the workspace that cuBLASLt's heuristics ask for",
+).values()
 _NO_PLANS = "backends.cuda.{}: plans of cuFFT are kept by shape, and their number is not limited"
-globals().update(
-    absent_classes("cuFFTPlanCache cuFFTPlanCacheAttrContextProp cuFFTPlanCacheManager", _NO_PLANS, NotImplementedError)
-)
+cuFFTPlanCache, cuFFTPlanCacheAttrContextProp, cuFFTPlanCacheManager = _absent.absent_classes(
+    "cuFFTPlanCache cuFFTPlanCacheAttrContextProp cuFFTPlanCacheManager", _NO_PLANS, NotImplementedError
+).values()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType as _ModuleType
 from typing import Any
 
 from ...backends import nvidia
 from ...backends.nvidia import cudnn_graph
 from ...core.settings import cudnn_switches as _switches
-
-_NAMES = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
 
 
 def version() -> int | None:
@@ -52,8 +50,14 @@ def flags(
         _switches.__dict__.update(before)
 
 
-class _Switches(ModuleType):
+class _Switches(_ModuleType):
     """The module: its switches are those that the library's callers read."""
+
+    enabled: bool
+    benchmark: bool
+    benchmark_limit: int | None
+    deterministic: bool
+    allow_tf32: bool
 
     def __getattr__(self, name: str) -> Any:
         if name in _NAMES:
@@ -67,4 +71,5 @@ class _Switches(ModuleType):
             super().__setattr__(name, value)
 
 
+_NAMES = tuple(_Switches.__annotations__)
 sys.modules[__name__].__class__ = _Switches

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from ...nn import Module
 from .._composable_state import _State
@@ -18,17 +18,27 @@ from ..utils import _get_root_modules
 
 REGISTRY_KEY = "__composable_api_registry_key"
 STATE_KEY = "__composable_api_state_key"
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class Applicable(Protocol[P, R]):
+    """A function under the contract, which knows the state it has given a module."""
+
+    state: Callable[[Any], Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
 class RegistryItem:
     """Stands in a module's registry for a function that was applied to it."""
 
 
-def contract(state_cls: type = _State) -> Callable[[Callable], Any]:
+def contract(state_cls: type = _State) -> Callable[[Callable[P, R]], Applicable[P, R]]:
     """A decorator for functions of a module (or a list of modules). Each can be applied to a module once; its state is found by
     `function.state(module)`; a function that changes the names of parameters, buffers or modules is an error."""
 
-    def decorate(function: Callable) -> Any:
+    def decorate(function: Callable[P, R]) -> Applicable[P, R]:
         @functools.wraps(function)
         def applied(module: Any, *args: Any, **kwargs: Any) -> Any:
             roots = [module] if isinstance(module, Module) else _get_root_modules(list(module))
@@ -47,8 +57,9 @@ def contract(state_cls: type = _State) -> Callable[[Callable], Any]:
                     _compare(old[kind], new[kind], f"Checking {kind}: ")
             return result
 
-        applied.state = lambda module: module.__dict__.setdefault(STATE_KEY, {}).get(function)  # type: ignore[attr-defined]
-        return applied
+        made = cast(Applicable[P, R], applied)
+        made.state = lambda module: module.__dict__.setdefault(STATE_KEY, {}).get(function)
+        return made
 
     return decorate
 

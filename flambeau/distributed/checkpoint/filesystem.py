@@ -166,7 +166,7 @@ class _FileSystemWriter(StorageWriter):
         self.rank: int | None = None
         self.use_collectives = True
 
-    def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id:
             self.path = self.fs.init_path(checkpoint_id)
         self.save_id = _generate_uuid()
@@ -309,7 +309,7 @@ class _FileSystemWriter(StorageWriter):
         return self.path
 
     @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         return FileSystem.validate_checkpoint_id(checkpoint_id)
 
 
@@ -338,7 +338,7 @@ class FileSystemWriter(_FileSystemWriter, BlockingAsyncStager):
 
     def __init__(
         self,
-        path: str | os.PathLike,
+        path: str | os.PathLike[str],
         single_file_per_rank: bool = True,
         sync_files: bool = True,
         thread_count: int = 1,
@@ -388,7 +388,7 @@ def fill(planner: LoadPlanner, item: ReadItem, block: Tensor) -> None:
 class FileSystemReader(StorageReader):
     """Reads checkpoints from a folder, PyTorch's too."""
 
-    def __init__(self, path: str | os.PathLike, _extension_registry: ExtensionRegistry | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], _extension_registry: ExtensionRegistry | None = None) -> None:
         super().__init__()
         self.fs: Any = FileSystem()
         self.path: Any = self.fs.init_path(path)
@@ -401,7 +401,7 @@ class FileSystemReader(StorageReader):
     def _slice_file(self, file: Any, sinfo: _StorageInfo) -> Any:
         return _create_file_view(file, sinfo.offset, sinfo.length)
 
-    def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         self.storage_data = {}
         if checkpoint_id:
             self.path = self.fs.init_path(checkpoint_id)
@@ -467,5 +467,5 @@ class FileSystemReader(StorageReader):
         return self.path
 
     @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         return FileSystem.validate_checkpoint_id(checkpoint_id)

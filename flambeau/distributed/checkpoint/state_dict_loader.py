@@ -54,7 +54,7 @@ def _alone(no_dist: bool) -> bool:
 def load(
     state_dict: dict[str, Any],
     *,
-    checkpoint_id: str | os.PathLike | None = None,
+    checkpoint_id: str | os.PathLike[str] | None = None,
     storage_reader: StorageReader | None = None,
     planner: LoadPlanner | None = None,
     process_group: Any = None,

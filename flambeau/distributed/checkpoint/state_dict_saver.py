@@ -61,7 +61,7 @@ def save_state_dict(
 def save(
     state_dict: dict[str, Any],
     *,
-    checkpoint_id: str | os.PathLike | None = None,
+    checkpoint_id: str | os.PathLike[str] | None = None,
     storage_writer: StorageWriter | None = None,
     planner: SavePlanner | None = None,
     process_group: Any = None,
@@ -92,7 +92,7 @@ def save(
 def async_save(
     state_dict: dict[str, Any],
     *,
-    checkpoint_id: str | os.PathLike | None = None,
+    checkpoint_id: str | os.PathLike[str] | None = None,
     storage_writer: StorageWriter | None = None,
     planner: SavePlanner | None = None,
     process_group: Any = None,
@@ -100,7 +100,7 @@ def async_save(
     async_stager: Any = None,
     no_dist: bool = False,
     use_collectives: bool = True,
-) -> Future | AsyncSaveResponse:
+) -> Future[Any] | AsyncSaveResponse:
     """Copy a state dict and save the copy in the background, in a thread or in a process; a future of the Metadata. With a stager
     that copies in the background, too, futures of both."""
     own = None

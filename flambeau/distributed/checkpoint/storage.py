@@ -28,7 +28,7 @@ class StorageWriter(abc.ABC):
     `write_data` on all, `finish` on one."""
 
     @abc.abstractmethod
-    def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Prepare for writing a new checkpoint."""
 
     @abc.abstractmethod
@@ -53,7 +53,7 @@ class StorageWriter(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         """Return whether this storage has places of that kind."""
 
     def storage_meta(self) -> StorageMeta | None:
@@ -66,7 +66,7 @@ class StorageReader(abc.ABC):
     `prepare_global_plan` on one, `read_data` on all."""
 
     @abc.abstractmethod
-    def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Prepare for reading another checkpoint."""
 
     @abc.abstractmethod
@@ -91,5 +91,5 @@ class StorageReader(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         """Return whether this storage has places of that kind."""

@@ -8,7 +8,7 @@ import io
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ...core.size import Size
 from ...core.tensor import Tensor
@@ -22,6 +22,7 @@ __all__ = ["find_state_dict_object", "find_tensor_shard"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _get_failure_dict(results: list[Any]) -> dict[int, Any]:
@@ -257,7 +258,7 @@ def _create_file_view(file: io.IOBase, offset: int, length: int) -> io.IOBase:
 # -- older calls ----------------------------------------------------------------------------------------------------------------
 
 
-def _api_bc_check(func: Callable) -> Callable:
+def _api_bc_check(func: Function) -> Function:
     """Arguments that used to be positional may still be, with a warning."""
 
     @functools.wraps(func)
@@ -279,4 +280,4 @@ def _api_bc_check(func: Callable) -> Callable:
                     kwargs[name] = value
         return func(args[0], **kwargs)
 
-    return inner
+    return cast(Function, inner)

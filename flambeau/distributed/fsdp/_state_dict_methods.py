@@ -92,7 +92,7 @@ class StateDictMethods(Module):
 
     @staticmethod
     def optim_state_dict(
-        model: Module, optim: Any, optim_state_dict: dict | None = None, group: Any = None
+        model: Module, optim: Any, optim_state_dict: dict[Any, Any] | None = None, group: Any = None
     ) -> dict[str, Any]:
         """An optimizer's state with the names of parameters for keys: whole, in shards or local, as `set_state_dict_type` says."""
         settings = StateDictMethods.get_state_dict_type(model)
@@ -102,7 +102,7 @@ class StateDictMethods(Module):
 
     @staticmethod
     def optim_state_dict_to_load(
-        model: Module, optim: Any, optim_state_dict: dict, is_named_optimizer: bool = False, load_directly: bool = False,
+        model: Module, optim: Any, optim_state_dict: dict[Any, Any], is_named_optimizer: bool = False, load_directly: bool = False,
         group: Any = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Convert the result of `optim_state_dict` to what `optim.load_state_dict` takes."""
@@ -137,20 +137,21 @@ class StateDictMethods(Module):
 
     @staticmethod
     def shard_full_optim_state_dict(
-        full_optim_state_dict: dict, model: Module, optim_input: Any = None, optim: Any = None
+        full_optim_state_dict: dict[Any, Any], model: Module, optim_input: Any = None, optim: Any = None
     ) -> dict[str, Any]:
         """Return this rank's part of a whole optimizer state."""
         return _optim_state.optimizer_state_to_load(model, _given(model, optim, optim_input), full_optim_state_dict)
 
     @staticmethod
-    def flatten_sharded_optim_state_dict(sharded_optim_state_dict: dict, model: Module, optim: Any) -> dict[str, Any]:
+    def flatten_sharded_optim_state_dict(sharded_optim_state_dict: dict[Any, Any], model: Module, optim: Any) -> dict[str, Any]:  # fmt: skip
         """Return this rank's part of an optimizer state in shards."""
         return _optim_state.optimizer_state_to_load(model, _optim_state.listed(model, optim), sharded_optim_state_dict)
 
     @staticmethod
     def scatter_full_optim_state_dict(
-        full_optim_state_dict: dict | None, model: Module, optim_input: Any = None, optim: Any = None, group: Any = None
-    ) -> dict[str, Any]:
+        full_optim_state_dict: dict[Any, Any] | None, model: Module, optim_input: Any = None, optim: Any = None,
+        group: Any = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """Return this rank's part of a whole optimizer state that rank 0 has."""
         return _optim_state.optimizer_state_to_load(
             model, _given(model, optim, optim_input), _optim_state.from_rank_0(full_optim_state_dict, group)
@@ -158,7 +159,7 @@ class StateDictMethods(Module):
 
     @staticmethod
     def rekey_optim_state_dict(
-        optim_state_dict: dict, optim_state_key_type: OptimStateKeyType, model: Module, optim_input: Any = None, optim: Any = None
+        optim_state_dict: dict[Any, Any], optim_state_key_type: OptimStateKeyType, model: Module, optim_input: Any = None, optim: Any = None
     ) -> dict[str, Any]:  # fmt: skip
         """Return the state with names or numbers of parameters for keys (of a model that is not sharded)."""
         return _optim_state.with_keys(optim_state_dict, optim_state_key_type, model, _given(model, optim, optim_input))

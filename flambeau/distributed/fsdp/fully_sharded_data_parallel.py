@@ -394,7 +394,7 @@ class FullyShardedDataParallel(StateDictMethods):
             return total
         return total.to(functools.reduce(promote_types, (g.dtype for g in (*cut, *whole))))
 
-    def register_comm_hook(self, state: object, hook: Callable) -> None:
+    def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
         """Reduce the gradients of each unit's flat parameter by hook(state, gradients, output), by hook(state, gradients) where nothing
         is cut."""
         if not self.check_is_root():

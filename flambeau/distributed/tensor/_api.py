@@ -98,9 +98,9 @@ def _shard_tensor(
 def distribute_module(
     module: Any,
     device_mesh: DeviceMesh | None = None,
-    partition_fn: Callable | None = None,
-    input_fn: Callable | None = None,
-    output_fn: Callable | None = None,
+    partition_fn: Callable[..., Any] | None = None,
+    input_fn: Callable[..., Any] | None = None,
+    output_fn: Callable[..., Any] | None = None,
 ) -> Any:
     """Make the parameters and buffers of a module spread tensors: as `partition_fn(name, submodule, mesh)` does, whole on every rank what
     it leaves. `input_fn(module, inputs, mesh)` and `output_fn(module, outputs, mesh)` prepare what goes in and out."""

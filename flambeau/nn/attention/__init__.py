@@ -9,27 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from ...backends import cuda as _switches
 from ...core import naming as _naming
 from ...core.absent import raising as _raising
 from ...core.absent import returning as _returning
+from ...core.settings import attention_kernels as _kernels
 
 __all__ = [
     "SDPBackend", "WARN_FOR_UNFUSED_KERNELS", "current_flash_attention_impl", "list_flash_attention_impls", "sdpa_kernel",
 ]  # fmt: skip
 WARN_FOR_UNFUSED_KERNELS = False
-globals().update(
-    _raising(
-        "activate_flash_attention_impl register_flash_attention_impl",
-        NotImplementedError,
-        "nn.attention.{}(): attention has one fused kernel for each device, which cannot be exchanged",
-    )
-)
-globals().update(
-    _returning("restore_flash_attention_impl current_flash_attention_impl", lambda: None, "none is ever chosen.")
-)
-globals().update(_returning("list_flash_attention_impls", list, "there are none to choose from."))
+activate_flash_attention_impl, register_flash_attention_impl = _raising(
+    "activate_flash_attention_impl register_flash_attention_impl",
+    NotImplementedError,
+    "nn.attention.{}(): attention has one fused kernel for each device, which cannot be exchanged",
+).values()
+restore_flash_attention_impl, current_flash_attention_impl = _returning(
+    "restore_flash_attention_impl current_flash_attention_impl", lambda: None, "none is ever chosen."
+).values()
+(list_flash_attention_impls,) = _returning(
+    "list_flash_attention_impls", list, "there are none to choose from."
+).values()
 
 
 class SDPBackend(IntEnum):
@@ -63,15 +64,20 @@ def sdpa_kernel(backends: Iterable[SDPBackend] | SDPBackend, set_priority: bool 
         )
     if set_priority and SDPBackend.MATH in chosen:  # it takes all inputs: what comes after it is never reached
         chosen = list(chosen)[: list(chosen).index(SDPBackend.MATH) + 1]
-    before = dict(_switches.attention_kernels)
-    _switches.attention_kernels.update({kind: backend in chosen for kind, backend in _KINDS.items()})
+    before = dict(_kernels)
+    _kernels.update({kind: backend in chosen for kind, backend in _KINDS.items()})
     try:
         yield
     finally:
-        _switches.attention_kernels.update(before)
+        _kernels.update(before)
 
 
-def __getattr__(name: str):
-    if name.startswith("_"):
-        raise _naming.no_attribute(__name__, name)
-    return _naming.submodule(__name__, name)
+if TYPE_CHECKING:
+    from . import bias as bias
+    from . import flex_attention as flex_attention
+else:
+
+    def __getattr__(name: str):
+        if name.startswith("_"):
+            raise _naming.no_attribute(__name__, name)
+        return _naming.submodule(__name__, name)

@@ -140,7 +140,7 @@ class Sequential(Module):
         self._renumber(modules)
         return self
 
-    def extend(self, sequential: Iterable) -> Sequential:
+    def extend(self, sequential: Iterable[Any]) -> Sequential:
         for module in list(sequential):
             self.append(module)
         return self
@@ -149,7 +149,7 @@ class Sequential(Module):
 class ModuleList(Module):
     """A list of modules that are registered: their parameters are found, moved and saved, which a plain list's are not."""
 
-    def __init__(self, modules: Iterable | None = None):
+    def __init__(self, modules: Iterable[Any] | None = None):
         super().__init__()
         if modules is not None:
             self += modules
@@ -219,7 +219,7 @@ class ModuleList(Module):
         del self[key]
         return module
 
-    def extend(self, modules: Iterable) -> ModuleList:
+    def extend(self, modules: Iterable[Any]) -> ModuleList:
         if not isinstance(modules, Iterable):
             raise TypeError(f"ModuleList.extend should be called with an iterable, but got {type(modules).__name__}")
         offset = len(self)
@@ -309,7 +309,7 @@ def _describe(key: Any, value: Any, type_name: Any) -> str:
 class ParameterList(Module):
     """A list whose tensors become registered parameters: they are trained, moved and saved with the module."""
 
-    def __init__(self, values: Iterable | None = None):
+    def __init__(self, values: Iterable[Any] | None = None):
         super().__init__()
         self._size = 0
         if values is not None:
@@ -346,7 +346,7 @@ class ParameterList(Module):
         self[len(self) - 1] = value
         return self
 
-    def extend(self, values: Iterable) -> ParameterList:
+    def extend(self, values: Iterable[Any]) -> ParameterList:
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
         for value in values:

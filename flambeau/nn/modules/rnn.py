@@ -170,7 +170,7 @@ class RNNBase(Module):
     def _state_shape(self, batch: int, size: int) -> tuple[int, int, int]:
         return self.num_layers * (2 if self.bidirectional else 1), batch, size
 
-    def check_hidden_size(self, hx: Tensor, expected: tuple, msg: str = "Expected hidden size {}, got {}") -> None:
+    def check_hidden_size(self, hx: Tensor, expected: tuple[Any, ...], msg: str = "Expected hidden size {}, got {}") -> None:  # fmt: skip
         if tuple(hx.shape) != tuple(expected):
             raise RuntimeError(msg.format(expected, list(hx.shape)))
 

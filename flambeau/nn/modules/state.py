@@ -87,7 +87,7 @@ class State:
     def _has_extra_state(self, method: str) -> bool:
         return not getattr(getattr(type(self), method), "__qualname__", "").startswith("Traversal.")
 
-    def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         hook._from_public_api = True  # type: ignore[attr-defined]
         return register(self._state_dict_hooks, hook)
 
@@ -99,7 +99,7 @@ class State:
             )
         return register(self._state_dict_hooks, hook)
 
-    def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         return register(self._state_dict_pre_hooks, hook)
 
     # -- loading ------------------------------------------------------------------------------------------------------
@@ -215,13 +215,13 @@ class State:
         finally:
             grad_mode.enabled = before
 
-    def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
         return register(self._load_state_dict_pre_hooks, _WithModule(hook, self) if with_module else hook)
 
-    def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         return register(self._load_state_dict_post_hooks, hook)
 
 

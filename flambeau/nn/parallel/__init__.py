@@ -8,12 +8,13 @@ from .data_parallel import DataParallel, data_parallel, gather, parallel_apply, 
 __all__ = [
     "DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter",
 ]  # fmt: skip
+_HOMES = {"DistributedDataParallel": "distributed"}
 
 
 def __getattr__(name: str) -> Any:
     """Import what needs process groups when it is first used."""
-    if name == "DistributedDataParallel":
-        return _naming.submodule(__name__, "distributed").DistributedDataParallel
-    if name.startswith("__"):
-        raise _naming.no_attribute(__name__, name)
-    return _naming.submodule(__name__, name)
+    if name in _HOMES:
+        return getattr(_naming.submodule(__name__, _HOMES[name]), name)
+    if not name.startswith("__"):
+        return _naming.submodule(__name__, name)
+    raise _naming.no_attribute(__name__, name)

@@ -102,7 +102,7 @@ def _replica(module: Module, where: device, detach: bool, made: dict[int, Module
 def parallel_apply(
     modules: Sequence[Module],
     inputs: Sequence[Any],
-    kwargs_tup: Sequence[dict] | None = None,
+    kwargs_tup: Sequence[dict[Any, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
     """Call each module with its inputs, each in a thread of its own on its device."""
@@ -172,7 +172,7 @@ def data_parallel(
     device_ids: Sequence[Any] | None = None,
     output_device: Any = None,
     dim: int = 0,
-    module_kwargs: dict | None = None,
+    module_kwargs: dict[Any, Any] | None = None,
 ) -> Any:
     """Call a module once as a DataParallel would. Without an accelerator it raises RuntimeError, where DataParallel calls the module."""
     places = _devices(device_ids)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...autograd import no_grad
 from ...core.tensor import Tensor
@@ -324,7 +324,9 @@ def transfer_parametrizations_and_params(
     return to_module
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("_cache", "_cache_enabled"):  # what PyTorch keeps in the module itself
-        return _Cache.values if name == "_cache" else _Cache.depth
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in ("_cache", "_cache_enabled"):  # what PyTorch keeps in the module itself
+            return _Cache.values if name == "_cache" else _Cache.depth
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

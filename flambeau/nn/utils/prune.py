@@ -375,7 +375,7 @@ def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
 
 
 def global_unstructured(
-    parameters: Iterable, pruning_method: type, importance_scores: dict | None = None, **kwargs: Any
+    parameters: Iterable[Any], pruning_method: type[Any], importance_scores: dict[Any, Any] | None = None, **kwargs: Any
 ) -> None:
     """Prune elements of several parameters, (module, name) pairs, as if they were one tensor."""
     if not isinstance(parameters, Iterable):

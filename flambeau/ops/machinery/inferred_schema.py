@@ -47,7 +47,7 @@ def type_name(annotation: Any) -> str | None:
 
 
 def infer_schema(
-    prototype_function: Callable, /, *, mutates_args: str | Iterable[str], op_name: str | None = None
+    prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str], op_name: str | None = None
 ) -> str:
     """The schema that a function's annotations say; `mutates_args` names what it changes in place, or is "unknown"."""
     signature = inspect.signature(prototype_function, eval_str=True)

@@ -16,7 +16,7 @@ class _ByFunction(LRScheduler):
     """Schedules given as a function of the epoch, or one function per group."""
 
     def __init__(
-        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | list[Callable], last_epoch: int = -1
+        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | list[Callable[..., Any]], last_epoch: int = -1
     ) -> None:
         self.optimizer = optimizer
         groups = len(optimizer.param_groups)

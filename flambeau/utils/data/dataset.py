@@ -119,7 +119,7 @@ class ConcatDataset(Dataset[_T_co]):
     def cumsum(sequence: Any) -> list[int]:
         return list(itertools.accumulate(len(part) for part in sequence))
 
-    def __init__(self, datasets: Iterable) -> None:
+    def __init__(self, datasets: Iterable[Any]) -> None:
         super().__init__()
         self.datasets = list(datasets)
         if not self.datasets:
@@ -148,7 +148,7 @@ class ConcatDataset(Dataset[_T_co]):
 class ChainDataset(IterableDataset):
     """Several iterable datasets one after another."""
 
-    def __init__(self, datasets: Iterable) -> None:
+    def __init__(self, datasets: Iterable[Any]) -> None:
         super().__init__()
         self.datasets = datasets
 

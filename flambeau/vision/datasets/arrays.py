@@ -62,8 +62,8 @@ class STL10(_Planes, ArchivedDataset):
         root: Any,
         split: str = "train",
         folds: int | None = None,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
@@ -113,8 +113,8 @@ class SVHN(_Planes):
         self,
         root: Any,
         split: str = "train",
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
@@ -151,8 +151,8 @@ class USPS(VisionDataset):
         self,
         root: Any,
         train: bool = True,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
@@ -183,8 +183,8 @@ class SEMEION(VisionDataset):
     def __init__(
         self,
         root: Any,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = True,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
@@ -226,8 +226,8 @@ class FER2013(VisionDataset):
         self,
         root: Any,
         split: str = "train",
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
     ):
         self._split = verify_str_arg(split, "split", ("train", "test"))
         super().__init__(root, transform=transform, target_transform=target_transform)

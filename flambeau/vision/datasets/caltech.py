@@ -44,8 +44,8 @@ class Caltech101(_ByCategory):
         self,
         root: Any,
         target_type: Any = "category",
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
     ):
         super().__init__(os.path.join(root, "caltech101"), transform=transform, target_transform=target_transform)
@@ -100,8 +100,8 @@ class Caltech256(_ByCategory):
     def __init__(
         self,
         root: Any,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
     ):
         super().__init__(os.path.join(root, "caltech256"), transform=transform, target_transform=target_transform)

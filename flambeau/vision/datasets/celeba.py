@@ -44,8 +44,8 @@ class CelebA(VisionDataset):
         root: Any,
         split: str = "train",
         target_type: Any = "attr",
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)

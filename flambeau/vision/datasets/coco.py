@@ -86,9 +86,9 @@ class CocoDetection(VisionDataset):
         self,
         root: Any,
         annFile: Any,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
-        transforms: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
+        transforms: Callable[..., Any] | None = None,
     ):
         super().__init__(root, transforms, transform, target_transform)
         self.coco = CocoIndex(annFile)

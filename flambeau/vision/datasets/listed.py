@@ -36,8 +36,8 @@ class _Listed(VisionDataset):
         self,
         root: Any,
         split: str = "train",
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
         loader: Callable[[Any], Any] = default_loader,
     ):
@@ -254,8 +254,8 @@ class SUN397(_Listed):
     def __init__(
         self,
         root: Any,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
         loader: Callable[[Any], Any] = default_loader,
     ):
@@ -303,8 +303,8 @@ class Imagenette(_Listed):
         split: str = "train",
         size: str = "full",
         download: bool = False,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         loader: Callable[[Any], Any] = default_loader,
     ):
         self._size = verify_str_arg(size, "size", tuple(self._ARCHIVES))
@@ -368,8 +368,8 @@ class EuroSAT(ImageFolder):
     def __init__(
         self,
         root: Any,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
         loader: Callable[[str], Any] = default_loader,
     ):
@@ -394,8 +394,8 @@ class Country211(ImageFolder):
         self,
         root: Any,
         split: str = "train",
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
         loader: Callable[[str], Any] = default_loader,
     ):
@@ -427,9 +427,9 @@ class OxfordIIITPet(VisionDataset):
         root: Any,
         split: str = "trainval",
         target_types: Any = "category",
-        transforms: Callable | None = None,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transforms: Callable[..., Any] | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
     ):
         self._split = verify_str_arg(split, "split", ("trainval", "test"))

@@ -41,8 +41,8 @@ class Omniglot(VisionDataset):
         self,
         root: Any,
         background: bool = True,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
         loader: Callable[[Any], Any] | None = None,
     ):
@@ -145,8 +145,8 @@ class INaturalist(VisionDataset):
         root: Any,
         version: str = "2021_train",
         target_type: list[str] | str = "full",
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
         loader: Callable[[Any], Any] | None = None,
     ):
@@ -265,8 +265,8 @@ class PCAM(VisionDataset):
         self,
         root: Any,
         split: str = "train",
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
     ):
         self.h5py = optional_module("h5py", "PCAM")
@@ -327,8 +327,8 @@ class _LFW(VisionDataset):
         root: Any,
         split: str = "10fold",
         image_set: str = "funneled",
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
         download: bool = False,
         loader: Callable[[Any], Any] = default_loader,
     ):
@@ -420,7 +420,7 @@ class LFWPairs(_LFW):
 class LSUNClass(VisionDataset):
     """The scenes of one class of LSUN, from a database. Reading needs lmdb."""
 
-    def __init__(self, root: Any, transform: Callable | None = None, target_transform: Callable | None = None):
+    def __init__(self, root: Any, transform: Callable[..., Any] | None = None, target_transform: Callable[..., Any] | None = None):  # fmt: skip
         lmdb = optional_module("lmdb", "LSUN")
         super().__init__(root, transform=transform, target_transform=target_transform)
         options = {"max_readers": 1, "readonly": True, "lock": False, "readahead": False, "meminit": False}
@@ -459,8 +459,8 @@ class LSUN(VisionDataset):
         self,
         root: Any,
         classes: str | list[str] = "train",
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.classes = self._verify_classes(classes)

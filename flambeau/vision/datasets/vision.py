@@ -17,9 +17,9 @@ class VisionDataset(Dataset):
     def __init__(
         self,
         root: Any = None,
-        transforms: Callable | None = None,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
+        transforms: Callable[..., Any] | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
     ):
         self.root = os.path.expanduser(root) if isinstance(root, str) else root
         apart = transform is not None or target_transform is not None
@@ -57,7 +57,7 @@ class VisionDataset(Dataset):
 class StandardTransform:
     """A transform of the image and a transform of the target, applied together."""
 
-    def __init__(self, transform: Callable | None = None, target_transform: Callable | None = None):
+    def __init__(self, transform: Callable[..., Any] | None = None, target_transform: Callable[..., Any] | None = None):
         self.transform, self.target_transform = transform, target_transform
 
     def __call__(self, input: Any, target: Any) -> tuple[Any, Any]:

@@ -72,9 +72,9 @@ class _VOC(VisionDataset):
         year: str = "2012",
         image_set: str = "train",
         download: bool = False,
-        transform: Callable | None = None,
-        target_transform: Callable | None = None,
-        transforms: Callable | None = None,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
+        transforms: Callable[..., Any] | None = None,
     ):
         super().__init__(root, transforms, transform, target_transform)
         self.year = verify_str_arg(year, "year", [str(y) for y in range(2007, 2013)])

@@ -41,7 +41,7 @@ class Weights:
     """A published state dict: where it is, how its images were prepared, and what is known about it."""
 
     url: str
-    transforms: Callable
+    transforms: Callable[..., Any]
     meta: dict[str, Any]
 
 

@@ -226,7 +226,7 @@ def interpolate_embeddings(
     return state
 
 
-def _vit(patch_size: int, num_layers: int, num_heads: int, hidden_dim: int, mlp_dim: int, **kwargs: Any) -> Any:
+def _vit(patch_size: int, num_layers: int, num_heads: int, hidden_dim: int, mlp_dim: int, **kwargs: Any) -> VisionTransformer:  # fmt: skip
     """a transformer encoder over patches of the image."""
     size = kwargs.pop("image_size", 224)
     return VisionTransformer(size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim, **kwargs)

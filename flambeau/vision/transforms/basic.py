@@ -34,7 +34,7 @@ class Compose:
     )
     """
 
-    def __init__(self, transforms: Sequence[Callable]) -> None:
+    def __init__(self, transforms: Sequence[Callable[..., Any]]) -> None:
         self.transforms = transforms
 
     def __call__(self, img: Any) -> Any:
@@ -109,7 +109,7 @@ class Normalize(nn.Module):
 class Lambda:
     """Transform that applies any function."""
 
-    def __init__(self, lambd: Callable) -> None:
+    def __init__(self, lambd: Callable[..., Any]) -> None:
         if not callable(lambd):
             raise TypeError(f"Argument lambd should be callable, got {repr(type(lambd).__name__)}")
         self.lambd = lambd
@@ -124,7 +124,7 @@ class Lambda:
 class RandomTransforms:
     """A list of transforms of which chance decides."""
 
-    def __init__(self, transforms: Sequence[Callable]) -> None:
+    def __init__(self, transforms: Sequence[Callable[..., Any]]) -> None:
         if not isinstance(transforms, Sequence):
             raise TypeError("Argument transforms should be a sequence")
         self.transforms = transforms
@@ -169,7 +169,7 @@ class RandomOrder(RandomTransforms):
 class RandomChoice(RandomTransforms):
     """Apply one of the transforms (by Python's generator), with the probabilities `p` if given."""
 
-    def __init__(self, transforms: Sequence[Callable], p: Sequence[float] | None = None) -> None:
+    def __init__(self, transforms: Sequence[Callable[..., Any]], p: Sequence[float] | None = None) -> None:
         super().__init__(transforms)
         if p is not None and not isinstance(p, Sequence):
             raise TypeError("Argument p should be a sequence")

@@ -227,7 +227,7 @@ class FiveCrop(nn.Module):
         super().__init__()
         self.size = pair(size, _TWO_SIZES)
 
-    def forward(self, img: Any) -> tuple:
+    def forward(self, img: Any) -> tuple[Any, ...]:
         return F.five_crop(img, self.size)
 
     def __repr__(self) -> str:
@@ -242,7 +242,7 @@ class TenCrop(nn.Module):
         self.size = pair(size, _TWO_SIZES)
         self.vertical_flip = vertical_flip
 
-    def forward(self, img: Any) -> tuple:
+    def forward(self, img: Any) -> tuple[Any, ...]:
         return F.ten_crop(img, self.size, self.vertical_flip)
 
     def __repr__(self) -> str:
@@ -302,7 +302,7 @@ class RandomAffine(nn.Module):
         self.center = center
 
     @staticmethod
-    def get_params(degrees: Any, translate: Any, scale_ranges: Any, shears: Any, img_size: Any) -> tuple:
+    def get_params(degrees: Any, translate: Any, scale_ranges: Any, shears: Any, img_size: Any) -> tuple[Any, ...]:
         """(angle, translation, scale, shear) for an image of (width, height)."""
         return draws.affine(degrees, translate, scale_ranges, shears, img_size)
 

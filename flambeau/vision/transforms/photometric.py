@@ -49,7 +49,7 @@ class ColorJitter(nn.Module):
         self.hue = jitter_range(hue, "hue", center=0, bound=(-0.5, 0.5), clip_first=False)
 
     @staticmethod
-    def get_params(brightness: Any, contrast: Any, saturation: Any, hue: Any) -> tuple:
+    def get_params(brightness: Any, contrast: Any, saturation: Any, hue: Any) -> tuple[Any, ...]:
         """(order, brightness, contrast, saturation, hue)."""
         order, amounts = draws.jitter(brightness, contrast, saturation, hue)
         return (order, *amounts)
@@ -108,7 +108,7 @@ class RandomErasing(nn.Module):
         self.inplace = inplace
 
     @staticmethod
-    def get_params(img: Tensor, scale: Any, ratio: Any, value: Any = None) -> tuple:
+    def get_params(img: Tensor, scale: Any, ratio: Any, value: Any = None) -> tuple[Any, ...]:
         """(top, left, height, width, colour); the whole image unchanged where no box fits."""
         box = draws.erasing(img.shape[-3:], scale, ratio, value)
         return (0, 0, *img.shape[-2:], img) if box is None else box

@@ -8,10 +8,11 @@ from .modules import *
 from .modules import MaxPool2d as MaxPool2d
 from .modules import __all__ as _names
 
-__all__ = [*_names, "LSTM", "MultiheadAttention"]
+_HOMES = {"LSTM": "modules", "MultiheadAttention": "modules"}
+__all__ = [*_names, *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("LSTM", "MultiheadAttention"):
-        return getattr(_naming.submodule(__name__, "modules"), name)
+    if name in _HOMES:
+        return getattr(_naming.submodule(__name__, _HOMES[name]), name)
     return _naming.submodule(__name__, name)

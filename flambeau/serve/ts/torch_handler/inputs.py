@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import flambeau as torch
 from flambeau.cpp.native_model import NativeModel
@@ -62,7 +62,7 @@ def of_model(model: Any) -> list[Input]:
         facts = enumerate(model.facts["inputs"])
         return [Input(f"input_{i}", _kind(kind), _sizes(shape)) for i, (shape, kind) in facts]
     if isinstance(model, torch.jit.ScriptModule):
-        arguments = model.forward.schema.arguments[1:]
+        arguments = cast(Any, model).forward.schema.arguments[1:]
         return [Input(a.name, is_optional=a.has_default_value()) for a in arguments]
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:

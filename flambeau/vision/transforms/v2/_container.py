@@ -38,7 +38,7 @@ class _Chain(Transform):
 class Compose(_Chain):
     """Transforms one after the other."""
 
-    def __init__(self, transforms: Sequence[Callable]) -> None:
+    def __init__(self, transforms: Sequence[Callable[..., Any]]) -> None:
         super().__init__()
         _check_transforms(transforms)
         self.transforms = transforms
@@ -67,7 +67,7 @@ class RandomApply(_Chain):
 class RandomChoice(Transform):
     """Apply one of the transforms, with the probabilities `p` if given."""
 
-    def __init__(self, transforms: Sequence[Callable], p: Sequence[float] | None = None) -> None:
+    def __init__(self, transforms: Sequence[Callable[..., Any]], p: Sequence[float] | None = None) -> None:
         _check_transforms(transforms)
         if p is None:
             p = [1] * len(transforms)
@@ -86,7 +86,7 @@ class RandomChoice(Transform):
 class RandomOrder(_Chain):
     """The transforms in a random order."""
 
-    def __init__(self, transforms: Sequence[Callable]) -> None:
+    def __init__(self, transforms: Sequence[Callable[..., Any]]) -> None:
         _check_transforms(transforms)
         super().__init__()
         self.transforms = transforms

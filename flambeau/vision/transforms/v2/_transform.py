@@ -56,7 +56,7 @@ def unflatten(leaves: Sequence[Any], description: Any) -> Any:
 # -- looking at inputs ------------------------------------------------------------------------------------------------
 
 
-def check_type(obj: Any, types_or_checks: tuple) -> bool:
+def check_type(obj: Any, types_or_checks: tuple[Any, ...]) -> bool:
     """Return whether this is an instance of one of the types, or passes one of the tests."""
     return any(isinstance(obj, check) if isinstance(check, type) else check(obj) for check in types_or_checks)
 

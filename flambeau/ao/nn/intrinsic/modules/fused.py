@@ -31,28 +31,28 @@ class _Chain(_FusedModule):
         super().__init__(*modules)
 
 
-def _chain(name: str, *types: type) -> Any:
+def _chain(name: str, *types: type) -> type[_Chain]:
     """Make a class of fused layers: a sequence of these types."""
     *first, last = (kind.__name__ for kind in types)
     told = f"{', '.join(first)} and {last}."
     return type(name, (_Chain,), {"__doc__": told, "__module__": __name__, "__qualname__": name, "_types": types})
 
 
-ConvReLU1d: Any = _chain("ConvReLU1d", nn.Conv1d, nn.ReLU)
-ConvReLU2d: Any = _chain("ConvReLU2d", nn.Conv2d, nn.ReLU)
-ConvReLU3d: Any = _chain("ConvReLU3d", nn.Conv3d, nn.ReLU)
-LinearReLU: Any = _chain("LinearReLU", nn.Linear, nn.ReLU)
-ConvBn1d: Any = _chain("ConvBn1d", nn.Conv1d, nn.BatchNorm1d)
-ConvBn2d: Any = _chain("ConvBn2d", nn.Conv2d, nn.BatchNorm2d)
-ConvBn3d: Any = _chain("ConvBn3d", nn.Conv3d, nn.BatchNorm3d)
-ConvBnReLU1d: Any = _chain("ConvBnReLU1d", nn.Conv1d, nn.BatchNorm1d, nn.ReLU)
-ConvBnReLU2d: Any = _chain("ConvBnReLU2d", nn.Conv2d, nn.BatchNorm2d, nn.ReLU)
-ConvBnReLU3d: Any = _chain("ConvBnReLU3d", nn.Conv3d, nn.BatchNorm3d, nn.ReLU)
-BNReLU2d: Any = _chain("BNReLU2d", nn.BatchNorm2d, nn.ReLU)
-BNReLU3d: Any = _chain("BNReLU3d", nn.BatchNorm3d, nn.ReLU)
-LinearBn1d: Any = _chain("LinearBn1d", nn.Linear, nn.BatchNorm1d)
-LinearLeakyReLU: Any = _chain("LinearLeakyReLU", nn.Linear, nn.LeakyReLU)
-LinearTanh: Any = _chain("LinearTanh", nn.Linear, nn.Tanh)
+ConvReLU1d: type[_Chain] = _chain("ConvReLU1d", nn.Conv1d, nn.ReLU)
+ConvReLU2d: type[_Chain] = _chain("ConvReLU2d", nn.Conv2d, nn.ReLU)
+ConvReLU3d: type[_Chain] = _chain("ConvReLU3d", nn.Conv3d, nn.ReLU)
+LinearReLU: type[_Chain] = _chain("LinearReLU", nn.Linear, nn.ReLU)
+ConvBn1d: type[_Chain] = _chain("ConvBn1d", nn.Conv1d, nn.BatchNorm1d)
+ConvBn2d: type[_Chain] = _chain("ConvBn2d", nn.Conv2d, nn.BatchNorm2d)
+ConvBn3d: type[_Chain] = _chain("ConvBn3d", nn.Conv3d, nn.BatchNorm3d)
+ConvBnReLU1d: type[_Chain] = _chain("ConvBnReLU1d", nn.Conv1d, nn.BatchNorm1d, nn.ReLU)
+ConvBnReLU2d: type[_Chain] = _chain("ConvBnReLU2d", nn.Conv2d, nn.BatchNorm2d, nn.ReLU)
+ConvBnReLU3d: type[_Chain] = _chain("ConvBnReLU3d", nn.Conv3d, nn.BatchNorm3d, nn.ReLU)
+BNReLU2d: type[_Chain] = _chain("BNReLU2d", nn.BatchNorm2d, nn.ReLU)
+BNReLU3d: type[_Chain] = _chain("BNReLU3d", nn.BatchNorm3d, nn.ReLU)
+LinearBn1d: type[_Chain] = _chain("LinearBn1d", nn.Linear, nn.BatchNorm1d)
+LinearLeakyReLU: type[_Chain] = _chain("LinearLeakyReLU", nn.Linear, nn.LeakyReLU)
+LinearTanh: type[_Chain] = _chain("LinearTanh", nn.Linear, nn.Tanh)
 
 
 class ConvAdd2d(_FusedModule):

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..... import nn
 from .....core.tensor import Tensor
+from .....nn.modules import instancenorm
 from .....ops.quantizing.operators import quantized as Q
 from .utils import _keep_scale, chosen_scale
 
@@ -88,23 +89,25 @@ class GroupNorm(_Normalised, nn.GroupNorm):
         return mod.num_groups, mod.num_channels
 
 
-def _instance_norm(base: Any, what: str) -> Any:
-    class Made(_Normalised, base):
-        def __init__(
-            self, num_features: int, weight: Any, bias: Any, scale: float, zero_point: int, eps: float = 1e-5, momentum: float = 0.1,
-            affine: bool = False, track_running_stats: bool = False, device: Any = None, dtype: Any = None,
-        ):  # fmt: skip
-            base.__init__(self, num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
-            self._take(weight, bias, scale, zero_point, device, dtype)
+class _InstanceNorm(_Normalised, instancenorm._InstanceNorm):
+    def __init__(
+        self, num_features: int, weight: Any, bias: Any, scale: float, zero_point: int, eps: float = 1e-5, momentum: float = 0.1,
+        affine: bool = False, track_running_stats: bool = False, device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
+        self._take(weight, bias, scale, zero_point, device, dtype)
 
-        def forward(self, input: Tensor) -> Tensor:
-            return Q.instance_norm(input, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))
-
-    Made.__name__ = Made.__qualname__ = base.__name__
-    Made.__doc__ = f"Instance normalisation of quantized {what}."
-    return Made
+    def forward(self, input: Tensor) -> Tensor:
+        return Q.instance_norm(input, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))
 
 
-InstanceNorm1d = _instance_norm(nn.InstanceNorm1d, "sequences (N, C, L)")
-InstanceNorm2d = _instance_norm(nn.InstanceNorm2d, "feature maps (N, C, H, W)")
-InstanceNorm3d = _instance_norm(nn.InstanceNorm3d, "volumes (N, C, D, H, W)")
+class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d):
+    """Instance normalisation of quantized sequences (N, C, L)."""
+
+
+class InstanceNorm2d(_InstanceNorm, nn.InstanceNorm2d):
+    """Instance normalisation of quantized feature maps (N, C, H, W)."""
+
+
+class InstanceNorm3d(_InstanceNorm, nn.InstanceNorm3d):
+    """Instance normalisation of quantized volumes (N, C, D, H, W)."""

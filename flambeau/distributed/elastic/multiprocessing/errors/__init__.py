@@ -116,7 +116,7 @@ class ChildFailedError(Exception):
         )
 
 
-def record(fn: Callable, error_handler: ErrorHandler | None = None) -> Callable:
+def record(fn: Callable[..., Any], error_handler: ErrorHandler | None = None) -> Callable[..., Any]:
     """A main function whose exceptions are told to the agent that started the process."""
     handler = error_handler or get_error_handler()
 

@@ -197,19 +197,19 @@ class _WithReLU(nn.Module):
 class ConvReLU1d(_WithReLU, nnqat.Conv1d, nni._FusedModule):
     """intrinsic.ConvReLU1d with a rounded weight."""
 
-    _FLOAT_MODULE = nni.ConvReLU1d
+    _FLOAT_MODULE: Any = nni.ConvReLU1d
 
 
 class ConvReLU2d(_WithReLU, nnqat.Conv2d, nni._FusedModule):
     """intrinsic.ConvReLU2d with a rounded weight."""
 
-    _FLOAT_MODULE = nni.ConvReLU2d
+    _FLOAT_MODULE: Any = nni.ConvReLU2d
 
 
 class ConvReLU3d(_WithReLU, nnqat.Conv3d, nni._FusedModule):
     """intrinsic.ConvReLU3d with a rounded weight."""
 
-    _FLOAT_MODULE = nni.ConvReLU3d
+    _FLOAT_MODULE: Any = nni.ConvReLU3d
 
 
 _WITH_NORM = (ConvBn1d, ConvBn2d, ConvBn3d, ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d)

@@ -1,0 +1,44 @@
+# Written by `python -m flambeau.utils.stubs` from the operators' records. Do not change it by hand.
+# From builtins by name: int, float and bool are dtypes in some of these namespaces.
+from builtins import bool as _bool
+from builtins import complex as _complex
+from builtins import float as _float
+from builtins import int as _int
+from builtins import str as _str
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Any, Literal
+
+from ..core.device import device as _device
+from ..core.dtype import dtype as _dtype
+from ..core.generator import Generator as _Generator
+from ..core.layout import layout as _layout
+from ..core.layout import memory_format as _memory_format
+from ..core.quantized import qscheme as _qscheme
+from ..core.size import Size as _Size
+from ..core.tensor import Tensor as _Tensor
+from ..core.typed_storage import TypedStorage as _TypedStorage
+
+_Number = _int | _float | _bool | _complex
+_Ints = _int | Sequence[_int]
+_DeviceLike = _device | _str | _int
+
+from . import compiled as compiled
+from . import cpu as cpu
+from . import cuda as cuda
+from . import cudnn as cudnn
+from . import cusparselt as cusparselt
+from . import kleidiai as kleidiai
+from . import mha as mha
+from . import mkl as mkl
+from . import mkldnn as mkldnn
+from . import mps as mps
+from . import nnpack as nnpack
+from . import nvidia as nvidia
+from . import openmp as openmp
+from . import opt_einsum as opt_einsum
+from . import quantized as quantized
+from ..core.backend import Backend as Backend
+from ..core.backend import register as register
+
+fp32_precision: _str
