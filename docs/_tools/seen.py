@@ -124,7 +124,8 @@ def text() -> str:
         "# The shapes in the examples of snippets.txt. Written again by `python docs/_tools/seen.py`; a test looks at them again."
     ]
     for name in snippets.snippets():
-        told = "" if snippets.mark(name) in ("GPU", "no GPU", "compiler") else look(name, reference.find(name))
+        unseen = snippets.mark(name) in ("GPU", "no GPU", "compiler") or snippets.home(name, flambeau) is None
+        told = "" if unseen else look(name, reference.find(name))
         lines += [f"{name} | {told}"] if told else []
     return "\n".join(lines) + "\n"
 

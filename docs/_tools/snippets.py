@@ -69,6 +69,8 @@ def mark(name: str) -> str:
 def why_not(name: str, library: ModuleType) -> str:
     """The reason why the example of a name is not run with a library on this machine; empty where it is run."""
     needed = mark(name)
+    if home(name, library) is None:
+        return "its namespace is not there, or needs a package that is not installed"
     if needed == "flambeau":
         return "" if library is flambeau else "shows what PyTorch does not have"
     if needed == "compiler":

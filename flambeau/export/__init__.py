@@ -63,6 +63,8 @@ def export(
     missing = set(preserve_module_call_signature) - {path for path, _ in mod.named_modules()}
     if missing:
         raise ValueError(f"preserve_module_call_signature names modules that there are none of: {sorted(missing)}")
+    if isinstance(dynamic_shapes, (AdditionalInputs, ShapesCollection)):
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, given)
     found, sizes = trace(mod, args, given, dynamic_shapes, tuple(preserve_module_call_signature))
     names = _dynamic_shapes.parameter_names(mod, args, given)
     hidden = found.signature.non_persistent_buffers

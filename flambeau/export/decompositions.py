@@ -176,6 +176,7 @@ def _retrace(
     old = [n for n in module.graph.nodes if n.op == "placeholder"]
     for node, value in zip(old, inputs):
         copied = graph.placeholder(node.target)
+        copied.name = node.name  # also where Python has a function of that name
         copied.meta = dict(node.meta)
         if isinstance(value, Tensor):
             recorder.track(value, copied)

@@ -95,7 +95,7 @@ def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[D
 
 
 class ShapesCollection:
-    """Dynamic shapes noted at the tensors themselves: `shapes[tensor] = {0: batch}`; then `shapes.dynamic_shapes(model, args)`."""
+    """Dynamic shapes noted at the tensors themselves: `shapes[tensor] = {0: batch}`; then `export(..., dynamic_shapes=shapes)`."""
 
     def __init__(self) -> None:
         self._shapes: dict[int, Any] = {}
@@ -116,7 +116,7 @@ class ShapesCollection:
 
 
 class AdditionalInputs:
-    """Further inputs of a program: sizes that differ among them are dynamic."""
+    """Further inputs of a program: sizes that differ among them are dynamic in `export(..., dynamic_shapes=inputs)`."""
 
     def __init__(self) -> None:
         self._examples: list[tuple[tuple, dict]] = []
@@ -249,8 +249,6 @@ def gather(named: dict[str, Any], dynamic_shapes: Any) -> Sizes:
     sizes = Sizes()
     if dynamic_shapes is None:
         return sizes
-    if isinstance(dynamic_shapes, ShapesCollection):
-        raise ValueError("call .dynamic_shapes(model, args) of a ShapesCollection")
     if isinstance(dynamic_shapes, (tuple, list)):
         if len(dynamic_shapes) != len(named):
             raise ValueError(

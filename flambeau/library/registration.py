@@ -137,7 +137,10 @@ def impl(qualname: Any, types: str | Sequence[str], func: Any = None, *, lib: Li
             _set_kernel(kernels_of(qualname), _device_key(key), function, lib)
         return function
 
-    return register if func is None else register(func)
+    if func is None:
+        return register
+    register(func)
+    return None
 
 
 def register_kernel(
@@ -145,7 +148,8 @@ def register_kernel(
 ) -> Any:
     """`impl` for an operator given as an object or by name; None stands for every device."""
     target = find_operator(op).schema.name
-    return impl(target, "default" if device_types is None else device_types, func, lib=lib)
+    register = impl(target, "default" if device_types is None else device_types, lib=lib)
+    return register if func is None else register(func)
 
 
 def register_fake(

@@ -56,8 +56,8 @@ def _folder_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", snippets.snippets())
 def test_example_prints_what_it_says(name: str) -> None:
-    assert name in names()
     _run_or_skip(name, flambeau)
+    assert name in names()
     assert snippets.printed(name, flambeau) == [answer for _, answer in snippets.snippets()[name]]
 
 

@@ -513,3 +513,21 @@ def test_sizes_that_are_not_free_are_told_in_pytorchs_words() -> None:
     both = export(Sum(), (x, x), dynamic_shapes=({0: (n := Dim("n"))}, {0: n})).module()
     with pytest.raises(AssertionError, match=r"Guard failed: y.size\(\)\[0\] == x.size\(\)\[0\]"):
         both(flambeau.ones(5, 3), flambeau.ones(6, 3))
+
+
+def test_dynamic_shapes_are_taken_from_further_inputs_and_from_marked_tensors():
+    x = flambeau.ones(2, 3)
+    more = flambeau.export.AdditionalInputs()
+    more.add((flambeau.ones(5, 3),))
+    marked = flambeau.export.ShapesCollection()
+    marked[x] = {0: Dim.DYNAMIC}
+    for shapes in (more, marked):
+        program = export(nn.ReLU(), (x,), dynamic_shapes=shapes)
+        assert program.module()(flambeau.ones(7, 3)).shape == (7, 3)
+        with pytest.raises(AssertionError, match="size"):
+            program.module()(flambeau.ones(7, 4))
+
+
+def test_inputs_called_like_a_function_of_python_keep_their_name_when_taken_apart():
+    program = export(nn.Hardswish(), (flambeau.ones(1),)).run_decompositions()
+    assert next(iter(program.graph.nodes)).name == "input" == program.graph_signature.user_inputs[0]

@@ -210,7 +210,7 @@ def test_define_and_impl(library):
     name = fresh_name("scale")
     space, short = name.split("::")
     library.library.define(name, "(Tensor x, int k=2, *, float shift=0.5) -> Tensor")
-    library.library.impl(name, "cpu", lambda x, k=2, *, shift=0.5: x * k + shift)
+    assert library.library.impl(name, "cpu", lambda x, k=2, *, shift=0.5: x * k + shift) is None
     op = getattr(getattr(library.ops, space), short)
     assert op(library.ones(1)).item() == 2.5 and op(library.ones(1), 3, shift=1.0).item() == 4.0
     x = library.ones(1, requires_grad=True)
