@@ -12,6 +12,7 @@ from ...core.sharded import SpreadTensor
 from ...core.tensor import Tensor
 from ...ops.creation.construct import tensor
 from ...ops.reduce.norms import vector_norm
+from ...ops.reduce.of_lists import norms_of_list, scale_list
 from ...ops.shape.joining import stack
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -38,10 +39,12 @@ def get_total_norm(
     if spread is not None:
         total = spread._total_norm(tensors, norm_type)
     else:
-        norms = [vector_norm(t, norm_type) for t in tensors]
-        if not norms:
+        if not tensors:
             return tensor(0.0)
-        total = vector_norm(stack([n.to(norms[0].device) for n in norms]), norm_type)
+        norms = None if foreach is False else norms_of_list(tensors, norm_type)
+        if norms is None:
+            norms = stack([vector_norm(t, norm_type).to(tensors[0].device) for t in tensors])
+        total = vector_norm(norms, norm_type)
     if error_if_nonfinite and not total.isfinite().item():
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be"
@@ -60,8 +63,10 @@ def clip_grads_with_norm_(
     if isinstance(total_norm, SpreadTensor):
         total_norm = total_norm.full_tensor()  # type: ignore[attr-defined]
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    for gradient in _gradients(parameters):
-        gradient = getattr(gradient, "_local_tensor", gradient)
+    gradients = [getattr(gradient, "_local_tensor", gradient) for gradient in _gradients(parameters)]
+    if not gradients or (foreach is not False and scale_list(gradients, factor)):
+        return
+    for gradient in gradients:
         gradient.mul_(factor.to(gradient.device))
 
 

@@ -33,7 +33,7 @@ def _unrounded_real(
     return d, real, real
 
 
-_BY_ORDER = {
+BY_ORDER = {
     0.0: Reduction("norm0", lambda x: f.where(x == 0, 0, 1), "sum", rule=real_result),
     1.0: Reduction("norm1", f.abs_, "sum", rule=real_result),
     2.0: Reduction("norm2", lambda x: f.real(x * f.conj(x)), "sum", lambda s, n: f.sqrt(s), rule=real_result),
@@ -46,7 +46,7 @@ _root = Pointwise("norm_root", lambda s, p: s ** (1 / p))
 
 def _norm(input: Tensor, order: float, dim: Any, keepdim: bool) -> Tensor:
     dims = dim if input.shape else None
-    known = _BY_ORDER.get(order)
+    known = BY_ORDER.get(order)
     if known is not None:
         return known.call(input, dims, keepdim)
     return _root.call((_power_sum.over((input, order), dims, keepdim), order), (), input.dtype.to_real())
@@ -106,7 +106,7 @@ def _complex_power_grad(g: Tensor, input: Tensor, n: Tensor, order: float) -> Te
     quirks=Quirks(label="LinalgVectorNormBackward0"),
     batching="along",
     aten="linalg_vector_norm(input, order, dim, keepdim)",
-    reduces=lambda input, order, dim, keepdim: (_BY_ORDER[order], dim) if order in _BY_ORDER else None,
+    reduces=lambda input, order, dim, keepdim: (BY_ORDER[order], dim) if order in BY_ORDER else None,
 )
 def norm_of_order(input: Tensor, order: float, dim: Any, keepdim: bool) -> Tensor:
     return _norm(input, order, dim, keepdim)

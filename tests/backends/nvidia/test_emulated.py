@@ -76,6 +76,21 @@ for params in twins:
 assert fake.calls["cuLaunchKernel"] == launches + 1  # all parameters at once
 assert all(a.tolist() == b.tolist() for a, b in zip(*twins))
 
+norms = []
+for params in twins:
+    for k, p in enumerate(params):
+        p.grad = fl.arange(float(p.numel())).view(p.shape).sin().mul(k + 1).to(p.device)
+    launches = fake.calls["cuLaunchKernel"]
+    norms.append(fl.nn.utils.clip_grad_norm_(params, 1.5))
+assert fake.calls["cuLaunchKernel"] <= launches + 8  # not two for each gradient
+assert all(fl.allclose(a.grad, b.grad.cpu(), rtol=1e-5) and b.grad._version == 1 for a, b in zip(*twins))
+assert fl.allclose(norms[0], norms[1].cpu(), rtol=1e-5)
+for order in (1.0, float("inf"), 3.0):
+    a, b = (fl.nn.utils.get_total_norm([p.grad for p in params], order).item() for params in twins)
+    assert abs(a - b) < 1e-4 * a, (order, a, b)
+by_one = [fl.nn.utils.get_total_norm([p.grad for p in twins[1]], foreach=f).item() for f in (None, False)]
+assert abs(by_one[0] - by_one[1]) < 1e-5 * by_one[0]
+
 class Shift(fl.nn.Module):
     def __init__(self):
         super().__init__()

@@ -1,0 +1,72 @@
+"""Norms of many tensors, and products of many with one number, in one launch each: what gradient clipping does to every parameter.
+
+Only where all tensors are dense float32 tensors of one device that has such launches, and nobody wants to see single calls; elsewhere
+the functions return None or False, and the caller goes through the list."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ...core import modes
+from ...core.backend import backend_of
+from ...core.device import cpu, device
+from ...core.dtype import float32
+from ...core.tensor import Tensor, empty, numel_of
+from ...expr.node import arg
+from ...kernels.reduction_parts import Reduction as Parts
+from .norms import BY_ORDER
+
+
+def norms_of_list(tensors: list[Tensor], order: float) -> Tensor | None:
+    """Return the norms of tensors, one after the other."""
+    run = _norms(order, tensors[0].device) if order in BY_ORDER and _are_alike(tensors) else None
+    if run is None:
+        return None
+    with modes.named_range("aten::_foreach_norm"):
+        out = empty((len(tensors),), float32, tensors[0].device)
+        run([(_address(t), out._storage.ptr + 4 * i, numel_of(t.shape)) for i, t in enumerate(tensors)])
+    return out
+
+
+def scale_list(tensors: list[Tensor], factor: Tensor) -> bool:
+    """Multiply tensors by a number in place. Return whether that was done."""
+    run = _products(factor.device) if _are_alike([*tensors, factor]) and numel_of(factor.shape) == 1 else None
+    if run is None or len(set(map(_address, tensors))) < len(tensors):  # one that is there twice is scaled twice
+        return False
+    with modes.named_range("aten::_foreach_mul_"):
+        number = _address(factor)
+        run([(_address(t), number, numel_of(t.shape)) for t in tensors], ())
+        for t in tensors:
+            t._bump("mul_")
+    return True
+
+
+def _are_alike(tensors: list[Tensor]) -> bool:
+    where = tensors[0].device
+    if where is cpu or (modes.active and (modes.deciding() or modes.asking())):
+        return False
+    return all(
+        type(t) is Tensor and t.dtype is float32 and t.device is where and t._contig and not t.requires_grad and numel_of(t.shape)
+        for t in tensors
+    )  # fmt: skip
+
+
+@functools.cache
+def _norms(order: float, where: device) -> Any:
+    impl = BY_ORDER[order]
+    compute, acc, out = impl.rule(impl, float32, None)
+    parts = Parts(impl.trace((float32,), compute), impl.combine, impl._final(), (float32,), out, acc, 0, 1, "c")
+    return backend_of(where).compile_reductions(parts, where)
+
+
+@functools.cache
+def _products(where: device) -> Any:
+    return backend_of(where).compile_lists((arg(0) * arg(1),), (float32, float32), (0,), (), where, 1)
+
+
+def _address(t: Tensor) -> int:
+    return t._storage.ptr + t._offset * t.dtype.itemsize
+
+
+__all__ = ["norms_of_list", "scale_list"]
