@@ -131,3 +131,13 @@ def test_like_calls_share_a_plan():
         x * number
         x * fl.ones(3, 7, 5)
     assert len(impl.plans) == before
+
+
+def test_sums_of_halves_with_a_number_round_the_number() -> None:
+    x = fl.tensor([0.1, 0.7, 1.3, -2.9]).half()
+    rounded = fl.tensor(0.54).half().double()
+    wanted = (x.double() + rounded).half()
+    unrounded = (x.double() + 0.54).half()
+    assert wanted.tolist() != unrounded.tolist()  # it makes a difference
+    for found in (x + 0.54, 0.54 + x, x.clone().add_(0.54), x + fl.tensor(0.54)):
+        assert found.tolist() == wanted.tolist()

@@ -17,7 +17,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core import modes
 from ...core.caching import remember
-from ...core.device import device
+from ...core.device import cpu, device
 from ...core.dtype import dtype, opmath
 from ...core.layout import broadcast_two, expand_strides
 from ...core.promotion import depends_on_default_dtype
@@ -286,6 +286,7 @@ class Pointwise:
         form.constants = {i: x for i, x in enumerate(operands) if x is None or self.is_constant(i, x)}
         form.records = self.differentiable and (natural.is_floating_point or natural.is_complex)
         math_type = opmath(compute)
+        host = form.device is cpu and params in ((), self.defaults)
         inputs: list[dtype] = []
         symbols: list = []
         for i, x in enumerate(operands):
@@ -296,7 +297,7 @@ class Pointwise:
                 symbol = self._value_symbol(i, x, math_type, inputs)
             else:
                 symbol = self._symbol(i, x, math_type, inputs)
-            symbols.append(cast(cast(symbol, compute), math_type) if self._rounds(i, x, compute) else symbol)
+            symbols.append(cast(cast(symbol, compute), math_type) if self._rounds(i, x, compute, host) else symbol)
         symbols += self._parameter_symbols(params, math_type, inputs)
         form.in_dtypes = tuple(inputs)
         form.passing = self._passing(form, operands)
@@ -337,9 +338,11 @@ class Pointwise:
         exact = self.quirks.exact_with_number and not isinstance(operands[1], Tensor)
         return opmath(compute) if exact else compute
 
-    def _rounds(self, i: int, x: Any, compute: dtype) -> bool:
-        """Return whether operand i loses precision before the computation."""
-        if opmath(compute) is compute or not compute.is_floating_point or i in self.quirks.unrounded:
+    def _rounds(self, i: int, x: Any, compute: dtype, host: bool) -> bool:
+        """Return whether operand i loses precision before the computation; `host`: on the CPU, with no parameters given."""
+        if opmath(compute) is compute or not compute.is_floating_point:
+            return False
+        if i in self.quirks.unrounded and not (host and self.quirks.rounds_on_host):
             return False
         if self.rule is gradient_rule or (self.reads_condition and i == 0):
             return False

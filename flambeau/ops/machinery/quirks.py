@@ -15,7 +15,8 @@ class Quirks:
     numbers that stood among the tensors in PyTorch's former signature.
 
     Kernels for 16-bit numbers read the operands in `unrounded` in full precision where they are numbers or tensors without
-    dimensions; all others are rounded to the dtype of the computation first. `exact_with_number`: no step is rounded where the second
+    dimensions; all others are rounded to the dtype of the computation first. `rounds_on_host`: the CPU rounds those as well, unless
+    the call has parameters. `exact_with_number`: no step is rounded where the second
     operand is a number. `numbers_apart`: a number is not taken as a tensor without dimensions, which shows in the strides of
     dimensions of size 1 (see plan.result_strides); "first" if that holds for the first operand only.
 
@@ -28,6 +29,7 @@ class Quirks:
     saved_as_input: bool = False
     former: tuple[str, ...] = ()
     unrounded: tuple[int, ...] = ()
+    rounds_on_host: bool = False
     exact_with_number: bool = False
     numbers_apart: bool | str = False
     inplace_function: bool | None = None

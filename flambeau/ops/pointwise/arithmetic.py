@@ -69,7 +69,7 @@ def _plus_multiple(a: Any, factor: Any, b: Any, compute: dtype | None) -> Any:
     numbers=_BOTH,
     only_numbers=True,
     check=check_alpha,
-    quirks=Quirks(former=("alpha",), unrounded=(0, 1)),
+    quirks=Quirks(former=("alpha",), unrounded=(0, 1), rounds_on_host=True),
     flops=work.each_element,
 )
 def add(input, other, *, alpha=1, compute=None):
