@@ -42,7 +42,6 @@ REASONS = [
     (r"torch\.(monitor|jit\.mobile|utils\.show_pickle)\b.*|torch\.serialization\..*", "tools around PyTorch's own files and servers"),
     (r"torch\.utils\.(backcompat|hooks|checkpoint|cpp_extension)\..*", "inner parts, of which nothing here is made"),
     (r"torch\.(accelerator\.|cuda\.|backends\.cuda\.).*", "graphs of any accelerator, kernels from C++ texts and the plans of cuFFT; `cuda.CUDAGraph` and [your own operators](tutorials/operators.md) are there"),
-    (r"torch\.nn\.functional\.scaled_mm", "products of 8-bit floats with scales in blocks; `torch._scaled_mm` is there"),
     (r"torch\.(Tensor\.)?(resize_as_sparse_|slice_inverse|index)|torch\.Tensor\.to_padded_tensor|torch\.sparse\.as_sparse_gradcheck|torch\.optim\.adamw\.adamw|torch\.nn\.functional\.assert_int_or_pair|torch\.jit\.annotations\.parse_type_line", "inner steps of other functions, which are there (`nested.to_padded_tensor`, `optim.AdamW`, slices)"),
 ]  # fmt: skip
 

@@ -34,7 +34,8 @@ def __getattr__(name: str) -> Any:
 
 
 _HOMES = dict.fromkeys(
-    ("DeviceType", "ProfilerActivity", "ProfilerConfig", "ProfilerState", "kineto_available", "_profiler_enabled"), "profiler"
+    ("DeviceType", "ProfilerActivity", "ProfilerConfig", "ProfilerState", "kineto_available", "_profiler_enabled", "_disable_profiler"),
+    "profiler",
 )  # fmt: skip
 
 

@@ -56,10 +56,6 @@ def _set_enabled(on: bool) -> None:
     _is_profiler_enabled = on
 
 
-def _device_module(name: str) -> Any:
-    return above(name)
-
-
 def _gpu_recording() -> Any:
     """Return a recording of kernels; None where NVIDIA's library for that is missing, so that operators are measured by events instead."""
     try:
@@ -199,7 +195,7 @@ class profile:  # noqa: N801
             raise RuntimeError("Profiler is already enabled on this thread")
         self.entered = True
         gpu = _gpu_recording() if self.use_device == "cuda" else None
-        clock = None if self.use_device is None or gpu is not None else DeviceClock(_device_module(self.use_device))
+        clock = None if self.use_device is None or gpu is not None else DeviceClock(above(self.use_device))
         self._recorder = Recorder(
             shapes=self.record_shapes,
             memory=self.profile_memory,
@@ -224,7 +220,7 @@ class profile:  # noqa: N801
         if recorder is None:
             raise RuntimeError("Can't disable Kineto profiler when it's not running")
         if self.use_device is not None:
-            _device_module(self.use_device).synchronize()
+            above(self.use_device).synchronize()
         began = time.perf_counter_ns()
         recorder.stop()
         self._stats.took("profiler_disable", began)
@@ -429,12 +425,12 @@ class emit_nvtx(_Emit):  # noqa: N801
     kind = "NVTX"
 
     def _marks(self) -> tuple[Callable, Callable]:
-        cuda = _device_module("cuda")
+        cuda = above("cuda")
         cuda.synchronize()
         return cuda.nvtx.range_push, cuda.nvtx.range_pop
 
     def _finish(self) -> None:
-        _device_module("cuda").synchronize()
+        above("cuda").synchronize()
 
 
 class emit_itt(_Emit):  # noqa: N801
@@ -496,3 +492,8 @@ class KinetoStepTracker:
 
 def _profiler_enabled() -> bool:
     return modes.observing() is not None
+
+
+def _disable_profiler() -> None:
+    """End the profile that is on; PyTorch's loggers call it before they begin one of their own."""
+    _started[-1].__exit__(None, None, None)

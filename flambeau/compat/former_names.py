@@ -86,6 +86,7 @@ GATHERED = {
     "distributed.checkpoint._async_thread_executor": "distributed.checkpoint._async_executor: _ThreadBasedAsyncCheckpointExecutor",
     "distributed.constants": "distributed.options: default_pg_timeout, distributed.rendezvous: default_pg_nccl_timeout",
     "distributed.elastic.rendezvous.registry": "distributed.elastic.rendezvous.api: get_rendezvous_handler rendezvous_handler_registry",
+    "distributed.fsdp._runtime_utils": "compat.private.entry_points: _root_pre_forward",
     "distributed.fsdp._unshard_param_utils": "distributed.fsdp._common_utils: FLAT_PARAM",
     "distributed.tensor._ops._math_ops": "distributed.tensor.placement_types: _NormPartial",
     "distributed.tensor.experimental._attention": "distributed.tensor.experimental._context_parallel._attention: _CausalBehavior"
@@ -106,7 +107,18 @@ GATHERED = {
     " buffer_from_jagged=_buffer_from_jagged jagged_from_list=_jagged_from_list jagged_from_tensor_and_lengths=_jagged_from_lengths"
     " nested_view_from_values_offsets=_view nested_view_from_values_offsets_lengths=_view",
     "nested._internal.ops": "compat.private.fake_tensors: extract_kwargs",
+    "onnx.symbolic_opset12": "compat.private.entry_points: dropout",
+    "onnx.symbolic_opset9": "compat.private.entry_points: dropout masked_fill softmax",
     "serve.ts.protocol.otf_message_handler": "serve.ts.handler_utils.utils: send_intermediate_predict_response",
+    "utils._sympy": "",
+    "utils._sympy.numbers": "compat.private.entry_points: IntInfinity",
+    "utils._sympy.value_ranges": "compat.private.entry_points: ValueRanges",
+    "utils.data.datapipes": "",
+    "utils.data.datapipes.datapipe": "compat.private.entry_points: IterDataPipe MapDataPipe",
+    "utils.data.datapipes.iter": "",
+    "utils.data.datapipes.iter.combinatorics": "compat.private.entry_points: ShufflerIterDataPipe",
+    "utils.data.graph_settings": "compat.private.entry_points: apply_random_seed apply_sharding apply_shuffle_settings"
+    " get_all_graph_pipes",
     "utils._contextlib": "autograd.grad_mode: _DecoratorContextManager _NoParamDecoratorContextManager=_NoArguments",
     "utils.model_zoo": "hub: load_url=load_state_dict_from_url tqdm",
     "utils.tensorboard.summary": "utils.tensorboard.more_summaries: hparams",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from ..core.absent import raising
 from . import collectives, groups, object_collectives, subgroups
 from .backend import *
 from .backend import Backend, BackendConfig
@@ -59,6 +60,11 @@ GroupName = str
 ProcessGroupGloo = groups.ProcessGroupGloo
 _reduce_op = groups.reduce_op
 _pg_map = _world.pg_map
+globals().update(
+    raising(
+        "_new_process_group_helper", NotImplementedError, "{} is an inner step of PyTorch's; use distributed.new_group"
+    )
+)
 
 __all__ = [
     "AllToAllOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "BarrierOptions", "BroadcastOptions", "DebugLevel",

@@ -26,6 +26,6 @@ def __getattr__(name: str) -> Any:
     """Programs also find the questions about overriding arguments here, as PyTorch's own functions do."""
     if name in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
         return getattr(naming.above("overrides"), name)
-    if name in ("ScalingType", "SwizzleType", "scaled_grouped_mm"):
+    if name in ("ScalingType", "SwizzleType", "scaled_grouped_mm", "scaled_mm"):
         return getattr(naming.above("nn.scaling"), name)
     raise naming.no_attribute(__name__, name)

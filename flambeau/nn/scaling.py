@@ -1,11 +1,15 @@
-"""Scales of 8-bit floating-point matrices, as products take them. The products with groups of scales are not in Flambeau."""
+"""Scales of 8-bit floating-point matrices, as products take them. Scales of blocks, and products of groups, are not in Flambeau."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Any, NoReturn
 
-__all__ = ["ScalingType", "SwizzleType", "scaled_grouped_mm"]
+from ..core import dtype as dt
+from ..core.tensor import Tensor
+from ..ops.linalg.scaled import scaled_mm as product
+
+__all__ = ["ScalingType", "SwizzleType", "scaled_grouped_mm", "scaled_mm"]
 
 
 class ScalingType(Enum):
@@ -29,3 +33,24 @@ class SwizzleType(Enum):
 def scaled_grouped_mm(*args: Any, **kwargs: Any) -> NoReturn:
     """Would multiply groups of matrices that have scales."""
     raise NotImplementedError("scaled_grouped_mm: products of groups of matrices with scales are not in Flambeau")
+
+
+def scaled_mm(
+    mat_a: Tensor, mat_b: Tensor, scale_a: Any, scale_recipe_a: Any, scale_b: Any, scale_recipe_b: Any, swizzle_a: Any = None,
+    swizzle_b: Any = None, bias: Tensor | None = None, output_dtype: Any = dt.bfloat16, contraction_dim: Any = (),
+    use_fast_accum: bool = False,
+) -> Tensor:  # fmt: skip
+    """(mat_a * scale_a) @ (mat_b * scale_b) + bias, for factors of float8 with one scale, or one for each row of `mat_a` and column of
+    `mat_b`."""
+    (first,), (second,), recipes = map(
+        _listed, (scale_a, scale_b, [*_listed(scale_recipe_a), *_listed(scale_recipe_b)])
+    )
+    if recipes not in ([ScalingType.TensorWise] * 2, [ScalingType.RowWise] * 2):
+        raise ValueError(
+            f"Invalid scaling configuration: scaled_mm takes TensorWise or RowWise scales of both factors, got {recipes}"
+        )
+    return product(mat_a, mat_b, first, second, bias, None, output_dtype, use_fast_accum)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]

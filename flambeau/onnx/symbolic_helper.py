@@ -15,6 +15,9 @@ from .errors import OnnxExporterError, SymbolicValueError
 
 __all__ = ["parse_args", "quantized_args"]
 
+# ONNX's numbers of dtypes by the names of PyTorch's tensor types.
+cast_pytorch_to_onnx = {"Byte": 2, "Char": 3, "Double": 11, "Float": 1, "Half": 10, "Int": 6, "Long": 7, "Short": 5, "Bool": 9, "ComplexFloat": 14, "ComplexDouble": 15, "BFloat16": 16, "Undefined": 0}  # fmt: skip
+
 
 def _constant(value: Any) -> Any:
     """The Python number, list or tensor that a value is, if it is known."""

@@ -167,3 +167,35 @@ def inline_asm_elementwise(
     raise NotImplementedError(
         "inline_asm_elementwise is a part of PyTorch's compiler; write the kernel as an extension"
     )
+
+
+globals().update(
+    raising(
+        "_root_pre_forward",
+        NotImplementedError,
+        "fsdp._runtime_utils.{} is an inner step of PyTorch's FSDP; call the module",
+    )
+)
+globals().update(
+    raising(
+        "apply_random_seed apply_sharding apply_shuffle_settings get_all_graph_pipes",
+        NotImplementedError,
+        "graph_settings.{} is about data pipes, which are not in Flambeau: use utils.data.IterableDataset",
+    )
+)
+globals().update(
+    absent_classes(
+        "IterDataPipe MapDataPipe ShufflerIterDataPipe",
+        "{}: data pipes are not in Flambeau; use utils.data.IterableDataset",
+    )
+)
+globals().update(
+    absent_classes("IntInfinity ValueRanges", "{} is SymPy's part of PyTorch's compiler; sizes are ints here")
+)
+globals().update(
+    raising(
+        "dropout masked_fill softmax",
+        NotImplementedError,
+        "the symbolic function {} makes nodes of PyTorch's own ONNX exporter; onnx.export finds operators by their records",
+    )
+)

@@ -414,3 +414,53 @@ def _(
     out = aten.matmul.default(softmax_of_seen(aten, scores, attn_mask, is_causal), value)
     rows = aten.clone.default(aten.permute.default(out, [2, 0, 1, 3]), memory_format=contiguous_format)
     return aten.permute.default(rows, [1, 2, 0, 3]), None  # in memory as PyTorch's kernel leaves it
+
+
+def _gpu_attention(
+    name: str, query: Tensor, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: Any
+) -> tuple:
+    """Return the results of PyTorch's operators of CUDA's libraries: attention, logarithms, lengths, random state and weights, of which the last
+    four are empty."""
+    if query.device.type != "cuda":
+        kind = query.device.type.upper()
+        raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the '{kind}' backend.")
+    if dropout:
+        raise NotImplementedError(f"aten::{name}: dropout_p={dropout}; scaled_dot_product_attention draws dropout")
+    found = _attention_with_logarithms(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
+    empty = query.new_empty(0)
+    return *found, empty, empty, query.shape[-2], key.shape[-2], empty, empty, empty
+
+
+@aten_only("_scaled_dot_product_flash_attention")
+def _flash_of_gpu(query: Tensor, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False, *, scale: Any = None) -> tuple:  # fmt: skip
+    return _gpu_attention("_scaled_dot_product_flash_attention", query, key, value, None, dropout_p, is_causal, scale)
+
+
+@aten_only("_scaled_dot_product_cudnn_attention")
+def _cudnn_of_gpu(query: Tensor, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False, *, scale: Any = None) -> tuple:  # fmt: skip
+    return _gpu_attention(
+        "_scaled_dot_product_cudnn_attention", query, key, value, attn_bias, dropout_p, is_causal, scale
+    )
+
+
+def attention_gradients(
+    grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logs: Tensor, mask: Any, causal: bool, scale: Any
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of attention with respect to query, key and value from its result and the logarithms of its rows' sums."""
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = query @ key.transpose(-2, -1) * factor
+    scores = scores if mask is None else scores + mask
+    weights = (scores - logs.unsqueeze(-1)).exp().to(query.dtype)
+    weights = weights.tril() if causal else weights
+    slopes = weights * (grad_out @ value.transpose(-2, -1) - (grad_out * out).sum(-1, True)) * factor
+    return slopes @ key, slopes.transpose(-2, -1) @ query, weights.transpose(-2, -1) @ grad_out
+
+
+@aten_only("_scaled_dot_product_flash_attention_backward")
+def _(grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: int, max_k: int, dropout_p: float, is_causal: bool, philox_seed: Any, philox_offset: Any, *, scale: Any = None) -> tuple:  # fmt: skip
+    return attention_gradients(grad_out, query, key, value, out, logsumexp, None, is_causal, scale)
+
+
+@aten_only("_scaled_dot_product_cudnn_attention_backward")
+def _(grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, philox_seed: Any, philox_offset: Any, attn_bias: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: int, max_k: int, dropout_p: float, is_causal: bool, *, scale: Any = None) -> tuple:  # fmt: skip
+    return attention_gradients(grad_out, query, key, value, out, logsumexp, attn_bias, is_causal, scale)
