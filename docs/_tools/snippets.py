@@ -7,7 +7,8 @@
 An example begins with "@" and the name of what it shows; the lines behind `>>>` are run one after the other, a line behind
 `...` belongs to the one before it. The namespace of the name is imported first; `torch`, `nn` and `F` are there.
 A line may raise where the text behind it begins with "Traceback". A mark behind the name says where the example is run: `(GPU)`
-where there is a GPU, `(no GPU)` where there is none, `(flambeau)` with this library only, `(compiler)` nowhere, because it compiles C++ for long."""
+where there is a GPU, `(no GPU)` where there is none, `(flambeau)` with this library only, `(compiler)` nowhere, because it compiles C++ for long,
+`(compiled)` with torchvision only where its compiled operators load."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ import flambeau
 
 FILE = Path(__file__).parent / "snippets.txt"
 Example = list[tuple[str, str]]  # what is typed, and what is printed
-MARKS = ("GPU", "no GPU", "flambeau", "compiler")
+MARKS = ("GPU", "no GPU", "flambeau", "compiler", "compiled")
 
 
 @functools.cache
@@ -75,6 +76,9 @@ def why_not(name: str, library: ModuleType) -> str:
         return "" if library is flambeau else "shows what PyTorch does not have"
     if needed == "compiler":
         return "compiles C++, which takes too long"
+    if needed == "compiled":
+        has_them = library is flambeau or importlib.import_module("torchvision.extension")._has_ops()
+        return "" if has_them else "asks operators of torchvision that are not compiled for this PyTorch"
     if needed and (needed == "GPU") != library.cuda.is_available():
         return "needs a GPU" if needed == "GPU" else "shows a machine without a GPU"
     return ""

@@ -400,7 +400,8 @@ class CompiledFunction(KnownFunction):
         if type(entry) is Waiting:
             entry.sizes.made += 1
         if recorded.derivative is None:
-            return replaced(result, prepared.outside)
+            outside, prepared.outside = prepared.outside, {}  # nothing of this call is held longer than by its caller
+            return replaced(result, outside)
         return attached(recorded.derivative, given, table, result, prepared.live)
 
     def _recorder(self, reach: Reach, given: Arguments) -> Recorder:

@@ -67,7 +67,7 @@ class SparseStorage:
 
 
 class SparseTensor(Tensor):
-    """The base of all sparse layouts. `_values_part` holds the values, (number of entries, *dense sizes)."""
+    """The base of all sparse layouts: `_values_part` holds the values."""
 
     __slots__ = ("_values_part",)
     __torch_function__ = disabled_torch_function
@@ -158,6 +158,7 @@ class SparseCoo(SparseTensor):
     _in_bounds: bool  # whether all indices are known to lie inside the shape
     layout = sparse_coo
     is_sparse = True
+    _sparse_dims = property(lambda self: self._index_part.shape[0])
 
     def _parts(self) -> Any:
         return self._index_part, self._values_part
@@ -171,9 +172,9 @@ class SparseCoo(SparseTensor):
 
 
 class SparseCsr(SparseTensor):
-    """Compressed rows (or, in CSC layout, columns): the entries of line i are those from compressed[i] to
-    compressed[i + 1], `_plain_part` says where in the line each lies. The index was checked when it was made. In the layouts BSR and
-    BSC lines are lines of blocks, and an entry is a block: values are (number of blocks, rows, columns)."""
+    """Compressed rows (or, in CSC layout, columns) of a batch of matrices: the entries of line i are those from compressed[..., i] to
+    compressed[..., i + 1], `_plain_part` says where in the line each lies. The index was checked when it was made. In the layouts BSR
+    and BSC lines are lines of blocks, and an entry is a block. Values are (*batch, entries of one matrix, *block, *dense sizes)."""
 
     __slots__ = ("_compressed_part", "_plain_part", "layout")
 
@@ -181,12 +182,16 @@ class SparseCsr(SparseTensor):
     _plain_part: Tensor
     is_sparse_csr = property(lambda self: self.layout is sparse_csr)
     _by_rows = property(lambda self: self.layout in (sparse_csr, sparse_bsr))
+    _batch_dims = property(lambda self: len(self._compressed_part.shape) - 1)
+    _sparse_dims = property(lambda self: len(self._compressed_part.shape) + 1)  # those of the batch and of its matrices
 
     @property
     def _blocksize(self) -> tuple[int, int] | None:
         """The size of the blocks; None if single elements are listed."""
-        rows_columns = self._values_part.shape[1:3] if self.layout in (sparse_bsr, sparse_bsc) else None
-        return rows_columns and (rows_columns[0], rows_columns[1])
+        if self.layout not in (sparse_bsr, sparse_bsc):
+            return None
+        after = len(self._compressed_part.shape)
+        return self._values_part.shape[after], self._values_part.shape[after + 1]
 
     def _parts(self) -> Any:
         return self._compressed_part, self._plain_part, self._values_part
@@ -195,8 +200,23 @@ class SparseCsr(SparseTensor):
         self._compressed_part, self._plain_part = other._compressed_part, other._plain_part
         self._values_part, self.layout = other._values_part, other.layout
 
+    def _refuse(self, what: str) -> NoReturn:
+        raise RuntimeError(f"Sparse {repr(self.layout)[-3:].upper()} tensors do not have {what}")
+
     def stride(self, dim: Any = None) -> Any:
-        raise RuntimeError(f"Sparse {repr(self.layout)[-3:].upper()} tensors do not have strides")
+        self._refuse("strides")
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        self._refuse("is_contiguous")
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel() * self.dtype.itemsize
+
+    def untyped_storage(self) -> Any:
+        raise NotImplementedError("Cannot access storage of SparseCsrTensorImpl")
+
+    storage = storage_type = _typed_storage = share_memory_ = is_shared = untyped_storage
 
 
 def new_coo(

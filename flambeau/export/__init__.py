@@ -69,9 +69,9 @@ def export(
     names = _dynamic_shapes.parameter_names(mod, args, given)
     hidden = found.signature.non_persistent_buffers
     buffers = dict(mod.named_buffers())
-    constants = {**found.recorder.constants_found, **{name: buffers[name] for name in hidden}}
+    constants = {**found.reader.constants_found, **{name: buffers[name] for name in hidden}}
     entry = ModuleCallEntry("", ModuleCallSignature([], [], found.in_spec, found.out_spec, names))
-    calls = dict(found.recorder.calls)
+    calls = dict(found.calls)
     entries = [ModuleCallEntry(path, calls.pop(path, None)) for path, _ in mod.named_modules() if path]
     entries += [ModuleCallEntry(path, signature) for path, signature in calls.items()]
     return ExportedProgram(

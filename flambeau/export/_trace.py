@@ -15,10 +15,12 @@ import flambeau
 from ..autograd.function import Function, FunctionCtx
 from ..core.naming import torch_name
 from ..core.tensor import Tensor
+from ..fx.experimental.graph_reader import GraphReader
 from ..fx.experimental.graph_recorder import GraphRecorder
 from ..fx.graph import Graph
 from ..fx.names import home_of
 from ..fx.node import Node
+from ..graph.program import Call, Value
 from ..library.aten import OpOverload
 from ..nn import Module
 from ..nn.unchanged import unchanged
@@ -90,28 +92,26 @@ class FunctionTarget:
 
 
 class Recorder(GraphRecorder):
-    """Records a module: its parameters, buffers and constants are inputs of the graph."""
+    """Records a module."""
 
     def __init__(self, module: Module, preserved: tuple[str, ...] = ()) -> None:
-        super().__init__(Graph(), module)
+        super().__init__()
         self.module, self.preserved = module, preserved
-        self.calls: dict[str, ModuleCallSignature] = {}  # of preserved modules, by path; @N from the second call on
-        self.inputs: list[InputSpec] = []
-        self.constants_found: dict[str, Tensor] = {}
+        # Of preserved modules, by path (@N from the second call on): leaves and structure of arguments and results.
+        self.calls: dict[str, list[tuple[list[Any], Any]]] = {}
         self.stack: OrderedDict[str, tuple[str, str]] = OrderedDict()
-        self.first_user_input: Node | None = None
         self.describe = self._describe
-        self.attributes = {id(v): (path, v) for path, v in _tensor_attributes(module)}
+        self.renamed: dict[int, str] = {}  # names of nodes that are not their operators', by the numbers of values
         self.counts: dict[str, int] = {}
         self.calling: str | None = None
 
-    def _describe(self, node: Node) -> None:
-        node.meta["nn_module_stack"] = OrderedDict(self.stack)
-        if node.op == "get_attr":  # a branch of a choice
-            return
-        node.meta["stack_trace"] = self.place()
-        name = self.calling or getattr(node.target, "overloadpacket", node.target).__name__
-        node.meta["torch_fn"] = (f"{name}_{self.counts.get(name, 1)}", f"function.{name}")
+    def _describe(self, op: Any) -> dict[str, Any]:
+        name = self.calling or getattr(op, "overloadpacket", op).__name__
+        return {
+            "nn_module_stack": OrderedDict(self.stack),
+            "stack_trace": self.stack_trace(),
+            "torch_fn": (f"{name}_{self.counts.get(name, 1)}", f"function.{name}"),
+        }
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Note which public function the program calls; what it is made of carries its name."""
@@ -129,12 +129,8 @@ class Recorder(GraphRecorder):
         """A user's autograd.Function that is wanted as one node (see `keeping`)."""
         if not keeping.wanted(function):
             return NotImplemented
-
-        def run() -> Any:
-            result = function._call(FunctionCtx(), args)
-            return self.note(FunctionTarget.of(function, len(args)), args, {}, result)  # type: ignore[arg-type]
-
-        return self.unseen(run)
+        target = FunctionTarget.of(function, len(args))
+        return self.unseen(self.call, target, target, lambda *a: function._call(FunctionCtx(), a), args, {})
 
     def keeps(self, op: Any, name: str) -> bool:
         return keeping.whole(op, name)
@@ -144,43 +140,24 @@ class Recorder(GraphRecorder):
 
     def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Note a call; where others are noted instead, the last of them is called after it."""
-        mark, apart = self.mark(), overload not in self.inside and keeping.parts(overload) is not None
+        (before, _), apart = self.mark(), overload not in self.inside and keeping.parts(overload) is not None
         result = super().record(overload, args, kwargs)
-        last = self.known.get(id(result), (None, None))[1] if apart and isinstance(result, Tensor) else None
-        if last is not None and last is self.mark() is not mark:
-            last._rename(overload._overloadpacket.__name__)
+        last = self.program.calls[-1].results if apart and self.mark()[0] > before else None
+        if isinstance(last, Value) and self.known.get(id(result), (None, None))[1] is last:
+            self.renamed[last.number] = overload._overloadpacket.__name__
         return result
 
-    def add_input(
-        self, kind: InputKind, name: str, target: str, tensor: Tensor, persistent: bool | None = None
-    ) -> None:
-        node = self.graph.placeholder(re.sub(r"[^0-9a-zA-Z_]+", "_", name).lower())
-        self.track(tensor, node)
-        self.inputs.append(InputSpec(kind, TensorArgument(node.name), target, persistent))
+    def foreign(self, t: Tensor) -> Value:
+        return self.know(t)
 
-    def constant(self, tensor: Tensor) -> Node:
-        path = self.attributes.get(id(tensor), (f"lifted_tensor_{len(self._lifted())}", None))[0]
-        with self.graph.inserting_before(self.first_user_input or self.graph._root):
-            node = self.graph.placeholder("c_" + path.replace(".", "_"))
-        self.track(tensor, node)
-        place = sum(spec.kind is not InputKind.USER_INPUT for spec in self.inputs)
-        self.inputs.insert(place, InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), path))
-        self.constants_found[path] = tensor
-        return node
-
-    def branch_names(self, given: list[Node]) -> list[str]:
-        return [node.name for node in given]
+    def branch_names(self, count: int) -> None:
+        return None
 
     def before_cast(self, tensor: Tensor) -> None:
         """The type a tensor had is checked when the program runs: casts depend on it."""
-        target = flambeau.ops.aten._assert_tensor_metadata.default
         checked = {"dtype": tensor.dtype, "device": tensor.device, "layout": tensor.layout}
-        node = self.graph.call_function(target, (self.node_of(tensor),), checked)
-        self._describe(node)
-        node.meta["val"] = None
-
-    def _lifted(self) -> list[str]:
-        return [path for path in self.constants_found if path.startswith("lifted_tensor_")]
+        target = flambeau.ops.aten._assert_tensor_metadata.default
+        self.write(target, None, ((self.held(tensor),), checked), None)
 
     @contextlib.contextmanager
     def watching_modules(self) -> Iterator[None]:
@@ -203,7 +180,7 @@ class Recorder(GraphRecorder):
             finally:
                 self.stack = kept
             if path in self.preserved:
-                self.calls[call_path] = self._signature((args, kwargs), result)
+                self.calls[call_path] = [self.unseen(self._flat, given) for given in ((args, kwargs), result)]
             return result
 
         Module.__call__ = call  # type: ignore[method-assign, assignment]
@@ -212,17 +189,63 @@ class Recorder(GraphRecorder):
         finally:
             Module.__call__ = original  # type: ignore[method-assign]
 
-    def _signature(self, given: tuple, result: Any) -> ModuleCallSignature:
-        """Return the signature of a module's call: its arguments and results, with the names of nodes in the place of tensors."""
+    def _flat(self, given: Any) -> tuple[list[Any], Any]:
+        """The leaves of arguments or results, with values in the place of tensors, and what they are the leaves of."""
+        leaves, spec = pytree.tree_flatten(given)
+        return self.structure(leaves), spec
+
+
+class Reader(GraphReader):
+    """Reads the program of a module: its parameters, buffers and constants are inputs of the graph."""
+
+    recorder: Recorder
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder, Graph(), recorder.module)
+        self.inputs: list[InputSpec] = []
+        self.constants_found: dict[str, Tensor] = {}
+        self.first_user_input: Node | None = None
+        self.attributes = {id(v): (path, v) for path, v in _tensor_attributes(recorder.module)}
+
+    def add_input(
+        self, kind: InputKind, name: str, target: str, tensor: Tensor, persistent: bool | None = None
+    ) -> None:
+        node = self.graph.placeholder(re.sub(r"[^0-9a-zA-Z_]+", "_", name).lower())
+        self.track(self.recorder.know(tensor), node)
+        self.inputs.append(InputSpec(kind, TensorArgument(node.name), target, persistent))
+
+    def constant(self, value: Value) -> Node:
+        tensor = self.recorder.tensors[value.number]
+        lifted = sum(path.startswith("lifted_tensor_") for path in self.constants_found)
+        path = self.attributes.get(id(tensor), (f"lifted_tensor_{lifted}", None))[0]
+        with self.graph.inserting_before(self.first_user_input or self.graph._root):
+            node = self.graph.placeholder("c_" + path.replace(".", "_"))
+        self.track(value, node)
+        place = sum(spec.kind is not InputKind.USER_INPUT for spec in self.inputs)
+        self.inputs.insert(place, InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), path))
+        self.constants_found[path] = tensor
+        return node
+
+    def add(self, call: Call) -> None:
+        super().add(call)
+        if isinstance(call.results, Value) and call.results.number in self.recorder.renamed:
+            self.nodes[call.results.number]._rename(self.recorder.renamed[call.results.number])
+
+    def describe(self, node: Node, call: Call) -> None:
+        super().describe(node, call)
+        if node.op == "get_attr":  # a branch of a choice
+            node.meta = {"nn_module_stack": call.notes["nn_module_stack"]}
+
+    def signatures(self) -> dict[str, ModuleCallSignature]:
+        """The signatures of the calls of preserved modules, with the names of nodes in the place of tensors."""
 
         def named(leaf: Any) -> Any:
-            if isinstance(leaf, Tensor):
-                return TensorArgument(self.unseen(self.node_of, leaf).name)
-            return ConstantArgument("", leaf)
+            return TensorArgument(self.node_of(leaf).name) if isinstance(leaf, Value) else ConstantArgument("", leaf)
 
-        inputs, in_spec = pytree.tree_flatten(given)
-        outputs, out_spec = pytree.tree_flatten(result)
-        return ModuleCallSignature(list(map(named, inputs)), list(map(named, outputs)), in_spec, out_spec)
+        return {
+            path: ModuleCallSignature(list(map(named, inputs)), list(map(named, outputs)), in_spec, out_spec)
+            for path, ((inputs, in_spec), (outputs, out_spec)) in self.recorder.calls.items()
+        }
 
 
 def _tensor_attributes(module: Module) -> Iterator[tuple[str, Tensor]]:
@@ -239,17 +262,19 @@ def _is_persistent(module: Module, path: str) -> bool:
 
 
 class Trace:
-    """Trace of one run of a module: the recorder's graph, inputs, outputs and changed buffers."""
+    """Trace of one run of a module: the graph that was read from the recorder's program, its inputs and outputs."""
 
     recorder_type: type[Recorder] = Recorder
+    reader_type: type[Reader] = Reader
 
     def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any], preserved: tuple[str, ...] = ()) -> None:
-        recorder = self.recorder = self.recorder_type(module, preserved)
+        recorder = self.recorder_type(module, preserved)
+        reader = self.reader = self.reader_type(recorder)
         with flambeau.no_grad(), unchanged(module):
             for path, parameter in module.named_parameters():
-                recorder.add_input(InputKind.PARAMETER, f"p_{path}", path, parameter)
+                reader.add_input(InputKind.PARAMETER, f"p_{path}", path, parameter)
             for path, buffer in module.named_buffers():
-                recorder.add_input(InputKind.BUFFER, f"b_{path}", path, buffer, _is_persistent(module, path))
+                reader.add_input(InputKind.BUFFER, f"b_{path}", path, buffer, _is_persistent(module, path))
             leaves, self.in_spec = pytree.tree_flatten((args, kwargs))
             own = [leaf.detach().clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
             for leaf, original, name in zip(own, leaves, input_names(module, args, kwargs)):
@@ -258,20 +283,21 @@ class Trace:
             with recorder.watching_modules(), recorder:
                 result = module(*given, **named)
             outputs, self.out_spec = pytree.tree_flatten(result)
-            values = [recorder.argument(value) for value in outputs]
-        recorder.graph.output(tuple(values))
-        self.graph, self.pieces = recorder.graph, recorder.pieces
-        self.signature = ExportGraphSignature(recorder.inputs, [_output_spec(v) for v in values])
+            values = reader.read(outputs)
+        self.calls = reader.signatures()
+        reader.graph.output(tuple(values))
+        self.graph, self.pieces = reader.graph, reader.pieces
+        self.signature = ExportGraphSignature(reader.inputs, [_output_spec(v) for v in values])
         self.outputs = values
 
     def _user_input(self, leaf: Any, original: Any, name: str) -> None:
-        recorder = self.recorder
-        node = recorder.graph.placeholder(name)
-        if node.name != name and not any(n.name == name for n in recorder.graph.nodes):
+        reader = self.reader
+        node = reader.graph.placeholder(name)
+        if node.name != name and not any(n.name == name for n in reader.graph.nodes):
             node.name = name  # also where Python has a function of that name
-        recorder.first_user_input = recorder.first_user_input or node
+        reader.first_user_input = reader.first_user_input or node
         if isinstance(leaf, Tensor):
-            recorder.track(leaf, node)
+            reader.track(reader.recorder.know(leaf), node)
             node.meta["val"].requires_grad_(original.requires_grad) if leaf.is_floating_point() else None
             argument: Any = TensorArgument(node.name)
         elif leaf is None or isinstance(leaf, (int, float, bool, str)):
@@ -283,7 +309,7 @@ class Trace:
                 " float, ...) as input. To register a custom dataclass, use register_dataclass. To register a custom container"
                 " type, use register_pytree_node."
             )
-        recorder.inputs.append(InputSpec(InputKind.USER_INPUT, argument, None))
+        reader.inputs.append(InputSpec(InputKind.USER_INPUT, argument, None))
 
 
 def _output_spec(value: Any) -> OutputSpec:

@@ -12,6 +12,7 @@ from typing import Any
 import flambeau
 
 from ..core.tensor import Tensor
+from ..fx.experimental.graph_reader import GraphReader
 from ..fx.experimental.graph_recorder import GraphRecorder
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
@@ -68,29 +69,26 @@ class _Recorder(GraphRecorder):
 
     differentiates = False
 
-    def __init__(self, graph: Graph, root: Module, table: dict[Any, Callable], functional: bool) -> None:
-        super().__init__(graph, root)
-        self.table, self.functional = table, functional
+    def __init__(self, root: Module, table: dict[Any, Callable], functional: bool) -> None:
+        super().__init__()
+        self.root, self.table, self.functional = root, table, functional
         self.source: Node | None = None
         self.changed: dict[int, Tensor] = {}
-        self.describe = self._take_over
 
     def inner(self) -> GraphRecorder:
-        made = _Recorder(Graph(), Module(), self.table, self.functional)
+        made = _Recorder(Module(), self.table, self.functional)
         made.source = self.source
         return made
 
-    def branch_names(self, given: list[Node]) -> list[str]:
+    def branch_names(self, count: int) -> list[str] | None:
         assert self.source is not None
         branch = getattr(self.root, str(self.source.args[1].target))
         names = [str(node.target) for node in branch.graph.nodes if node.op == "placeholder"]
-        return names if len(names) == len(given) else [node.name for node in given]
+        return names if len(names) == count else None
 
-    def _take_over(self, node: Node) -> None:
-        if self.source is not None:
-            for key in ("nn_module_stack", "stack_trace", "torch_fn"):
-                if key in self.source.meta:
-                    node.meta[key] = self.source.meta[key]
+    def notes(self, op: Any) -> dict[str, Any]:
+        known = self.source.meta if self.source is not None else {}
+        return {key: known[key] for key in ("nn_module_stack", "stack_trace", "torch_fn") if key in known}
 
     def parts_of(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         return self.table.get(overload)
@@ -118,32 +116,32 @@ class _Recorder(GraphRecorder):
 
     def _becomes(self, tensor: Tensor, value: Tensor) -> None:
         """A tensor has another value from now on; so has what it is a part of, and other views of that are taken anew."""
-        chain = [(tensor, self.node_of(tensor))]
-        while chain[-1][0]._is_view() and chain[-1][1].target in _SCATTERS:
+        chain = [(tensor, self.maker(self.held(tensor)))]
+        while chain[-1][0]._is_view() and chain[-1][1] is not None and chain[-1][1].op in _SCATTERS:
             source = chain[-1][1].args[0]
-            whole = next((t for t, n in self.known.values() if n is source), None)
+            whole = next((t for t, v in self.known.values() if v.number == source.number), None)
             if whole is None:
                 raise NotImplementedError("taking apart a program that changes a part of a tensor that is not seen")
-            chain.append((whole, source))
-        last = chain[-1][0]
+            chain.append((whole, self.maker(source)))
+        last, made = chain[-1]
         if last._is_view() and last._base is not None and last._base.numel() != last.numel():
             raise NotImplementedError(
-                f"taking apart a program that changes a part of a tensor in place ({chain[-1][1].target})"
+                f"taking apart a program that changes a part of a tensor in place ({made and made.op})"
             )
-        self.node_of(value)
+        self.held(value)
         self.unseen(lambda: tensor.detach().copy_(value.detach()))
         owner = tensor.untyped_storage().data_ptr()
         for (part, before), above in zip(chain, [*chain[1:], None]):
-            self.known[id(part)] = (part, self.node_of(value))
+            self.known[id(part)] = (part, self.held(value))
             self.changed[id(part)] = part
-            if above is not None:
-                value = _SCATTERS[before.target](above[0], value, *before.args[1:])
+            if above is not None and before is not None:
+                value = _SCATTERS[before.op](above[0], value, *before.args[1:])
         kept = {id(part) for part, _ in chain} | {id(value)}
         for key, (other, _) in list(self.known.items()):
             view = key not in kept and other._is_view() and other.layout is flambeau.strided and other.numel()
             if view and other.untyped_storage().data_ptr() == owner:
                 del self.known[key]
-        self.memory[owner] = last
+        self.latest[owner] = last
 
 
 class _Retracer(Interpreter):
@@ -169,33 +167,35 @@ class _Retracer(Interpreter):
 
 def _retrace(
     module: GraphModule, table: dict[Any, Callable], inputs: list[Any], functional: bool
-) -> tuple[Graph, _Recorder, Any]:
-    """Run a graph on these inputs and record it with the table's entries."""
-    graph = Graph()
-    recorder = _Recorder(graph, module, table, functional)
+) -> tuple[GraphReader, _Recorder, Any]:
+    """Run a graph on these inputs and record it with the table's entries; the reader of the recording, and the results."""
+    recorder = _Recorder(module, table, functional)
+    reader = GraphReader(recorder, Graph(), module)
     old = [n for n in module.graph.nodes if n.op == "placeholder"]
     for node, value in zip(old, inputs):
-        copied = graph.placeholder(node.target)
+        copied = reader.graph.placeholder(node.target)
         copied.name = node.name  # also where Python has a function of that name
         copied.meta = dict(node.meta)
         if isinstance(value, Tensor):
-            recorder.track(value, copied)
+            reader.track(recorder.know(value), copied)
             if value.shape == node.meta["val"].shape:  # the original knows whether it requires grad
                 copied.meta["val"] = node.meta["val"]
     with flambeau.no_grad(), recorder:
         outputs = _Retracer(module, recorder).run(*inputs, enable_io_processing=False)
-    return graph, recorder, outputs
+    return reader, recorder, outputs
 
 
 def decomposed(module: GraphModule, table: dict[Any, Callable], inputs: list[Any]) -> None:
     """Take the operators of a graph apart by running it on these inputs, as the table says; the module is changed."""
     codegen, tracer = module.graph._codegen, module.graph._tracer_cls
     with contents_kept(module.buffers()):
-        graph, recorder, outputs = _retrace(module, table, inputs, functional=False)
-    graph.output(pytree.tree_map(recorder.argument, outputs))
+        reader, _, outputs = _retrace(module, table, inputs, functional=False)
+    leaves, shape = pytree.tree_flatten(outputs)
+    graph = reader.graph
+    graph.output(pytree.tree_unflatten(reader.read(leaves), shape))
     graph._codegen, graph._tracer_cls = codegen, tracer
     graph.eliminate_dead_code()
-    for name, branch in recorder.pieces.items():
+    for name, branch in reader.pieces.items():
         setattr(module, name, branch)
     module.graph = graph
 
@@ -279,19 +279,21 @@ def _run_functionally(
     program: ExportedProgram, entries: dict[Any, Callable], sizes: Sizes, run: dict[Any, int]
 ) -> _Found:
     inputs = _inputs(program, run)
-    graph, recorder, outputs = _retrace(program.graph_module, entries, inputs, functional=True)
+    reader, recorder, outputs = _retrace(program.graph_module, entries, inputs, functional=True)
     results, specs = [], []
+    nodes = iter(
+        reader.read([v for v in inputs if isinstance(v, Tensor) and id(v) in recorder.changed] + list(outputs))
+    )
     for given, value in zip(program.graph_signature.input_specs, inputs):
         if isinstance(value, Tensor) and id(value) in recorder.changed:
             kind = OutputKind.USER_INPUT_MUTATION if given.kind is InputKind.USER_INPUT else OutputKind.BUFFER_MUTATION
-            node = recorder.node_of(value)
+            node = next(nodes)
             results.append(node)
             specs.append(OutputSpec(kind, TensorArgument(node.name), given.target or given.arg.name))
-    for old, value in zip(program.graph_signature.output_specs, outputs):
-        result = recorder.argument(value)
+    for old, result in zip(program.graph_signature.output_specs, nodes):
         results.append(result)
         argument = TensorArgument(result.name) if isinstance(result, Node) else ConstantArgument("", result)
         specs.append(OutputSpec(old.kind, argument, old.target))
-    graph.output(tuple(results))
-    graph.eliminate_dead_code()
-    return _Found(graph, ExportGraphSignature(list(program.graph_signature.input_specs), specs), recorder.pieces)
+    reader.graph.output(tuple(results))
+    reader.graph.eliminate_dead_code()
+    return _Found(reader.graph, ExportGraphSignature(list(program.graph_signature.input_specs), specs), reader.pieces)

@@ -17,7 +17,8 @@ from typing import Any
 
 from ..core import modes, pytree
 from ..core.tensor import Tensor
-from ..fx.experimental.graph_recorder import GraphRecorder, PythonKeyTracer
+from ..fx.experimental.graph_reader import GraphReader, PythonKeyTracer
+from ..fx.experimental.graph_recorder import GraphRecorder
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.pytree_codegen import _PyTreeCodeGen, _PyTreeInfo
@@ -72,9 +73,10 @@ def make_fx(
     def traced(*args: Any) -> GraphModule:
         root = Module()
         graph = Graph(tracer_cls=PythonKeyTracer)
-        recorder = GraphRecorder(graph, root)
+        recorder = GraphRecorder()
+        reader = GraphReader(recorder, graph, root)
         if record_stack_traces:
-            recorder.describe = lambda node: node.meta.update(stack_trace=recorder.place())
+            recorder.describe = lambda op: {"stack_trace": recorder.stack_trace()}
         leaves, shape = pytree.tree_flatten(args)
         inputs = [leaf.detach().requires_grad_(leaf.requires_grad) if _is_float(leaf) else leaf for leaf in leaves]
         apart = not pre_dispatch or bool(decomposition_table)
@@ -82,11 +84,11 @@ def make_fx(
         for leaf, name in zip(inputs, _input_names(f, args)):
             node = graph.placeholder(name)
             if isinstance(leaf, Tensor):
-                recorder.track(leaf, node)
+                reader.track(recorder.know(leaf), node)
         with recorder, contents_kept(buffers) if tracing_mode == "fake" else contextlib.nullcontext():
             result = f(*pytree.tree_unflatten(inputs, shape))
         out, out_shape = pytree.tree_flatten(result)
-        values = [recorder.argument(v) for v in out]
+        values = reader.read(out)
         if all(isinstance(a, Tensor) or not pytree.tree_leaves(a) or pytree.tree_leaves(a)[0] is a for a in args):
             graph.output(pytree.tree_unflatten(values, out_shape))
         else:
@@ -94,7 +96,7 @@ def make_fx(
             names = list(dict.fromkeys(name.rpartition("_")[0] for name in _input_names(f, args)))
             graph._codegen = _PyTreeCodeGen(_PyTreeInfo(names, shape, out_shape))
         name = type(f).__name__ if isinstance(f, Module) else getattr(f, "__name__", "GraphModule")
-        for piece, branch in recorder.pieces.items():
+        for piece, branch in reader.pieces.items():
             root.add_module(piece, branch)
         module = GraphModule(root, graph, name)
         if apart:

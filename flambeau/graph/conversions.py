@@ -47,18 +47,24 @@ def _load(call: Call, args: list[Any], i: int, matches: Matches) -> bool:
     found = False
     for name in call.op.loads:
         at = list(call.op.arguments).index(name)
-        v = args[at]
-        made = matches.maker(v.buffer) if isinstance(v, Value) else None
-        maker = None if made is None else matches.calls[made]
-        both = None if maker is None else conversion_of(maker)
-        if made is None or both is None or not (both[1] == v or _same_memory(both[1], v)):
-            continue
-        source = both[0]
-        widens = opmath(source.dtype) is v.dtype and source.dtype is not v.dtype
-        if widens and matches.unchanged({source.buffer}, made, i):
-            args[at] = replace(source, shape=v.shape, strides=v.strides)
-            found = True
+        source = unconverted(args[at], i, matches) if isinstance(args[at], Value) else None
+        if source is not None:
+            args[at], found = source, True
     return found
+
+
+def unconverted(v: Value, i: int, matches: Matches) -> Value | None:
+    """Return what a value was converted to a wider float from, if that is still there at position `i`."""
+    made = matches.maker(v.buffer)
+    maker = None if made is None else matches.calls[made]
+    both = None if maker is None else conversion_of(maker)
+    if made is None or both is None or not (both[1] == v or _same_memory(both[1], v)):
+        return None
+    source = both[0]
+    widens = opmath(source.dtype) is v.dtype and source.dtype is not v.dtype
+    if not widens or not matches.unchanged({source.buffer}, made, i):
+        return None
+    return replace(source, shape=v.shape, strides=v.strides)
 
 
 def read_unconverted(program: Program) -> None:

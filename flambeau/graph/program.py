@@ -24,7 +24,8 @@ NO_MEMORY = -1  # the buffer of values without elements
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor of a program: its header, over the buffer of that number, from byte `start` on."""
+    """A tensor of a program: its header, over the buffer of that number, from byte `start` on. `number` tells tensors over one place
+    apart, where a recorder does; `requires_grad` is how it was then."""
 
     buffer: int
     start: int
@@ -32,6 +33,8 @@ class Value:
     strides: tuple[int, ...]
     dtype: dtype
     device: device
+    number: int = field(default=-1, compare=False)
+    requires_grad: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, t: Tensor, find: Callable[[int], Ref | None]) -> Value | None:
@@ -70,7 +73,8 @@ class Call:
     `results` is what it returned. `makes` are the buffers that it made, in order, and `changes` those that existed before it and that
     it has written to. A call that was `rewritten` gets the memory of its results as its first argument, a list like `results`;
     `parts` are then the recorded calls that it stands for. `recorded` is the call as it was before its values were laid out otherwise. `steps` are the native calls that it was planned as, where that is known. A
-    call that `stays` may end the program with an error, or does what cannot be seen: it is never left out, and no other call passes it."""
+    call that `stays` may end the program with an error, or does what cannot be seen: it is never left out, and no other call passes it.
+    `notes` is what a recorder knows besides about the place where it was made."""
 
     op: Any
     function: Callable
@@ -84,6 +88,7 @@ class Call:
     steps: list[Any] | None = None
     stays: bool = False
     recorded: Call | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rewritten(self) -> bool:
@@ -96,7 +101,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        return self.op.key or self.op.name
+        return self.op.key or self.op.name if hasattr(self.op, "key") else str(self.op)
 
     def origins(self) -> tuple[Call, ...]:
         """The recorded calls that it stands for."""

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from ..core import modes, watching
 from ..core.device import cpu
 from ..core.held import HeldTensor
+from ..core.layout import strided
+from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..core.user_frames import user_frame
@@ -219,6 +222,111 @@ class Recorder(Writer):
             self.know(found)
 
 
+class TensorRecorder(Writer):
+    """Writes down the calls that it is told of, with a value for each tensor object: several over one place in memory may have
+    different histories (`x`, `x.detach()`). It keeps the tensors, so that no memory is used for two; the number of a value is its
+    tensor's place in `tensors`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.program = Program()
+        self.tensors: list[Tensor] = []
+        self.known: dict[int, tuple[Tensor, Value]] = {}  # by id
+        self.latest: dict[int, Tensor] = {}  # the latest known tensor in each piece of memory
+        self.places: dict[Value, Tensor] = {}  # and as each value over it
+
+    def value(self, t: Tensor) -> Value:
+        """Return a tensor as a value over the memory at its address; without memory, its storage object stands for that."""
+        if t.layout is not strided or t.is_nested:
+            return Value(NO_MEMORY, 0, t.shape, (), t.dtype, t.device, -1, t.requires_grad)
+        shape, strides = make_size([int(n) for n in t.shape]), t.stride()
+        if 0 in shape:
+            return Value(NO_MEMORY, 0, shape, strides, t.dtype, t.device, -1, t.requires_grad)
+        held, start = t.untyped_storage(), t.storage_offset() * t.dtype.itemsize
+        buffer = id(held) if t.is_meta else held.data_ptr()
+        return Value(buffer, start, shape, strides, t.dtype, t.device, -1, t.requires_grad)
+
+    def number(self, t: Tensor) -> Value:
+        """Let a new value stand for a tensor from now on, but not for others over its memory."""
+        made = replace(self.value(t), number=len(self.tensors))
+        self.tensors.append(t)
+        self.known[id(t)] = (t, made)
+        return made
+
+    def know(self, t: Tensor) -> Value:
+        """Let a new value stand for a tensor, and for others over its memory, from now on."""
+        made = self.number(t)
+        if made.buffer != NO_MEMORY:
+            self.latest[made.buffer] = self.places[made] = t
+        return made
+
+    def held(self, t: Tensor) -> Value:
+        """Return the value that stands for a tensor."""
+        return self.found(t) or self.foreign(t)
+
+    def found(self, t: Tensor) -> Value | None:
+        """Return the value of a known tensor, or of another object over a known one's memory: what backward passes keep, and
+        gradients that are spread without being copied. None for memory from elsewhere."""
+        if id(t) in self.known:
+            return self.known[id(t)][1]
+        shown = self.value(t)
+        same = self.places.get(shown)
+        near = same if same is not None and id(same) in self.known else self.latest.get(shown.buffer)
+        if near is None or id(near) not in self.known:
+            return None
+        if shown != self.value(near):
+            return self.viewed(t, near) if t.dtype is near.dtype else None
+        self.known[id(t)] = (t, self.known[id(near)][1])
+        return self.known[id(near)][1]
+
+    def foreign(self, t: Tensor) -> Value:
+        """Return a value for a tensor that the program has from elsewhere."""
+        return self.number(t)
+
+    def viewed(self, t: Tensor, near: Tensor) -> Value | None:
+        """Write down a call that makes a tensor of a known one in the same memory; its value."""
+        return None
+
+    def call(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run an operator and write it down; returns what it returns."""
+        given = self.structure((args, kwargs))
+        result = run(*args, **kwargs)
+        self.write(op, function, given, result)
+        return result
+
+    def write(self, op: Any, function: Any, given: tuple[tuple, dict], result: Any) -> None:
+        """Write down a call with these arguments, values in the place of tensors; `function` is None for one that nobody made."""
+        found = self.structure(result, self.know)
+        self.program.calls.append(Call(op, function, *given, found, notes=self.notes(op)))
+
+    def notes(self, op: Any) -> dict[str, Any]:
+        """Return what is to be kept with a call."""
+        return {}
+
+    def maker(self, value: Value) -> Call | None:
+        """Return the call whose only result is this value; None where there is none."""
+        made = (c for c in self.program.calls if isinstance(c.results, Value) and c.results.number == value.number)
+        return next(made, None)
+
+    def returned(self, noted: Any, result: Any) -> None:
+        """Note that the program gets other tensors in the place of those that a call has returned."""
+        if isinstance(noted, (list, tuple)):
+            for a, b in zip(noted, result):
+                self.returned(a, b)
+        elif isinstance(noted, Tensor) and noted is not result and id(noted) in self.known:
+            self.known[id(result)] = (result, self.known[id(noted)][1])
+
+    def mark(self) -> tuple[int, int]:
+        """Return the present end of the program."""
+        return len(self.program.calls), len(self.tensors)
+
+    def forget(self, mark: tuple[int, int]) -> None:
+        """Forget the calls written since then."""
+        calls, tensors = mark
+        del self.program.calls[calls:], self.tensors[tensors:]
+        self.known = {key: (t, value) for key, (t, value) in self.known.items() if value.number < tensors}
+
+
 def record(function: Callable, *args: Any, states: Any = (), whole: Callable[[Any], bool] | None = None) -> Program:
     """Run a function on these arguments and return its operator calls as a program: `record(model, x, states=[*model.parameters()])`.
     `states` are the tensors it finds elsewhere (parameters, buffers, optimizer state); `whole(op)` tells which composites stay one call."""
@@ -237,4 +345,4 @@ def record(function: Callable, *args: Any, states: Any = (), whole: Callable[[An
     return program
 
 
-__all__ = ["NotRecordable", "Recorder", "Running", "Writer", "is_leaf", "record"]
+__all__ = ["NotRecordable", "Recorder", "Running", "TensorRecorder", "Writer", "is_leaf", "record"]

@@ -6,7 +6,7 @@ than to compute."""
 from __future__ import annotations
 
 from .checker import on_meta
-from .conversions import Kernel, new_results
+from .conversions import Kernel, new_results, unconverted
 from .patterns import Matches
 from .program import Call, Program, Value
 
@@ -30,6 +30,16 @@ def remake_kept(program: Program) -> None:
     matches.finish()
 
 
+def remake_between(programs: list[Program], kept: set[int]) -> None:
+    """The same for programs over the same buffers of which the others run behind the first, as derivatives do; `kept` is read after all."""
+    counts = [len(program.calls) for program in programs]
+    whole = Program(programs[0].buffers, [call for program in programs for call in program.calls], kept=kept)
+    remake_kept(whole)
+    calls = iter(whole.calls)
+    for program, count in zip(programs, counts):
+        program.calls = [next(calls) for _ in range(count)]
+
+
 def _readers(matches: Matches, maker: int, kept: Value) -> list[int]:
     """The calls that read what was kept, if there are no others that touch it: none where there are."""
     users = matches.users(kept.buffer)
@@ -50,9 +60,13 @@ def _from_source(matches: Matches, k: int, maker: Call, i: int) -> Call | None:
         return None
     if not matches.unchanged({given.buffer}, i, k) or given.dtype is not bound[kept].dtype:
         return None
+    if matches.program.buffers[given.buffer].source == "state":  # a caller may change it in front of the backward pass
+        return None
     outs, several = found
-    args = tuple(given if name == kept else value for name, value in bound.items())
     op = operator.op
+    if op.loads:  # it may be in another program than what converts for it
+        given = unconverted(given, k, matches) or given
+    args = tuple(given if name == kept else value for name, value in bound.items())
     kernel = Kernel(op, outs[0].device, several)
     return Call(op, kernel, args, {}, outs, [v.buffer for v in outs], call.changes, call.line, (call,))
 
@@ -70,4 +84,4 @@ def _lean(call: Call, outs: list[Value]) -> Call | None:
     return Call(op, kernel, args, {}, outs[:-1], made, call.changes, call.line, (call,))
 
 
-__all__ = ["remake_kept"]
+__all__ = ["remake_between", "remake_kept"]

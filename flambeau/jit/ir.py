@@ -334,8 +334,7 @@ class Graph(Block):
         super().__init__(self, None)
         self.insert_block: Block = self
         self.insert_point: Node | None = None  # before this node; None: at the end
-        self.scopes: list[str] = []  # names of what the nodes that are made belong to, joined as `scope`
-        self.scope = ""
+        self.scope = ""  # the name of what the nodes that are made belong to
         self.traced: tuple[Any, tuple] | None = None  # the module and the arguments that it is a trace of
 
     def next_unique(self) -> int:

@@ -20,11 +20,13 @@ def _get_trace_graph(
     _force_outplace: bool = False,
     return_inputs: bool = False,
     _return_inputs_states: bool = False,
+    _scope_of: Callable[[Any], str] | None = None,
 ) -> tuple:
-    """The graph of a module or function, run on examples, and what it returned; with `return_inputs`, also the examples."""
+    """The graph of a module or function, run on examples, and what it returned; with `return_inputs`, also the examples. Nodes belong
+    to the scopes that `_scope_of` names, a module's each."""
     given = args if isinstance(args, tuple) else (args,)
     state = _state(f) if isinstance(f, Module) else []
-    graph, result = _recorded(f, given, kwargs or {}, state)
+    graph, result = _recorded(f, given, kwargs or {}, state, _scope_of)
     graph.traced = f, given
     found: tuple = (graph, result)
     return (*found, given) if return_inputs or _return_inputs_states else found
@@ -39,21 +41,27 @@ def _state(module: Module) -> list[Tensor]:
     return list(found.values())
 
 
-def _recorded(f: Callable, args: tuple, kwargs: dict, state: list[Tensor]) -> tuple[ir.Graph, Any]:
-    recorder = tracer.Tracer()
+def _recorded(
+    f: Callable, args: tuple, kwargs: dict, state: list[Tensor], scope_of: Callable | None
+) -> tuple[ir.Graph, Any]:
+    recorder = tracer.Tracer(scope_of=scope_of)
+    reader = tracer.TraceReader(recorder)
+    graph = reader.graph
     copies = [tracer._aliased(value) for value in (*args, *kwargs.values())]
     for value in (*copies, *state):
-        recorder.set_value(value, recorder.graph.add_input("", tracer._example_type(value)))
+        kind = tracer._example_type(value)
+        reader.set_value(recorder.know(value), graph.add_input("", kind))
     with recorder.watching():
         result = f(*copies[: len(args)], **dict(zip(kwargs, copies[len(args) :])))
-        recorder.graph.add_output(recorder.value(tracer._checked_output(result)))
-    _answer_tests_for_none(recorder.graph)
-    cleanup.fold_constants(recorder.graph)
-    tracer.tidy(recorder.graph)
-    for node in list(recorder.graph.nodes_):
+        recorder.finish(tracer._checked_output(result))
+    graph.add_output(reader.read())
+    _answer_tests_for_none(graph)
+    cleanup.fold_constants(graph)
+    tracer.tidy(graph)
+    for node in list(graph.nodes_):
         if node.kind_ in _CONVOLUTIONS and node.inputs_[4].type is not STRING:
             _as_convolution(node)
-    return recorder.graph, result
+    return graph, result
 
 
 def _answer_tests_for_none(graph: ir.Graph) -> None:
@@ -100,14 +108,11 @@ class TracingState:
         self.recorder = recorder
 
     def push_scope(self, name: str) -> None:
-        graph = self.recorder.graph
-        graph.scopes.append(name)
-        graph.scope = "/".join(graph.scopes)
+        self.recorder.scopes.append(name)
 
     def pop_scope(self) -> None:
-        graph = self.recorder.graph
-        graph.scopes.pop()
-        graph.scope = "/".join(graph.scopes)
+        self.recorder.scopes.pop()
 
     def graph(self) -> ir.Graph:
-        return self.recorder.graph
+        """Return the graph; its nodes are there once the program has run."""
+        return self.recorder.reader.graph

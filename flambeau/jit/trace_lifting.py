@@ -6,7 +6,7 @@ from . import cleanup
 from .functions import Function
 from .ir import Block, Graph, Node, Value
 from .schema import Argument, Schema
-from .trace_recorder import FORWARD
+from .trace_reader import FORWARD
 from .type_joins import unshaped
 from .types import NONE, ClassType
 

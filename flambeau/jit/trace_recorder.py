@@ -1,57 +1,30 @@
-"""The mode that records a program's operators into a graph: see `tracer`."""
+"""The mode that records a program's operators for `trace` (see `tracer`); `trace_reader` makes a graph of what it has written."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-import flambeau as torch
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor, tensors_in
+from ..graph import program
 from ..library.aten.choice import choose
 from ..library.aten.overloads import OpOverload
-from ..library.aten.recorder import AtenRecorder
 from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from . import operators
-from . import signatures as notes
 from .functions import Function
-from .ir import Block, Graph, Value
-from .matching import Named, carry_out, match_call
 from .module import ScriptModule
-from .schema import schemas_of, symbol_of
-from .trace_places import user_range, variable_name, warn
-from .traced_sizes import TracedInt, TracedSizes, plain
-from .tracing_state import active, set_active
-from .type_joins import unshaped
-from .types import (
-    DEVICE,
-    FLOAT,
-    INT,
-    NONE,
-    OF_PYTHON,
-    STRING,
-    TENSOR,
-    ClassType,
-    DictType,
-    ListType,
-    ShapedTensor,
-    TupleType,
-    Type,
-    result_type,
-)
-from .values import FunctionValue
+from .schema import symbol_of
+from .trace_places import user_range, variable_name
+from .traced_sizes import TracedSizes, plain
 
-FORWARD = "prim::TracedModuleForward"
+ENTER, LEAVE, RETURN = "enter", "leave", "return"  # what is written down besides calls: (path,), (), (result,)
 
 UNTRACEABLE = (
     "Type '{}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced"
 )
-_READ_AS = {"item": "", "tolist": "list", "numpy": "NumPy array"}
-_NUMBER_WORDS = {bool: "boolean", int: "integer", float: "float"}
 
 
 class TracingCheckError(Exception):
@@ -64,195 +37,66 @@ class TracingCheckError(Exception):
         super().__init__(self.message)
 
 
-class Frame:
-    """A module whose forward is being recorded."""
+class Submodule(NamedTuple):
+    """A module among the arguments of a call, by its path."""
 
-    def __init__(self, block: Block, module: Any, path: str, self_value: Value | None):
-        self.block, self.module, self.path, self.self_value = block, module, path, self_value
-        self.attributes: dict[str, Value] = {}
+    path: str
 
 
-class Tracer(TracedSizes, AtenRecorder):
-    """Records into one graph. `known` are the graph's values of tensors, by object: several over one place in memory were made by
-    different calls (`x`, `x.detach()`), and each is named after the variable that holds it."""
+class Tracer(TracedSizes):
+    """Records calls of TorchScript's operators: the `op` of a call is the operator's name, or a compiled function."""
 
     differentiates = False
     reads_values = True
-
     reads_python = True  # subscripts are seen with every slice, and with the numbers that the program wrote
 
-    def __init__(self, root: Any = None, root_type: ClassType | None = None):
-        self.graph = Graph()
-        self.recording = True
-        self.known: dict[int, tuple[Any, Value]] = {}
-        TracedSizes.__init__(self)
-        self.script_modules: dict[int, Any] = {}
+    def __init__(self, root: Any = None, scope_of: Callable[[Any], str] | None = None):
+        super().__init__()
+        self.scope_of = scope_of  # the name of what a module's forward records
         self.paths: dict[int, str] = {}
         self.modules: dict[int, str] = {}
-        self.warned: set = set()
-        self_value = self.graph.add_input("self", root_type) if root_type is not None else None
-        self.frames = [Frame(self.graph, root, "", self_value)]
+        self.entered = [("", root)]  # the modules whose forward is being recorded
+        self.named: set[int] = set()  # numbers of values that have names, or get none
+        self.names: list[tuple[program.Value, str]] = []  # those that were found since the last call
         if root is not None:
-            for name, held in [
-                *root.named_parameters(remove_duplicate=False),
-                *root.named_buffers(remove_duplicate=False),
-            ]:
+            tensors = [*root.named_parameters(remove_duplicate=False), *root.named_buffers(remove_duplicate=False)]
+            for name, held in tensors:
                 self.paths.setdefault(id(held), name)
             for name, module in root.named_modules():
+                self.modules.setdefault(id(module), name)
                 for label, held in vars(module).items():
                     if isinstance(held, CustomClass):
                         self.paths.setdefault(id(held), f"{name}.{label}" if name else label)
-            for name, held in root.named_modules():
-                self.modules.setdefault(id(held), name)
-        self.types: dict[str, ClassType] = {}
 
     # -- values ----------------------------------------------------------------------------------------------------------
-    @property
-    def frame(self) -> Frame:
-        return self.frames[-1]
-
-    def insert(self, symbol: str, values: Sequence[Value]) -> Value:
-        with self.graph.at(self.frame.block):
-            match = match_call(self.graph, None, schemas_of(symbol), [Named(v) for v in values], [])
-            return carry_out(self.graph, symbol, match, user_range())
-
-    def constant(self, value: Any, kind: Type) -> Value:
-        with self.graph.at(self.frame.block):
-            return self.graph.constant(value, kind)
-
-    def value(self, thing: Any) -> Value:
-        """The graph's value of a Python value."""
-        if isinstance(thing, Tensor):
-            return self.tensor(thing)
-        if isinstance(thing, TracedInt) and thing.tracer is self:
-            return thing.make()
-        thing = int(thing) if type(thing) is TracedInt else thing
-        kind = OF_PYTHON.get(type(thing))
-        if kind is not None:
-            return self.constant(thing, kind)
-        if operators.is_numbered(thing):
-            return self.constant(operators.number_of(thing), INT)
-        if isinstance(thing, torch.device):
-            return self.constant(thing, DEVICE)
-        if isinstance(thing, (list, tuple)):
-            return self._container(thing)
-        if isinstance(thing, dict):
-            pairs = [(self.value(k), self.value(v)) for k, v in thing.items()]
-            held = unshaped(pairs[0][1].type) if pairs else TENSOR
-            with self.graph.at(self.frame.block):
-                return self.graph.dict_of(DictType(pairs[0][0].type if pairs else STRING, held), pairs)
-        if isinstance(thing, torch.Generator):
-            return self.constant(None, NONE)
-        if isinstance(thing, int):
-            return self.constant(int(thing), INT)
-        if isinstance(thing, CustomClass):
-            path = self.paths.get(id(thing))
-            return self.constant(thing, notes.class_type(type(thing))) if path is None else self._attribute(path, thing)
-        if hasattr(thing, "__index__") or hasattr(thing, "__float__"):
-            number = thing.__index__() if hasattr(thing, "__index__") else float(thing)
-            return self.constant(number, INT if isinstance(number, int) else FLOAT)
-        raise RuntimeError(UNTRACEABLE.format(type(thing).__name__))
-
-    def _container(self, things: Any) -> Value:
-        values = [self.value(t) for t in things]
-        kinds = {str(unshaped(v.type)) for v in values}
-        with self.graph.at(self.frame.block):
-            if isinstance(things, list) or (len(kinds) == 1 and values and values[0].type is INT):
-                if len(kinds) <= 1:
-                    return self.graph.list_of(unshaped(values[0].type) if values else INT, values)
-                if kinds == {"Tensor", "NoneType"}:
-                    return self.graph.list_of(notes.optional_of(TENSOR), values)
-            return self.graph.tuple_of(values)
-
-    def tensor(self, thing: Tensor) -> Value:
-        found = self.known.get(id(thing))
-        if found is not None:
-            value = found[1]
-            if not value.has_name():
-                name = variable_name(thing)
-                if name:
-                    value.set_name(name)
-            return value
-        path = self.paths.get(id(thing))
-        if path is not None:
-            return self._attribute(path, thing)
-        if thing.requires_grad and thing.grad_fn is None:
-            raise RuntimeError("Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or input, or detaching the gradient\n" + f"Tensor:\n{thing}")  # fmt: skip
-        value = self.constant(thing.detach() if thing.requires_grad else thing, TENSOR)
-        self.known[id(thing)] = (thing, value)
+    def found(self, t: Tensor) -> program.Value | None:
+        """Return the value of a known tensor. Each object has one of its own, named after the variable that holds it."""
+        if id(t) not in self.known:
+            return None
+        value = self.known[id(t)][1]
+        if value.number not in self.named and (name := variable_name(t)):
+            self.named.add(value.number)
+            self.names.append((value, name))
         return value
 
-    def _attribute(self, path: str, thing: Any) -> Value:
-        """A parameter or buffer: read from the innermost module that holds it."""
-        frame = next(
-            f
-            for f in reversed(self.frames)
-            if f.self_value is not None and (not f.path or path.startswith(f.path + "."))
-        )
-        rest = path[len(frame.path) + 1 :] if frame.path else path
-        if rest in frame.attributes:
-            return frame.attributes[rest]
-        value = frame.self_value
-        assert value is not None
-        walked: list[str] = []
-        for part in rest.split("."):
-            walked.append(part)
-            key = ".".join(walked)
-            if key not in frame.attributes:
-                kind = value.type
-                assert isinstance(kind, ClassType)
-                node = self.graph.create("prim::GetAttr", [value])
-                node.attributes["name"] = part
-                node.outputs_[0].type = kind.attributes.get(part, TENSOR)
-                # At the beginning of the block, where it can be used again.
-                index = sum(n.kind_ == "prim::GetAttr" for n in frame.block.nodes_)
-                later = frame.block.nodes_[index:]
-                node.insert_before(later[0] if later else frame.block.ret)
-                if not part.isdigit():
-                    node.outputs_[0].set_name(part)
-                frame.attributes[key] = node.outputs_[0]
-            value = frame.attributes[key]
-        return value
+    def foreign(self, t: Tensor) -> program.Value:
+        made = self.number(t)
+        if id(t) in self.paths:
+            self.named.add(made.number)
+        return made
 
-    def set_value(self, thing: Any, value: Value) -> None:
-        """Know what the program computed as this value from now on."""
-        if isinstance(thing, Tensor):
-            self.known[id(thing)] = (thing, value)
-            value.type = tensor_type(thing)
-            self._trace_shape(thing, value)
-        elif isinstance(thing, (tuple, list)) and not isinstance(thing, torch.Size):
-            kind = value.type
-            with self.graph.at(self.frame.block):
-                if isinstance(kind, TupleType):
-                    parts = self.graph.unpack(value)
-                else:
-                    node = self.graph.create("prim::ListUnpack", [value], len(thing), user_range())
-                    parts = list(self.graph.insert(node).outputs_)
-                    for part in parts:
-                        part.type = kind.element if isinstance(kind, ListType) else TENSOR
-            for item, part in zip(thing, parts):
-                self.set_value(item, part)
-        elif isinstance(thing, dict) and isinstance(value.type, DictType):
-            for key, item in thing.items():
-                self.set_value(item, self.insert("aten::__getitem__", [value, self.value(key)]))
-
-    def _trace_shape(self, thing: Tensor, value: Value) -> None:
-        self.trace_shape(thing, lambda dim: self.insert("aten::size", [value, self.constant(dim, INT)]))
-
-    def listening(self) -> bool:
-        return active() is self and self.recording
-
-    def combine(self, symbol: str, left: Any, right: Any) -> Value:
-        return self.insert(f"aten::{symbol}", [self.value(left), self.value(right)])
+    def notes(self, op: Any) -> dict[str, Any]:
+        names, self.names = self.names, []
+        return {"names": names, "range": user_range(), "scope": "/".join(self.scopes)}
 
     # -- the mode --------------------------------------------------------------------------------------------------------
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        if not self.recording:
+        if self.quiet:
             return function(*args, **kwargs)
-        if op.name in _READ_AS:
-            return self._python_value(op.name, function, args, kwargs)
+        if op.name in ("item", "tolist", "numpy"):
+            return self.python_value(op.name, function, args, kwargs)
         if op.name == "tensor" and not any(isinstance(a, Tensor) for a in args):
-            return self._run(function, args, kwargs)
+            return self.run(function, args, kwargs)
         symbol = symbol_of(op)
         if not symbol.startswith("aten::"):  # `quantized::linear`, or a user's
             return self._recorded(symbol, (args, kwargs), function, args, kwargs)
@@ -267,13 +111,6 @@ class Tracer(TracedSizes, AtenRecorder):
 
     def again(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         return self.run_plain(functools.partial(super().again, function), (args, kwargs), {}, shapes=False)
-
-    def unseen(self, function: Callable, *args: Any) -> Any:
-        before, self.recording = self.recording, False
-        try:
-            return super().unseen(function, *args)
-        finally:
-            self.recording = before
 
     def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         schema = overload._schema
@@ -296,21 +133,16 @@ class Tracer(TracedSizes, AtenRecorder):
 
     def _with_numbers(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         """A call with tensors in the place of numbers, which the graph converts; NotImplemented for others."""
-        if choose(op.aten_name, args, kwargs, loose=True) is not None:
+        symbol = f"aten::{op.aten_name}"
+        if choose(op.aten_name, args, kwargs, loose=True) is not None or not self.reader.fits(symbol, args, kwargs):
             return NotImplemented
-        try:
-            made = self.call_node(f"aten::{op.aten_name}", args, kwargs)
-        except RuntimeError:
-            return NotImplemented
-        return self._made(made, function, args, kwargs)
+        return self._recorded(symbol, (args, kwargs), function, args, kwargs)
 
-    def _recorded(self, symbol: str, given: tuple, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Insert the node of a call and make the call; the result."""
-        return self._made(self.call_node(symbol, *given), function, args, kwargs)
-
-    def _made(self, made: Value, function: Callable, args: tuple, kwargs: dict) -> Any:
-        result = self._run(function, args, kwargs)
-        self.set_value(result, made)
+    def _recorded(self, op: Any, given: tuple, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Make a call and write it down with other arguments; the result."""
+        given = self.structure(given)
+        result = self.run(function, args, kwargs)
+        self.unseen(self.write, op, function, given, result)
         return result
 
     def _check_seen(self, op: Any, args: tuple, kwargs: dict, result: Any) -> None:
@@ -321,105 +153,49 @@ class Tracer(TracedSizes, AtenRecorder):
                 f"tracing a call of {op.name}: TorchScript has no operator for it, or not with these arguments"
             )
 
-    def call_node(self, symbol: str, args: Any, kwargs: dict) -> Value:
-        """Insert a call of one of PyTorch's operators, whichever overload fits; its output."""
-        given = [Named(self.value(a)) for a in args]
-        named = [Named(self.value(v), None, k) for k, v in kwargs.items()]
-        with self.graph.at(self.frame.block):
-            match = match_call(self.graph, None, schemas_of(symbol), given, named)
-            return carry_out(self.graph, symbol, match, user_range())
-
-    def _run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Run an operator on plain numbers and shapes."""
-        return self.unseen(self.run_plain, function, args, kwargs)
-
-    def _python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
-        result = self._run(function, args, kwargs)
-        word = _READ_AS[name] or _NUMBER_WORDS.get(type(result), "number")
-        warn(f"Converting a tensor to a Python {word} might cause the trace to be incorrect. We can't record the data flow of Python values, so this value will be treated as a constant in the future. This means that the trace might not generalize to other inputs!")  # fmt: skip
-        return result
-
     # -- compiled code -----------------------------------------------------------------------------------------------------
     def call_script(self, function: Function, args: tuple, kwargs: dict) -> Any:
         """A compiled function or method called while tracing: the graph calls it too."""
-        if not self.recording:
+        if self.quiet:
             return function.run(function.bind(plain(args), plain(kwargs)))
-        arguments = list(args)
-        first: list[Named] = []
-        if function.owner is not None:
-            first = [Named(self._module_value(arguments.pop(0)))]
-        given = [*first, *(Named(self.value(a)) for a in arguments)]
-        named = [Named(self.value(v), None, k) for k, v in kwargs.items()]
-        place = user_range()
-        context: Any = self  # calls of functions ask for its graph alone
-        with self.graph.at(self.frame.block):
-            if function.owner is None:
-                out = FunctionValue([function]).call(place, context, given, named).as_value(place, context)
-            else:
-                match = match_call(self.graph, place, [function.schema], given, named)
-                node = self.graph.create("prim::CallMethod", [plan() for plan in match.plans], 1, place)
-                node.attributes["name"] = function.base_name
-                out = self.graph.insert(node).outputs_[0]
-                out.type = result_type(function.schema)
-        result = self._run(lambda *a, **k: function.run(function.bind(a, k)), args, kwargs)
-        self.set_value(result, out)
-        return result
+        given = args if function.owner is None else (self._submodule(args[0]), *args[1:])
+        return self._recorded(
+            function, (given, kwargs), lambda *a, **k: function.run(function.bind(a, k)), args, kwargs
+        )
 
-    def _module_value(self, module: Any) -> Value:
-        path = self.modules.get(id(module))
-        if path is None:
+    def _submodule(self, module: Any) -> Submodule:
+        if id(module) not in self.modules:
             raise RuntimeError("a compiled module that is called while tracing must be a submodule of what is traced")
-        return self._attribute(path, module) if path else self.frames[0].self_value  # type: ignore[return-value]
+        return Submodule(self.modules[id(module)])
 
     # -- submodules ------------------------------------------------------------------------------------------------------
     def enter(self, module: Any, args: tuple) -> None:
-        path = self.modules.get(id(module))
-        if (
-            not self.recording
-            or path is None
-            or not path
-            or isinstance(module, ScriptModule)
-            or module is self.frame.module
-        ):
+        if self.scope_of is not None:
+            self.scopes.append(self.scope_of(module))
+        path, (outer, current) = self.modules.get(id(module)), self.entered[-1]
+        if self.quiet or not path or isinstance(module, ScriptModule) or module is current:
             return
-        if self.frame.path and not path.startswith(self.frame.path + "."):
-            return
-        owner = self._attribute(path, module)
-        node = self.graph.create(FORWARD, [owner], 0, user_range())
-        node.attributes["name"] = path
-        self.frame.block.append(node)
-        block = node.add_block()
-        inside = block.add_input("", owner.type)
-        inside.set_name("self")
-        self.frames.append(Frame(block, module, path, inside))
+        if not outer or path.startswith(outer + "."):
+            self.write(ENTER, None, ((path,), {}), None)
+            self.entered.append((path, module))
 
     def leave(self, module: Any, args: tuple, result: Any) -> None:
-        if len(self.frames) > 1 and self.frame.module is module:
-            self.frames.pop()
+        if self.scope_of is not None:
+            self.scopes.pop()
+        if len(self.entered) > 1 and self.entered[-1][1] is module:
+            self.entered.pop()
+            self.write(LEAVE, None, ((), {}), None)
+
+    def finish(self, result: Any) -> None:
+        """Write down what the program returns."""
+        self.write(RETURN, None, self.unseen(self.structure, ((result,), {})), None)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         handles = [register_module_forward_pre_hook(self.enter), register_module_forward_hook(self.leave)]
-        before = set_active(self)
         try:
             with self:
                 yield
         finally:
-            set_active(before)
             for handle in handles:
                 handle.remove()
-            self.restore_shapes()
-
-
-def tensor_type(tensor: Tensor) -> Type:
-    """`Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu)`."""
-    if tensor.layout is not torch.strided:
-        return TENSOR
-    if tensor.dtype.method is None:
-        return TENSOR
-    shape, strides = [int(n) for n in tensor.shape], [int(n) for n in tensor.stride()]
-    parts = [*map(str, shape)]
-    if shape:
-        parts.append(f"strides=[{', '.join(map(str, strides))}]")
-    parts += [f"requires_grad={int(tensor.requires_grad)}", f"device={tensor.device}"]
-    return ShapedTensor(f"{tensor.dtype.scalar_type}({', '.join(parts)})", tensor.dtype, shape, strides)

@@ -9,6 +9,11 @@ from typing import Any
 from ..core.layout import strided
 from ..core.size import Size, make_size
 from ..core.tensor import Tensor, tensors_in
+from ..graph import program
+from ..graph.recorder import TensorRecorder
+from ..library.aten.dispatch import AtenMode
+from .trace_places import warn
+from .tracing_state import active, set_active
 
 
 class TracedInt(int):
@@ -70,21 +75,64 @@ for _name in ("truediv", "rtruediv", "pow", "rpow", "float"):
     setattr(TracedInt, f"__{_name}__", _lost(getattr(int, f"__{_name}__")))
 
 
-class TracedSizes:
-    """Interface of a recorder that gives tensors such sizes. It says in `listening` whether arithmetic is to be recorded now, and in
-    `combine` how."""
+class TracedSizes(TensorRecorder, AtenMode):
+    """A recorder that gives tensors such sizes; `reader` makes values of them when what was recorded is read."""
+
+    reader: Any = None
+    quiet = 0  # how many functions that are not to be seen run
 
     def __init__(self) -> None:
+        super().__init__()
         self.traced: list[Tensor] = []
+        self.scopes: list[str] = []  # names of what is being recorded
+
+    def __enter__(self) -> Any:
+        self._active = set_active(self)
+        return super().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        super().__exit__(*exc)
+        set_active(self._active)
+        for tensor in self.traced:
+            tensor.shape = make_size([int(n) for n in tensor.shape])
 
     def listening(self) -> bool:
-        raise NotImplementedError
+        """Return whether arithmetic with sizes is to be recorded now."""
+        return active() is self and not self.quiet
 
     def combine(self, symbol: str, left: Any, right: Any) -> Any:
-        raise NotImplementedError
+        """Make a value of what was computed with sizes."""
+        return self.reader.combine(symbol, left, right)
 
     def lost(self, size: TracedInt) -> None:
-        """A size becomes a number that is not recorded."""
+        """Note that a size becomes a number that is not recorded."""
+
+    def know(self, t: Tensor) -> program.Value:
+        made = super().know(t)
+        self.trace_shape(t, lambda dim: self.reader.size(made, dim))
+        return made
+
+    def call(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
+        return super().call(op, function, lambda *a, **k: self.run_plain(run, a, k), args, kwargs)
+
+    def unseen(self, function: Callable, *args: Any) -> Any:
+        self.quiet += 1
+        try:
+            return super().unseen(function, *args)
+        finally:
+            self.quiet -= 1
+
+    def run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run an operator that is not seen, on plain numbers and shapes."""
+        return self.unseen(self.run_plain, function, args, kwargs)
+
+    def python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Answer a question about values, and warn that the answer is kept."""
+        result = self.run(function, args, kwargs)
+        numbers = {bool: "boolean", int: "integer", float: "float"}
+        word = {"tolist": "list", "numpy": "NumPy array"}.get(name) or numbers.get(type(result), "number")
+        warn(f"Converting a tensor to a Python {word} might cause the trace to be incorrect. We can't record the data flow of Python values, so this value will be treated as a constant in the future. This means that the trace might not generalize to other inputs!")  # fmt: skip
+        return result
 
     def trace_shape(self, tensor: Tensor, size: Callable[[int], Any]) -> None:
         """Record the tensor's sizes from now on: `size(dim)` makes a value for one."""
@@ -108,11 +156,6 @@ class TracedSizes:
             for tensor, shape in swapped:
                 if tuple(map(int, tensor.shape)) == tuple(map(int, shape)):
                     tensor.shape = shape
-
-    def restore_shapes(self) -> None:
-        """Give all tensors plain sizes again."""
-        for tensor in self.traced:
-            tensor.shape = make_size([int(n) for n in tensor.shape])
 
 
 def plain(tree: Any) -> Any:

@@ -1,6 +1,6 @@
 """Recording: `trace` runs Python code on examples and keeps the operators it called as a graph.
 
-A mode on the operator stack sees every public operator. Calls of submodules are recorded as blocks and become methods of the traced
+A mode on the operator stack writes down every public operator. Calls of submodules are read as blocks and become methods of the traced
 submodules afterwards. Sizes of tensors are numbers that know where they come from, so that a view by `x.size(0)` stays one by the size.
 """
 
@@ -25,7 +25,8 @@ from .schema import Argument, Schema
 from .script_function import ScriptFunction
 from .trace_lifting import lift, tidy
 from .trace_places import TracerWarning, warn
-from .trace_recorder import UNTRACEABLE, Tracer, TracingCheckError, tensor_type
+from .trace_reader import TraceReader, tensor_type
+from .trace_recorder import UNTRACEABLE, Tracer, TracingCheckError
 from .traced_sizes import TracedInt
 from .type_joins import unshaped
 from .types import INT, TENSOR, ClassType, DictType, ListType, ShapedTensor, TupleType, Type
@@ -35,16 +36,19 @@ from .value_types import inferred
 def _record(
     function: Callable, args: tuple, kwargs: dict, names: Sequence[str], root: Any, kind: ClassType | None, strict: bool
 ) -> tuple[Graph, Any]:
-    tracer = Tracer(root, kind)
+    tracer = Tracer(root)
+    reader = TraceReader(tracer, kind)
     copies = [tree_map_only(Tensor, _aliased, given) for given in (*args, *kwargs.values())]
     types = [_example_type(held) for held in copies]
     if not all(map(_can_be_traced, types)):
         raise RuntimeError(UNTRACEABLE.format(TupleType([unshaped(t) for t in types]).code))
     for name, held, given in zip((*names, *kwargs), copies, types):
-        value = tracer.graph.add_input("", given)
+        value = reader.graph.add_input("", given)
+        known = tracer.structure(held, tracer.know)
         if name.isidentifier():
             value.set_name(name)
-        tracer.set_value(held, value)
+            tracer.named.add(getattr(known, "number", -1))
+        reader.set_value(known, value)
     with tracer.watching():
         positional, named = copies[: len(args)], dict(zip(kwargs, copies[len(args) :]))
         result = function(*positional, **named)
@@ -56,13 +60,14 @@ def _record(
             if isinstance(result, dict):
                 raise RuntimeError(text)
             warn(text)
-        out = tracer.value(checked)
-        if out.type is INT:  # a size: a tensor in what is traced
-            out = tracer.insert("prim::NumToTensor", [out])
-    tracer.graph.add_output(out)
-    lift(tracer.graph)
-    tidy(tracer.graph)
-    return tracer.graph, result
+        tracer.finish(checked)
+    out = reader.read()
+    if out.type is INT:  # a size: a tensor in what is traced
+        out = reader.insert("prim::NumToTensor", [out])
+    reader.graph.add_output(out)
+    lift(reader.graph)
+    tidy(reader.graph)
+    return reader.graph, result
 
 
 def _checked_output(result: Any) -> Any:
@@ -94,7 +99,7 @@ def _can_be_traced(kind: Type) -> bool:
 
 def _example_type(thing: Any) -> Type:
     if isinstance(thing, Tensor):
-        return tensor_type(thing)
+        return tensor_type(Tracer().value(thing), thing)
     if isinstance(thing, tuple):
         return TupleType([unshaped(_example_type(t)) for t in thing])
     found = inferred(thing)

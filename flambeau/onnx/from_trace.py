@@ -172,7 +172,7 @@ def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:
     for node, value in first.items():
         if node.op != "placeholder" and isinstance(value, Tensor):
             node.meta["sizes"] = _unchanged(value.shape, second[node].shape)
-    for node in recorded.recorder.became_floats:
+    for node in recorded.reader.became_floats:
         if first[node] != second[node]:
             raise Unsupported(
                 f"a size that may change becomes a Python float, which would be a constant of the file: {_place(node)}\n"

@@ -6,7 +6,6 @@ import functools
 import operator
 import os
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +14,10 @@ import flambeau
 from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.device import cpu
 from ..core.tensor import Tensor, tensors_in
-from ..export._trace import Recorder, Trace
+from ..export._trace import Reader, Recorder, Trace
 from ..fx.node import Node
+from ..graph.program import Call, Value
 from ..jit.traced_sizes import TracedInt, TracedSizes
-from ..jit.tracer import TracerWarning
-from ..jit.tracing_state import set_active
-from ..library.aten import OpOverload
 from ..library.aten.translation import DataDependent
 from ..nn import Module
 from ..utils import _pytree as pytree
@@ -37,68 +34,19 @@ class SizedRecorder(TracedSizes, Recorder):
     """Records a model together with what it computes with sizes, and what it calls its tensors."""
 
     def __init__(self, module: Module, preserved: tuple[str, ...] = ()) -> None:
-        TracedSizes.__init__(self)
+        self.traced, self.scopes = [], []
         Recorder.__init__(self, module, preserved)
         self.level = 1
-        self.taken: dict[str, Node] = {}
-        self.quiet = 0
-        self.became_floats: list[Node] = []  # sizes that the program makes floats of, which are not recorded
-
-    def __enter__(self) -> Any:
-        self._active = set_active(self)
-        return super().__enter__()
-
-    def __exit__(self, *exc: Any) -> None:
-        super().__exit__(*exc)
-        set_active(self._active)
-        self.restore_shapes()
-
-    # -- sizes -----------------------------------------------------------------------------------------------------------------
-    def listening(self) -> bool:
-        return not self.quiet
-
-    def combine(self, symbol: str, left: Any, right: Any) -> Node:
-        node = self.graph.call_function(ARITHMETIC[symbol], (self.argument(left), self.argument(right)))
-        self.describe(node)
-        return node
+        self.names: dict[int, str] = {}  # what the program calls its tensors, by the numbers of values
+        self.taken: dict[str, int] = {}
 
     def lost(self, size: TracedInt) -> None:
-        self.became_floats.append(size.make())
-
-    def track(self, tensor: Tensor, node: Node) -> None:
-        self.run_plain(super().track, (tensor, node), {})
-        self.trace_shape(tensor, functools.partial(self._size, node))
-
-    def _size(self, node: Node, dim: int) -> Node:
-        made = self.graph.call_function(flambeau.ops.aten.sym_size.int, (node, dim))
-        self.describe(made)
-        return made
-
-    def argument(self, value: Any) -> Any:
-        return value.make() if isinstance(value, TracedInt) else super().argument(value)
-
-    def forget(self, mark: Node) -> None:
-        super().forget(mark)
-        self.became_floats = [node for node in self.became_floats if not node._erased]
-
-    def unseen(self, function: Callable, *args: Any) -> Any:
-        self.quiet += 1
-        try:
-            return super().unseen(function, *args)
-        finally:
-            self.quiet -= 1
-
-    def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        def run() -> Any:
-            result = self.run_plain(lambda *a, **k: overload.run(a, k), args, kwargs)
-            return self.note(overload, args, kwargs, result)
-
-        return self.unseen(run)
+        self.write(float, None, ((size,), {}), None)
 
     # -- values in Python ----------------------------------------------------------------------------------------------------------
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if op.key in ("item", "tolist", "numpy", "__bool__", "is_nonzero", "equal", "allclose"):
-            return self._python_value(op.key, function, args, kwargs)
+            return self.python_value(op.key, function, args, kwargs)
         if op.key == "numel":
             return functools.reduce(operator.mul, args[0].shape, 1)
         if op.key == "tensor":
@@ -120,28 +68,20 @@ class SizedRecorder(TracedSizes, Recorder):
         parts = [flambeau.ops.aten.scalar_tensor.default(n, dtype=dtype or flambeau.int64, device=cpu) for n in numbers]
         return flambeau.ops.aten.stack.default(parts) if numbers is data else parts[0]
 
-    def _python_value(self, key: str, function: Callable, args: tuple, kwargs: dict) -> Any:
-        result = self.unseen(lambda: self.run_plain(function, args, kwargs))
+    def python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
         if any(id(t) in self.known for t in tensors_in(args)):
-            word = {"tolist": "list", "numpy": "NumPy array"}.get(key, type(result).__name__)
-            text = f"Converting a tensor to a Python {word} might cause the trace to be incorrect. We can't record the data flow of"
-            warnings.warn(
-                f"{text} Python values, so this value will be treated as a constant in the future. This means that the trace might"
-                " not generalize to other inputs!",
-                TracerWarning,
-                stacklevel=2,
-            )
-        return result
+            return super().python_value(name, function, args, kwargs)
+        return self.run(function, args, kwargs)
 
     # -- names ---------------------------------------------------------------------------------------------------------------------
-    def node_of(self, tensor: Tensor) -> Node:
-        node = super().node_of(tensor)
-        if "variable" not in node.meta:
-            self._call(node, self._name(tensor))
-        return node
+    def held(self, t: Tensor) -> Value:
+        value = super().held(t)
+        if value.number not in self.names:
+            self._call(value.number, self._name(t))
+        return value
 
-    def _call(self, node: Node, name: str) -> None:
-        """Give a node the name of a variable; a node that had it gets a number behind it, as in PyTorch's graphs."""
+    def _call(self, value: int, name: str) -> None:
+        """Give a value the name of a variable; one that had it gets a number behind it, as in PyTorch's graphs."""
         if not name:
             return
         if name in self.taken:
@@ -149,8 +89,8 @@ class SizedRecorder(TracedSizes, Recorder):
             while f"{name}.{number}" in self.taken:
                 number += 1
             old = self.taken[name]
-            self.taken[f"{name}.{number}"], old.meta["variable"] = old, f"{name}.{number}"
-        self.taken[name], node.meta["variable"] = node, name
+            self.taken[f"{name}.{number}"], self.names[old] = old, f"{name}.{number}"
+        self.taken[name], self.names[value] = value, name
 
     def _name(self, tensor: Tensor) -> str:
         """Return the name under which the caller of the function that calls the operator holds the tensor,
@@ -173,10 +113,50 @@ class SizedRecorder(TracedSizes, Recorder):
         finally:
             self.level = before
         if result is not NotImplemented:  # in PyTorch's graph the function's own arguments take the names
-            for node in [self.known[id(t)][1] for t in tensors_in(args) if id(t) in self.known]:
-                if node.meta.get("variable"):
-                    self._call(Node(self.graph, "inner", "call_function", operator.add, (), {}), node.meta["variable"])
+            for value in [self.known[id(t)][1] for t in tensors_in(args) if id(t) in self.known]:
+                if value.number in self.names:
+                    self._call(-len(self.names), self.names[value.number])
         return result
+
+
+class SizedReader(Reader):
+    """Reads what a `SizedRecorder` has written."""
+
+    recorder: SizedRecorder
+
+    def __init__(self, recorder: SizedRecorder) -> None:
+        super().__init__(recorder)
+        recorder.reader = self
+        self.became_floats: list[Node] = []  # sizes that the program makes floats of, which are not recorded
+        self.now: Call | None = None
+
+    def add(self, call: Call) -> None:
+        self.now = call
+        if call.op is float:
+            self.became_floats += [self.argument(size) for size in call.args]
+        else:
+            super().add(call)
+
+    def size(self, value: Value, dim: int) -> Node:
+        return self._of_sizes(flambeau.ops.aten.sym_size.int, value, dim)
+
+    def combine(self, symbol: str, left: Any, right: Any) -> Node:
+        return self._of_sizes(ARITHMETIC[symbol], left, right)
+
+    def _of_sizes(self, target: Any, *args: Any) -> Node:
+        node = self.graph.call_function(target, tuple(self.argument(a) for a in args))
+        if self.now is not None:
+            self.describe(node, self.now)
+        return node
+
+    def argument(self, value: Any) -> Any:
+        return value.make() if isinstance(value, TracedInt) else super().argument(value)
+
+    def read(self, outputs: Any) -> Any:
+        found = super().read(outputs)
+        for number, node in self.nodes.items():
+            node.meta["variable"] = self.recorder.names.get(number, "")
+        return found
 
 
 def _python_in_pytorch(op: Any) -> bool:
@@ -193,16 +173,16 @@ def _python_in_pytorch(op: Any) -> bool:
 class Recorded(Trace):
     """A run of a model, with what `ProgramReader` asks of an exported program."""
 
-    recorder_type = SizedRecorder
-    recorder: SizedRecorder
+    recorder_type, reader_type = SizedRecorder, SizedReader
+    reader: SizedReader
 
     def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> None:
         super().__init__(module, args, kwargs)
-        watched = frozenset(self.recorder.became_floats)
+        watched = frozenset(self.reader.became_floats)
         self.graph.eliminate_dead_code(lambda node: is_needed(node) or node in watched)
         self.graph_signature = self.signature
         self.state_dict = {**dict(module.named_buffers()), **module.state_dict(keep_vars=True)}
-        self.constants = self.recorder.constants_found
+        self.constants = self.reader.constants_found
         self.graph_module = flambeau.fx.GraphModule(module, self.graph)
 
 
@@ -219,10 +199,10 @@ class _PartsRecorder(SizedRecorder):
         whole = len(self.inside) == 1
         return self.again(function, args, kwargs) if whole else super().attempt(function, args, kwargs)
 
-    def _python_value(self, key: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
         if any(id(t) in self.known for t in tensors_in(args)):
-            raise DataDependent(f"the parts of a call depend on values ({key})")
-        return super()._python_value(key, function, args, kwargs)
+            raise DataDependent(f"the parts of a call depend on values ({name})")
+        return super().python_value(name, function, args, kwargs)
 
 
 class RecordedParts(Recorded):

@@ -67,7 +67,7 @@ from .shape import (  # noqa: F401
 )
 from .signal import fourier, spectrogram, windows  # noqa: F401
 from .sparse import arithmetic as _sparse_arithmetic  # noqa: F401
-from .sparse import coo, csr, products, reductions, rows, zero_filled  # noqa: F401
+from .sparse import compressed, conversion, coo, products, reductions, rows, zero_filled  # noqa: F401
 from .sparse import methods as _sparse_methods  # noqa: F401
 from .sparse import shape as _sparse_shape  # noqa: F401
 

@@ -37,8 +37,8 @@ from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Parameter, UninitializedTensorMixin
 from ..ops.kinds.nested import check_offsets
 from ..ops.kinds.strided_nested import from_parts
+from ..ops.sparse.compressed import check_compressed
 from ..ops.sparse.coo import check_invariants_of, sparse_coo_tensor
-from ..ops.sparse.csr import check_compressed
 
 
 class _Loading(threading.local):
@@ -268,8 +268,8 @@ def meta_tensor(kind: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor
 
 def sparse_tensor(kind: Any, data: Any) -> Any:
     """A tensor of layout `kind` from its parts and size."""
-    blocks = kind is layouts.sparse_bsr or kind is layouts.sparse_bsc
-    compressed = blocks or kind is layouts.sparse_csr or kind is layouts.sparse_csc
+    lines = (layouts.sparse_csr, layouts.sparse_csc, layouts.sparse_bsr, layouts.sparse_bsc)
+    compressed = any(kind is each for each in lines)
     count = 3 if compressed else 2
     known = compressed or kind is layouts.sparse_coo
     if not known or type(data) is not tuple or len(data) not in (count + 1, count + 2):
@@ -281,7 +281,7 @@ def sparse_tensor(kind: Any, data: Any) -> Any:
         raise RuntimeError("corrupt checkpoint: the parts of a sparse tensor should be tensors")
     # Headers of its own: the file may still change those of the tensors it names, after the check.
     parts: Any = tuple(p._bare_alias() for p in data[:count])
-    _check_sparse_parts(parts, compressed, shape, 3 if blocks else 1)
+    _check_sparse_parts(parts, compressed)
     if compressed:
         compressed_part, plain, values = parts
         _with_numbers(lambda: check_compressed(compressed_part, plain, values, shape, kind))
@@ -292,21 +292,17 @@ def sparse_tensor(kind: Any, data: Any) -> Any:
     return t
 
 
-def _check_sparse_parts(parts: tuple[Tensor, ...], compressed: bool, shape: Size, rank: int) -> None:
+def _check_sparse_parts(parts: tuple[Tensor, ...], compressed: bool) -> None:
     """Dtypes and ranks, and no more indices than memory holds: an index repeated by a stride of zero takes for ever to look at."""
     *indices, values = parts
     for index in indices:
         if index.dtype is not dt.int64 and not (compressed and index.dtype is dt.int32):
             raise RuntimeError(f"corrupt checkpoint: the indices of a sparse tensor are integers, got {index.dtype}")
-        if len(index.shape) != (1 if compressed else 2):
+        if len(index.shape) != 2 and not (compressed and index.shape):
             raise RuntimeError(f"corrupt checkpoint: {shown(index.shape)} is no size of a sparse tensor's indices")
         held = index._storage.size_bytes // index.dtype.itemsize if index.numel() else 1 << 20
-        if index.device != values.device or index.shape[-1] > held:
+        if index.device != values.device or math.prod(index.shape if compressed else index.shape[-1:]) > held:
             raise RuntimeError("corrupt checkpoint: the indices of a sparse tensor are not in the file")
-    if compressed and (len(shape) != 2 or len(values.shape) != rank):
-        raise RuntimeError(
-            f"corrupt checkpoint: a compressed sparse tensor has two dimensions, got {shown(shape)} with values {shown(values.shape)}"
-        )
 
 
 def nested_tensor(buffer: Any, sizes: Any, strides: Any, starts: Any) -> Any:

@@ -20,15 +20,15 @@ from typing import Any
 from ..core import modes
 from ..core.graph import unrecorded
 from ..core.tensor import Tensor
+from ..library.aten.dispatch import AtenMode
 from ..library.aten.overloads import OpOverload, aten
-from ..library.aten.recorder import AtenRecorder
 from ._pytree import tree_leaves
 from ._wrapper_gradients import with_history
 
 __all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass", "return_and_correct_aliasing"]
 
 
-class TorchDispatchMode(AtenRecorder):
+class TorchDispatchMode(AtenMode):
     """Inside a `with` block, `__torch_dispatch__` gets every call of an operator that PyTorch has a kernel for; operators that PyTorch
     makes of others (`linear`, `conv2d`) are seen as those. What Flambeau computes in one step where PyTorch has none is an operator
     `flambeau.name`."""

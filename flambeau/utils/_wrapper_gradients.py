@@ -16,7 +16,7 @@ from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, grad_mode, gradient_e
 from ..core.overrides import DisableTorchDispatch
 from ..core.tensor import Tensor
 from ..core.wrapped import declared
-from ..library.aten.overloads import aten, recording
+from ..library.aten.overloads import aten
 from ..ops.creation.filled import empty_strided, zeros_like
 from ._pytree import tree_flatten, tree_unflatten
 
@@ -96,13 +96,15 @@ class _Derivative:
                 for place, tensor in zip(self.places, tensors):
                     leaves[place] = tensor
                 found = tree_flatten(self._call(leaves))[0]
-                self.results = [recording.recorder.node_of(v).name if isinstance(v, Tensor) else "" for v in found]
                 outputs = [v for v, used in zip(found, self.differentiable) if used]
-                return autograd_grad(outputs, [leaves[i] for i in self.needed], grads, allow_unused=True)
+                wanted = [leaves[i] for i in self.needed]
+                return [*autograd_grad(outputs, wanted, grads, allow_unused=True), *found]
 
             tensors = [self.leaves[i].detach().requires_grad_(i in self.needed) for i in self.places]
             grads = [m for m, used in zip(self.metas, self.differentiable) if used]
             self.graph = _apart(lambda: make_fx(gradients)(tensors, grads).graph)
+            *_, end = self.graph.nodes
+            self.results = [getattr(node, "name", "") for node in end.args[0][len(self.needed) :]]
         return self.graph
 
     def run(self, leaves: list, outputs: list, grads: list, owner: Node) -> list:
@@ -122,12 +124,12 @@ class _Derivative:
         end = nodes[-1]
         for node in self._wanted(end, values):
             values[node] = self._value(node, lambda n: _unpacked(n, values, owner))
-        return [None if n is None else _unpacked(n, values, owner) for n in end.args[0]]
+        return [None if n is None else _unpacked(n, values, owner) for n in end.args[0][: len(self.needed)]]
 
     def _wanted(self, end: Any, known: dict) -> list:
         """The nodes that are to be computed, in order."""
         wanted: set[Any] = set()
-        waiting = [n for n in end.args[0] if n is not None]
+        waiting = [n for n in end.args[0][: len(self.needed)] if n is not None]
         while waiting:
             node = waiting.pop()
             if node not in wanted and node not in known:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ from ..autograd import no_grad
 from ..core import naming
 from ..nn import Module
 from ..nn.modules.attention import MultiheadAttention
-from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from ..nn.unchanged import unchanged
 from .layered import Box, picture
 from .svg import Drawing
@@ -47,29 +45,6 @@ def draw(model: Module, *args: Any, path: str | Path | None = None) -> Drawing:
 
 
 # -- what there is to draw ------------------------------------------------------------------------------------------------
-@contextlib.contextmanager
-def _each_call_named(model: Module) -> Iterator[dict[str, Module]]:
-    """While the model runs, what is recorded belongs to calls: `layer1.0.conv@3` is the third call of anything."""
-    state = naming.above("compat.private._C")._get_tracing_state
-    paths = {id(module): name for name, module in model.named_modules()}
-    calls: dict[str, Module] = {}
-
-    def enter(module: Module, args: Any) -> None:
-        name = f"{paths.get(id(module), type(module).__name__)}@{len(calls)}"
-        calls[name] = module
-        state().push_scope(name)
-
-    def leave(module: Module, args: Any, result: Any) -> None:
-        state().pop_scope()
-
-    handles = register_module_forward_pre_hook(enter), register_module_forward_hook(leave, always_call=True)
-    try:
-        yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 def _layer_box(module: Module, name: str) -> Box:
     kind = type(module).__name__
     colour = next((colour for part, colour in _COLOURS if part in kind.lower()), _LAYER)
@@ -81,8 +56,17 @@ def _layer_box(module: Module, name: str) -> Box:
 def _boxes(model: Module, args: tuple) -> tuple[list[Box], dict[Box, list[Box]]]:
     """The boxes of what leads to an output, and the boxes that each reads."""
     trace = naming.above("jit.trace_graph")._get_trace_graph
-    with unchanged(model, training=False), _each_call_named(model) as calls, no_grad():
-        graph, _ = trace(model, args, strict=False)
+    paths = {id(module): name for name, module in model.named_modules()}
+    calls: dict[str, Module] = {}
+
+    def scope_of(module: Module) -> str:
+        """Name a call: `layer1.0.conv@3` is the third call of anything."""
+        name = f"{paths.get(id(module), type(module).__name__)}@{len(calls)}"
+        calls[name] = module
+        return name
+
+    with unchanged(model, training=False), no_grad():
+        graph, _ = trace(model, args, strict=False, _scope_of=scope_of)
     found: list[Box] = []
     read: dict[Box, list[Box]] = defaultdict(list)
     sources: dict[Any, list[Box]] = defaultdict(list)  # the boxes that a value comes from

@@ -374,6 +374,45 @@ for kind, count in ((Scored, 1), (Asking, 2)):
         assert fl.equal(models[0].weight.grad, models[1].weight.grad), (kind, i)
     assert compiled.explain().count("one CUDA graph of") == 2 * count, compiled.explain()  # forward and backward
 
+# the probabilities of a loss are not kept for the backward pass, which reads the scores
+class Classifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(fl.tensor([0.5, 2.0]).cuda())
+    def forward(self, x, y):
+        scores = (x * self.weight).bfloat16()
+        return scores, nn.functional.cross_entropy(scores.float(), y)
+class OfState(Classifier):
+    def forward(self, x, y):
+        scores = self.weight.expand(2, 2).contiguous() if x is None else self.weight.view(1, 2)
+        return scores * 1, nn.functional.cross_entropy(scores, y)
+for kind in (Classifier, OfState):
+    models = [kind() for _ in range(2)]
+    compiled = fl.compile(models[0])
+    for i in range(7):
+        for model, run in ((models[0], compiled), (models[1], models[1])):
+            model.zero_grad()
+            scores, loss = run(leaf(i).detach() / 8, fl.tensor([1, 0] if kind is Classifier else [1]).cuda())
+            if kind is OfState and i == 6:
+                model.weight.data.mul_(3)  # which the backward pass of the function as it is does not read
+            elif kind is Classifier:
+                scores.detach().zero_()  # neither does the caller's copy matter
+            loss.backward()
+        a, b = (m.weight.grad for m in models)
+        assert fl.allclose(a, b, rtol=1e-5), (kind, i, a, b)
+    assert "one CUDA graph" in compiled.explain(), compiled.explain()
+    node = compiled(leaf(1).detach() / 8, fl.tensor([1, 0] if kind is Classifier else [1]).cuda())[1].grad_fn
+    names = [call.name for d in node.derivative.all() for call in d.program_of_calls.calls]
+    assert any("cross_entropy_gradient" in n for n in names) == (kind is Classifier), names
+
+# a large result is copied out by a kernel
+from flambeau.compiler.gpu import capture
+capture._MUCH = 32
+compiled = fl.compile(lambda x: x * 2)
+kept = [(i, compiled(leaf(i).detach().repeat(4, 2))) for i in range(7)]
+assert all(fl.equal(y, leaf(i).detach().repeat(4, 2) * 2) for i, y in kept)
+assert {type(p).__name__ for r in compiled._compiled.recordings() for _, p in r.program.outputs} == {"WideCopy"}
+
 # a function that differentiates what its argument came from runs as it is
 def inward(x):
     (x * 3).sum().backward()

@@ -182,3 +182,14 @@ def test_nothing_is_warned_about_tensors() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         choice(torch.ones(2))
+
+
+def test_a_branch_that_returns_a_tensor_from_outside_is_refused() -> None:
+    outside = torch.ones(2)
+    with pytest.raises(RuntimeError, match="return a clone"):
+        make_fx(lambda x: torch.cond(x.sum() > 0, lambda x: outside, lambda x: x + 1, (x,)))(torch.ones(2))
+
+
+def test_calls_that_were_taken_back_leave_no_names() -> None:
+    code = make_fx(lambda x: torch.cdist(x, x).expand(1, 4, 4))(torch.ones(4, 4)).code
+    assert "expand = torch.ops.aten.expand.default(cdist, [1, 4, 4])" in code

@@ -9,6 +9,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import nn
+from flambeau.fx.experimental.graph_recorder import GraphRecorder
 from flambeau.graph.checker import check
 from flambeau.graph.printer import text
 from flambeau.graph.program import Program
@@ -160,3 +161,29 @@ def test_calls_are_cast_once_where_autocast_is_on(function: Any) -> None:
         expected = function(x)
         fl.manual_seed(1)
         assert fl.equal(Replay(program).run([x]), expected)
+
+
+def test_a_program_of_pytorchs_operators_tells_tensors_over_one_place_apart() -> None:
+    x, recorder = fl.ones(2, 3), GraphRecorder()
+    given = recorder.know(x)
+    with recorder:
+        y = x.detach()
+        y.mul_(2)
+    detached, changed = recorder.program.calls
+    assert [str(call.op) for call in recorder.program] == ["aten.detach.default", "aten.mul_.Tensor"]
+    assert detached.args[0] is given and detached.results == given and detached.results.number != given.number
+    assert changed.args[0] is detached.results and recorder.held(y) is changed.results and recorder.held(x) is given
+    lines = text(recorder.program).splitlines()
+    assert lines[1:] == ["    %0 = aten.detach.default(%0)", "    %0 = aten.mul_.Tensor(%0, 2)", "    return None"]
+
+
+def test_calls_that_are_taken_back_leave_nothing() -> None:
+    x, recorder = fl.ones(2, 3), GraphRecorder()
+    recorder.know(x)
+    with recorder:
+        mark = recorder.mark()
+        y = x.exp()
+        recorder.forget(mark)
+        z = x.sin()
+    assert [str(call.op) for call in recorder.program] == ["aten.sin.default"]
+    assert id(y) not in recorder.known and recorder.held(z).number == 1

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...backends import nvidia
 from ...backends.nvidia import graphs, patches, streams, threads
 from ...core import watching
 from ...core.backend import backend_of
@@ -24,6 +25,14 @@ from ..record.views import Views
 from ..runtime.program import Program
 from .second_stream import MOST, Beside
 
+_MUCH = 1 << 26  # bytes of a result
+_COPY = """
+struct alignas(16) Quad { unsigned v[4]; };
+extern "C" __global__ void copy_wide(long long to, long long from, long long count) {
+  const long long i = blockIdx.x * 256LL + threadIdx.x;
+  if (i < count) ((Quad*)to)[i] = ((const Quad*)from)[i];
+}
+"""
 _LIST_ARGUMENTS = 4  # of the kernel over lists of parameters, before the numbers
 
 
@@ -167,7 +176,7 @@ class GraphProgram:
         self.capture, self.cells, self.updates = capture, cells, observer.patches
         self.graph = cells.graph
         self.inputs: list[tuple[int, patches.CopyPatch]] = []  # arguments by position
-        self.outputs: list[tuple[int, patches.CopyPatch]] = []  # results by slot
+        self.outputs: list[tuple[int, patches.CopyPatch | patches.WideCopy]] = []  # results by slot
         self.changed: list[tuple[int, patches.CopyPatch]] = []  # arguments that the function changes
         self.after: GraphProgram | None = None  # the derivative
         self.calls = ""  # what became of the calls of operators
@@ -261,6 +270,19 @@ def copied(capture: Any, target: int, source: int, nbytes: int, where: device) -
     return patches.CopyPatch(node, where.index or 0)
 
 
+def copied_out(
+    capture: Any, target: int, source: int, nbytes: int, where: device
+) -> patches.CopyPatch | patches.WideCopy:
+    """A copy of a result into memory of the caller's, which begins where memory of an allocator begins."""
+    if nbytes < _MUCH or (target | source | nbytes) % 16:
+        return copied(capture, target, source, nbytes, where)
+    before, count = capture.nodes(), nbytes // 16
+    copy = nvidia.load_source(_COPY, where).function("copy_wide", ("q", "q", "q"))
+    copy((count + 255) // 256, 256, target, source, count)
+    (node,) = set(capture.nodes()) - set(before)
+    return patches.WideCopy(node, target, source)
+
+
 _streams: dict[int, streams.Stream] = {}
 
 
@@ -271,4 +293,4 @@ def stream_of(index: int) -> streams.Stream:
     return _streams[index]
 
 
-__all__ = ["GraphProgram", "Observer", "address", "capturing", "copied", "static_copies", "stream_of"]
+__all__ = ["GraphProgram", "Observer", "address", "capturing", "copied", "copied_out", "static_copies", "stream_of"]

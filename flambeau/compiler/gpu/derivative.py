@@ -18,7 +18,7 @@ from ..record.differentiable import CompiledNode, Derivative
 from ..record.recorder import NotRecordable
 from ..record.results import Results, leaves_of, saved_storages
 from ..runtime.program import Program
-from .capture import GraphProgram, Observer, address, capturing, copied, static_copies
+from .capture import GraphProgram, Observer, address, capturing, copied_out, static_copies
 
 
 class CapturedDerivative(Derivative):
@@ -58,9 +58,9 @@ class CapturedDerivative(Derivative):
         """Gradients of the results, to capture and to compare with."""
         return [empty_strided(shape, strides, d, where).fill_(1.0) for shape, strides, d, where in self.layouts]
 
-    def samples(self) -> list:
-        """Return what each derivative finds for such gradients."""
-        return [g for derivative in self.all() for g in derivative.found(derivative.sample_grads())]
+    def sample(self) -> dict[int, Any]:
+        """Return what it finds for such gradients, by the positions of arguments, or the ids of other leaves."""
+        return dict(zip(map(_number, self.leaves), self.found(self.sample_grads())))
 
     def write_down(self, recorder: Recorder) -> None:
         """Record the backward pass, for gradients that are made up, as a program of its own over the same buffers."""
@@ -104,7 +104,7 @@ class CapturedDerivative(Derivative):
             with callers():
                 made = self.storages_for()
             outputs = [
-                (i, copied(graph, made[i].ptr, address(observer, slot, replay), slot.size, self.where))
+                (i, copied_out(graph, made[i].ptr, address(observer, slot, replay), slot.size, self.where))
                 for i, slot in enumerate(self.slots)
                 if slot.size
             ]
@@ -135,8 +135,13 @@ class CapturedNode(CompiledNode):
         if usual is None or tuple(i for i, g in enumerate(came) if g is not None) != usual.which:
             return tuple(every.found(every.gradients(came)))
         found = usual.found(usual.gradients([came[i] for i in usual.which]))
-        of = {id(leaf) if type(leaf) is not int else leaf: g for leaf, g in zip(usual.leaves, found)}
-        return tuple(of.get(id(leaf) if type(leaf) is not int else leaf) for leaf in every.leaves)
+        of = dict(zip(map(_number, usual.leaves), found))
+        return tuple(of.get(_number(leaf)) for leaf in every.leaves)
+
+
+def _number(leaf: Any) -> int:
+    """The position of an argument, or the id of another leaf."""
+    return leaf if type(leaf) is int else id(leaf)
 
 
 __all__ = ["CapturedDerivative", "CapturedNode"]

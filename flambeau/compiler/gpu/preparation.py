@@ -49,8 +49,7 @@ class Prepared(preparation.Prepared):
         self.grads_before = {}
         recorded = self._recorded(self, devices.pop(), self._live_options(recorder.graph))
         self._note_changes(recorded)
-        recorded.wanted = Wanted(result, self.given.tensors)
-        self.outside.update(recorded.wanted.outside)
+        recorded.wanted = Wanted(result, self.given.tensors, self.outside)
         tensors = self.given.tensors
         if recorded.argument_bumps and len({t._storage.ptr for t in tensors}) < len(tensors):
             raise NotRecordable("it changes an argument that shares memory with another one")
@@ -80,16 +79,15 @@ class Prepared(preparation.Prepared):
 
 
 class Wanted:
-    """Which results of an eager call are differentiated. What the caller gets in their place (`outside`, by id) notes when a gradient
-    comes from outside; a result that another one is computed from gets gradients from inside, too."""
+    """Which results of an eager call are differentiated. What the caller gets in their place (put into `outside`, by id) notes when a
+    gradient comes from outside; a result that another one is computed from gets gradients from inside, too."""
 
-    def __init__(self, result: Any, arguments: list[Tensor]):
+    def __init__(self, result: Any, arguments: list[Tensor], outside: dict[int, Any]):
         inside = {id(t) for t in arguments}
         live = [t for t in {id(t): t for t in tensors_in(result)}.values() if is_live(t, inside)]
         self._told: list[list[str]] = [[] for _ in live]
-        self.outside: dict[int, Tensor] = {}
         if len(live) > 1 and not any(_is_marked(t) for t in live):
-            self.outside = {id(t): Boundary(t, told).leaf for t, told in zip(live, self._told)}
+            outside.update({id(t): Boundary(t, told).leaf for t, told in zip(live, self._told)})
 
     def some(self) -> tuple[int, ...]:
         """Return the positions of those that are differentiated, where others are not; nothing where that is not known."""

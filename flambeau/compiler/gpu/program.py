@@ -16,6 +16,7 @@ from ...graph.fusion import drop_dead
 from ...graph.passes import PASSES
 from ...graph.program import NO_MEMORY, Program
 from ...graph.recorder import NotRecordable, Recorder
+from ...graph.remaking import remake_between
 from ...graph.replay import Replay
 from ..record.recording import GradSlot, extent
 from ..record.results import Results
@@ -37,14 +38,23 @@ class GpuProgram:
 
     def rewrite(self) -> None:
         """Run the passes over the program."""
+        results, programs = self.program.kept, [*self._derivatives(), self.program]
+        for program in programs:
+            self._keep(results)
+            drop_dead(program)
+            self.recorded += len(program.calls)
+        remake_between(programs[::-1], results.union(*(program.kept for program in self._derivatives())))
+        self._keep(results)
+        for program in programs:
+            for work in PASSES:
+                work(program)
+
+    def _keep(self, results: set[int]) -> None:
+        """Let the program keep its results, and what derivatives read."""
+        self.program.kept = set(results)
         for after in self._derivatives():
             own = {b for call in after.calls for b in call.makes}
             self.program.kept |= {b for call in after.calls for b in call.touches()} - own - {NO_MEMORY}
-        for program in (self.program, *self._derivatives()):
-            drop_dead(program)
-            self.recorded += len(program.calls)
-            for work in PASSES:
-                work(program)
 
     def _derivatives(self) -> list[Program]:
         return [] if self.derivative is None else [d.program_of_calls for d in self.derivative.all()]

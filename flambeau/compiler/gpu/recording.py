@@ -22,18 +22,18 @@ from ...backends.nvidia.planned import Planned, Sketch
 from ...core.backend import backend_of
 from ...core.device import device
 from ...core.storage import UntypedStorage
-from ...core.tensor import Tensor, tensors_in
+from ...core.tensor import Tensor, empty_strided, tensors_in
 from ...graph.replay import Diverged, modes_off
 from ..record import preparation
 from ..record.differentiable import Boundary, cut_off
 from ..record.operator_call import Stale
 from ..record.recorder import Memory, NotRecordable
 from ..record.recording import GradSlot, Recorded, extent
-from ..record.results import Results, is_live, replaced
+from ..record.results import Results, is_live, leaves_of
 from ..runtime.program import Program
 from ..state.guards import Guard
 from .before_call import LeftState, StateBefore
-from .capture import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
+from .capture import GraphProgram, Observer, address, capturing, copied, copied_out, static_copies, stream_of
 from .derivative import CapturedDerivative, CapturedNode
 from .preparation import Prepared, Wanted
 from .program import GpuProgram, write_down
@@ -99,17 +99,18 @@ class GraphRecorded(Recorded):
 
     # -- the first run ----------------------------------------------------------------------------------------------
     def check(self, tensors: list[Tensor], run: Callable[..., Any]) -> tuple[str, Any]:
-        """Run the function, undo that, capture and run the graph, and compare: why they differ (or nothing), and the function's result.
-        One comes after the other, so that the graph's memory and that of the function are never needed together."""
+        """Run the function, undo that, capture and run the graph, and compare: why they differ (or nothing), and the result.
+        One comes after the other, so that the graph's memory and that of the function, history included, are never needed together."""
         before = StateBefore(self.prepared, self.where, self.prepared.read, tensors)
         arguments = [Copy(t) for t in tensors]
         ends = {i: Boundary(t, []).leaf for i, t in enumerate(tensors) if not t.is_leaf}
         result = run({id(tensors[i]): end for i, end in ends.items()})
-        of_arguments = [(t, t.grad) for t in tensors if t.is_leaf]
         self.some = self.wanted.some()
         limit = self._memory().reserved
         left = LeftState(self.prepared, self.where)
         eager = self._outcome(tensors, before, result)
+        theirs = self._derivatives([ends.get(i, t) for i, t in enumerate(tensors)], result)
+        del result, ends
         # A run that needs much memory is better made now than when the graph has its own.
         swings = self._swings(tensors, before, eager, arguments, run) if limit > _LARGE else None
         self._undo(before, arguments, gradients=False)
@@ -117,18 +118,18 @@ class GraphRecorded(Recorded):
         def compared() -> str:
             """Capture, run and compare: why the graph cannot be used, or nothing."""
             try:
-                made = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
+                made[:] = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
                 self.program.capture.replay()
-                gradients = [] if self.backward is None else self.backward.samples()
+                derivatives = [] if self.backward is None else [d.sample() for d in self.backward.all()]
                 left.put_back()
                 problem = self._differs(tensors, made, before, eager, arguments, run, left, swings)
-                inside = [ends.get(i, t) for i, t in enumerate(tensors)]
-                return problem or self._differentiates_otherwise(inside, result, gradients)
+                return problem or _differentiate_otherwise(derivatives, theirs)
             except (NotRecordable, Diverged) as error:
                 return str(error)
             except Exception as error:
                 return f"it cannot be captured: {type(error).__name__}: {error}"
 
+        made: list[UntypedStorage] = []
         self._write_down(tensors, run, before)
         problem = compared()
         if problem and self.written is not None:
@@ -142,19 +143,14 @@ class GraphRecorded(Recorded):
             self._undo(before, arguments)
             result = run({})
         else:
-            self._leave_gradients(of_arguments)
-            result = replaced(result, {id(end): tensors[i] for i, end in ends.items()})
+            for slot in self.grads:
+                of_argument = type(slot.holder) is int
+                leaf = tensors[slot.holder] if of_argument else slot.holder
+                leaf.grad = slot.header.make(made) if of_argument and slot.header is not None else slot.tensor
+            result = self._result(tensors, made)
         del self.prepared  # and the arguments of the first calls
         self._give_back()
         return problem, result
-
-    def _leave_gradients(self, of_arguments: list[tuple[Tensor, Tensor | None]]) -> None:
-        """Give parameters the gradients that the graph has made, and arguments those of the function."""
-        for slot in self.grads:
-            if type(slot.holder) is not int:
-                slot.holder.grad = slot.tensor
-        for t, grad in of_arguments:
-            t.grad = grad
 
     def _undo(self, before: StateBefore, arguments: list[Copy], gradients: bool = True) -> None:
         """Everything as it was, and no memory kept for what has run. Gradients that the function only drops need not have values."""
@@ -300,7 +296,7 @@ class GraphRecorded(Recorded):
                     for i, one in enumerate(self.slots)
                 ]
             outputs = [
-                (i, copied(capture, made[i].ptr, address(observer, one, replay), one.size, where))
+                (i, copied_out(capture, made[i].ptr, address(observer, one, replay), one.size, where))
                 for i, one in enumerate(self.slots)
                 if i not in mine and one.size
             ]
@@ -326,6 +322,10 @@ class GraphRecorded(Recorded):
         self.program.run(tensors, made, self._options())
         self._leave(tensors, made, reused)
         self.calls += 1
+        return self._result(tensors, made)
+
+    def _result(self, tensors: Any, made: list[UntypedStorage]) -> Any:
+        """The result of a run, with a node that knows its derivative."""
         node = None
         if self.backward is not None:
             node = CapturedNode(self.backward, tensors)
@@ -346,7 +346,8 @@ class GraphRecorded(Recorded):
         """Return what the function, run as it is, has left behind."""
         gradients = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
         changed: list[Any] = [Copy(tensors[i]) for i, _ in self.argument_bumps]
-        return Outcome([sums(t) for t in before.tensors], changed, tensors_in(result), gradients)
+        results = [t.detach() for t in tensors_in(result)]  # without their histories
+        return Outcome([sums(t) for t in before.tensors], changed, results, gradients)
 
     def _graph_outcome(self, tensors: list[Tensor], made: list, before: StateBefore) -> Outcome:
         gradients = {
@@ -400,25 +401,32 @@ class GraphRecorded(Recorded):
         with modes_off():
             return {(what, which): d.apart for what, which, d in moved.distances(eager, before.sums)}
 
-    def _differentiates_otherwise(self, tensors: list[Tensor], result: Any, gradients: list) -> str:
-        """Return why the derivative of the function's result is another one than the graph has found, or ""."""
-        if self.backward is None:
-            return ""
-        inside = {id(t) for t in tensors}
-        live = [t for t in {id(t): t for t in tensors_in(result)}.values() if is_live(t, inside)]
-        if len(live) != len(self.backward.layouts):
-            return "it does not do the same in each call"
-        theirs = []
-        for derivative in self.backward.all():
-            leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
-            outputs = [live[i] for i in derivative.which]
+    def _derivatives(self, tensors: list[Tensor], result: Any) -> list[dict[int, Tensor | None]]:
+        """The derivatives of the function's result for gradients of ones: of some results, if only these are differentiated, and of
+        all. Gradients go by the positions of arguments, or the ids of other leaves."""
+        positions = {id(t): i for i, t in enumerate(tensors)}
+        live = [t for t in {id(t): t for t in tensors_in(result)}.values() if is_live(t, positions)]
+        found = []
+        for which in (self.some, tuple(range(len(live)))):
+            outputs = [live[i] for i in which]
+            leaves = leaves_of(outputs)
+            grads = [empty_strided(t.shape, t._strides, t.dtype, t.device).fill_(1.0) for t in outputs]
             with cut_off(leaves):
-                theirs += run_backward(outputs, derivative.sample_grads(), True, False, leaves, False)
-        with modes_off():
-            for a, b in zip(gradients, theirs):
-                if (a is None) != (b is None) or (a is not None and not alike(a, b)):
-                    return "a gradient came out differently"
-        return ""
+                given = run_backward(outputs, grads, True, False, leaves, False) if outputs else []
+            if outputs:
+                found.append({positions.get(id(leaf), id(leaf)): g for leaf, g in zip(leaves, given)})
+        return found
+
+
+def _differentiate_otherwise(ours: list[dict[int, Any]], theirs: list[dict[int, Any]]) -> str:
+    """Return why derivatives that the graph has found are others than the function's, or ""."""
+    if [d.keys() for d in ours] != [d.keys() for d in theirs]:
+        return "it does not do the same in each call"
+    with modes_off():
+        for a, b in ((a, b[leaf]) for d, b in zip(ours, theirs) for leaf, a in d.items()):
+            if (a is None) != (b is None) or (a is not None and not alike(a, b)):
+                return "a gradient came out differently"
+    return ""
 
 
 def _told(apart: list[Any], before: StateBefore, eager: Outcome) -> str:

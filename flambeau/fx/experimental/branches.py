@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import flambeau
@@ -10,7 +11,6 @@ import flambeau
 from ...autograd import Function, grad
 from ...core.tensor import Tensor
 from ...utils import _pytree as pytree
-from ..graph_module import GraphModule
 
 
 class _Piece:
@@ -18,11 +18,10 @@ class _Piece:
 
     def __init__(self, outer: Any, function: Callable, leaves: list[Any], shape: Any) -> None:
         recorder = self.recorder = outer.inner()
-        recorder.lifted = []
+        self.lifted: list[Tensor] = []
+        recorder.lifted = self.lifted
         own = [leaf.detach().requires_grad_(leaf.requires_grad) for leaf in leaves]
-        self.operands = [recorder.graph.placeholder(f"operand_{i}") for i in range(len(own))]
-        for tensor, node in zip(own, self.operands):
-            recorder.track(tensor, node)
+        self.operands = [recorder.know(tensor) for tensor in own]
         versions = [leaf._version for leaf in own]
         with flambeau.no_grad(), recorder:
             result = function(*pytree.tree_unflatten(own, shape))
@@ -32,36 +31,23 @@ class _Piece:
         if not all(isinstance(value, Tensor) for value in self.outputs):
             kinds = [type(value).__name__ for value in self.outputs]
             raise RuntimeError(f"torch.cond: branches of a graph must return tensors, got {kinds}")
-        self.lifted: list[Tensor] = recorder.lifted
+        recorder.structure(self.outputs)
         given = {t.untyped_storage().data_ptr() for t in (*own, *self.lifted)}
         if any(t.numel() and t.untyped_storage().data_ptr() in given for t in self.outputs):
             raise RuntimeError(
                 "torch.cond: a branch of a graph returns one of its operands (or a view of it): return a clone"
             )
 
-    def finish(self, outer: Any, lifted: list[Tensor], names: list[str]) -> GraphModule:
-        """The branch as a module of all operands, those that only the other one needs too."""
-        recorder, graph = self.recorder, self.recorder.graph
-        nodes = list(self.operands)
-        for tensor in lifted:
-            known = recorder.known.get(id(tensor))
-            if known is None:
-                with graph.inserting_before(next(iter(graph.nodes))):
-                    node = graph.placeholder("lifted")
-                recorder.track(tensor, node)
-            else:
-                node = known[1]
-            (nodes[-1].append if nodes else graph._root.append)(node)
-            nodes.append(node)
-        for node, name in zip(nodes, names):
-            node.target = name
-            if node.name != name:
-                node.name = graph._graph_namespace.create_name(name, None)
-        graph.output(tuple(recorder.argument(value) for value in self.outputs))
-        module = GraphModule(recorder.root, graph, "<lambda>")
-        for name, child in recorder.pieces.items():
-            module.add_module(name, child)
-        return module
+
+@dataclass
+class Choice:
+    """The two branches of a call: their recordings, the tensors that these have from outside, and the names that they
+    give their operands."""
+
+    yes: _Piece
+    no: _Piece
+    lifted: list[Tensor]
+    names: list[str] | None
 
 
 def record(recorder: Any, op: Any, pred: Tensor, true_fn: Callable, false_fn: Callable, operands: tuple) -> Any:
@@ -77,25 +63,15 @@ def record(recorder: Any, op: Any, pred: Tensor, true_fn: Callable, false_fn: Ca
                 f"torch.cond: the branches must return as many tensors, of the same shapes: {first} and {second}"
             )
     lifted = list({id(t): t for t in (*yes.lifted, *no.lifted)}.values())
-    given = [recorder.node_of(t) for t in (*leaves, *lifted)]
-    number = sum(name.startswith("true_graph_") for name in recorder.pieces)
-    branches = []
-    for word, piece in (("true", yes), ("false", no)):
-        name = f"{word}_graph_{number}"
-        recorder.pieces[name] = piece.finish(recorder, lifted, recorder.branch_names(given))
-        branches.append(recorder.graph.create_node("get_attr", name, (), {}, name))
-        recorder.describe(branches[-1])
-    node = recorder.graph.create_node(
-        "call_function", op, (recorder.node_of(pred), *branches, tuple(given)), {}, "cond"
-    )
-    recorder.describe(node)
+    sources = [*leaves, *lifted]
+    given = recorder.structure(sources)
+    choice = Choice(yes, no, lifted, recorder.branch_names(len(given)))
     chosen = yes if pred else no
     results = tuple(chosen.outputs)
-    sources = [*leaves, *lifted]
     if flambeau.is_grad_enabled() and any(t.requires_grad for t in sources):
         call = (op, pred, true_fn, false_fn, shape, len(leaves))
         results = _Choice.apply(call, results, *sources)
-    recorder._keep(node, results)
+    recorder.write(op, choice, ((recorder.held(pred), *given), {}), results)
     return pytree.tree_unflatten(list(results), chosen.out_shape)
 
 
@@ -132,4 +108,4 @@ class _Choice(Function):
         return (None, None, *(by_place.get(i) for i in range(len(ctx.sources))))
 
 
-__all__ = ["record"]
+__all__ = ["Choice", "record"]

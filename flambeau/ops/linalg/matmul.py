@@ -54,11 +54,11 @@ def check_device(a: Tensor, *others: Tensor | None) -> None:
 def multiply(form: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None, made: tuple) -> None:
     """The product of the matrices `made` (result, left, right), which are out, a and b seen as matrices. Calls like this one find
     their way by `known_product` from now on."""
-    result, left, right = made
+    result, left, right = made[0], _dense(made[1]), _dense(made[2])
     if 0 in left.shape:
         raw_copy(out, 0 if bias is None else bias)
         return
-    heavy.matmul(result, _dense(left), _dense(right), bias)
+    heavy.matmul(result, left, right, bias)
     heavy.keep_product(form, a, b, bias, out, made)
 
 

@@ -172,21 +172,27 @@ def new_results(
         "kernel": f"(clear if {_nothing(op)} else _kernel)" if sums else "_kernel",
         "public": finished,
         "finished": f"Saved({finished}, {', '.join(kept)})" if kept else finished,
-        "runs": "True" if runs_empty else "0 not in _out.shape",
+        "runs": "True" if runs_empty else f"0 not in _out.shape or unread({values})",
         "any_runs": "True"
         if runs_empty
-        else "0 not in _results[0].shape or any([0 not in _out.shape for _out in _results])",
+        else f"0 not in _results[0].shape or any([0 not in _out.shape for _out in _results]) or unread({values})",
         "shortcut": "" if shortcut is None else _SHORTCUT.format(arguments=_arguments(op), values=values),
     }
-    return Text(op, _ONE, texts, _SEVERAL, layout=layout, returns=returns, known=shortcut, clear=_clear)
+    return Text(op, _ONE, texts, _SEVERAL, layout=layout, returns=returns, known=shortcut, clear=_clear, unread=_unread)
 
 
 def _nothing(op: Op) -> str:
     return " or ".join(f"0 in {p.name}.shape" for p in op.arguments.values() if p.annotation == "Tensor")
 
 
-def _clear(results: Tensor | list[Tensor], *_: Any, **__: Any) -> None:
+def _unread(*values: Any) -> bool:
+    """Return False for arguments that no kernel reads; raises, like one that does, where they are no strided memory."""
+    return any(t._contig is None for t in values if isinstance(t, Tensor))
+
+
+def _clear(results: Tensor | list[Tensor], *values: Any, **options: Any) -> None:
     """The kernel of sums over nothing."""
+    _unread(*values, *options.values())
     for t in results if isinstance(results, list) else (results,):
         t._storage.fill_(0)
 

@@ -11,10 +11,10 @@ from ...core.graph import grad_mode, gradient_edge
 from ...core.layout import broadcast_shapes, contiguous_format
 from ...core.promotion import can_cast, result_dtype
 from ...core.size import make_size
-from ...core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo
+from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, new_coo
 from ...core.tensor import Tensor
 from ..creation import overwrite
-from ..creation.filled import zeros_like
+from ..creation.filled import full_like, zeros_like
 from ..machinery.formula import camel
 from ..machinery.inplace import assign, check_history_writable, rebase_history
 from ..machinery.quirks import Quirks
@@ -22,12 +22,12 @@ from ..machinery.sparse_dispatch import sparse_form
 from ..pointwise import activation, comparison, conjugate, rounding, special_functions, unary
 from ..pointwise import arithmetic as strided
 from ..shape.joining import cat
+from .conversion import as_coo, in_layout_of
 from .coo import (
     add_at,
     clone,
     coalesce,
     coo_from_parts,
-    in_layout_of,
     layout_word,
     values_at,
     values_in_place_of,
@@ -54,7 +54,7 @@ def _reduced(g: Tensor, like: Any, factor: Any = 1) -> Tensor:
 )
 def add(input: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     if isinstance(input, SparseCsr) and isinstance(other, Tensor) and not isinstance(other, SparseTensor):
-        return _strided_plus_sparse(other if alpha == 1 else other * alpha, input, 1)
+        return _strided_plus_sparse(other, input, alpha)  # as in PyTorch, alpha is the factor of the sparse term
     if not isinstance(other, SparseTensor):
         raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     if not isinstance(input, SparseTensor):
@@ -63,11 +63,16 @@ def add(input: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     d = result_dtype((input, other))
     if isinstance(input, SparseCoo) and isinstance(other, SparseCoo):
         return _sum(input, other, alpha, d)
-    total = _sum(_as_coo(input), _as_coo(other), alpha, d)
+    total = _sum(as_coo(input), as_coo(other), alpha, d)
     return in_layout_of(input, total)
 
 
 def _check_alike(a: SparseTensor, b: SparseTensor) -> None:
+    if a.shape != b.shape and isinstance(a, SparseCsr):
+        raise RuntimeError(
+            f"torch.add: Expected input tensors to have the same shape, but got tensor `self` with shape {list(a.shape)} and"
+            f" tensor `other` with shape {list(b.shape)}"
+        )
     if a.shape != b.shape:
         raise RuntimeError(
             f"add: expected sizes of 'self' and 'other' to match, but {list(a.shape)} != {list(b.shape)}"
@@ -110,11 +115,6 @@ def _check_strided(input: Tensor, other: Tensor) -> None:
         )
 
 
-def _as_coo(t: SparseTensor) -> Any:
-    """Return t itself if it has COO layout, or its entries in that layout."""
-    return t if isinstance(t, SparseCoo) else t.to_sparse_coo()
-
-
 def _strided_plus_sparse(input: Tensor, other: SparseTensor, alpha: Any) -> Tensor:
     _check_strided(input, other)
     d = result_dtype((input, other))
@@ -123,7 +123,7 @@ def _strided_plus_sparse(input: Tensor, other: SparseTensor, alpha: Any) -> Tens
 
 def _accumulate(out: Tensor, other: SparseTensor, alpha: Any) -> Tensor:
     """out += alpha * other for contiguous memory."""
-    coo = _as_coo(other)
+    coo = as_coo(other)
     values = coo._values_part.to(out.dtype)
     return add_at(out, entry_keys(coo), values if alpha == 1 else values * alpha)
 
@@ -159,8 +159,8 @@ def mul(input: Any, other: Any) -> Tensor:
     if not isinstance(other, Tensor) or not (other.shape or isinstance(other, SparseTensor)):
         return with_values(input, _times(input, other, lambda v, x: v * x))
     if isinstance(input, SparseCsr) or isinstance(other, SparseCsr):
-        factor = other.to_sparse_coo() if isinstance(other, SparseTensor) else other
-        return in_layout_of(input, mul(input.to_sparse_coo(), factor))
+        factor = as_coo(other)
+        return in_layout_of(input, mul(as_coo(input), factor))
     if isinstance(other, SparseCoo):
         return _times_sparse(input, other)
     if len(other.shape) > len(input.shape):
@@ -422,9 +422,35 @@ def _conjugate_in_place(self: Tensor) -> Tensor:
 @sparse_form(overwrite.zero_)
 def zero_(self: Any) -> Any:
     check_history_writable(self)
-    if isinstance(self, SparseCsr):
-        return become(self, with_values(self, self._values_part * 0), "zero_")
     return become(self, zeros_like(self), "zero_")
+
+
+@sparse_form(overwrite.fill_)
+def fill_(self: Any, value: Any) -> Any:
+    """Set the listed values of a compressed tensor."""
+    if not isinstance(self, SparseCsr):
+        raise SparseRefusal("Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")
+    check_history_writable(self)
+    return become(self, with_values(self, full_like(self._values_part, value)), "fill_")
+
+
+def _check_copied(self: Any, src: Any) -> None:
+    """Raise unless the entries of one compressed tensor fit another of the same layout."""
+    if self._nnz() != src._nnz():
+        raise RuntimeError(
+            "torch.copy_: only sparse compressed tensors with the same number of specified elements are supported."
+        )
+    for i, (a, b) in enumerate(zip(self.shape, src.shape)):
+        if a != b:
+            raise RuntimeError(
+                f"torch.copy_: expected shapes of self and src to match along dimension {i} for {layout_word(self)} layout but"
+                f" the corresponding dimensions of self and src are {a} and {b}, respectively."
+            )
+    if self._blocksize != src._blocksize:
+        raise RuntimeError(
+            "torch.copy_: copy of sparse compressed tensors having different block sizes is not supported. self and src block"
+            f" sizes are {list(self._blocksize)} and {list(src._blocksize)}, respectively."
+        )
 
 
 @sparse_form(overwrite.copy_)
@@ -436,10 +462,8 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
         )
     if isinstance(self, SparseTensor) and type(self) is type(src):
         check_history_writable(self)
-        if isinstance(self, SparseCsr) and self._nnz() != src._nnz():
-            raise RuntimeError(
-                "torch.copy_: only sparse compressed tensors with the same number of specified elements are supported."
-            )
+        if isinstance(self, SparseCsr):
+            _check_copied(self, src)
         if self.shape != src.shape:
             raise RuntimeError(
                 f"copy_(): a sparse tensor of shape {list(src.shape)} cannot be copied into one of shape"

@@ -23,7 +23,17 @@ from ..machinery.declare import composite, effect
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
 from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
-from .index import entry_keys, found_at, grouped, index_tensor, keys_of, not_zero, on_host
+from .index import (
+    compressed_entries,
+    entry_keys,
+    found_at,
+    grouped,
+    index_tensor,
+    keys_of,
+    not_zero,
+    on_host,
+    places_of,
+)
 from .places import repeated
 
 # -- values at places ------------------------------------------------------------------------------------------------
@@ -218,17 +228,24 @@ def listed_places(t: Any) -> tuple[Tensor, np.ndarray]:
     """The places of any sparse tensor as a COO index, and their keys; of blocks those of all elements, as their values lie."""
     if isinstance(t, SparseCoo):
         return t._index_part, entry_keys(t)
-    counts = np.diff(on_host(t._compressed_part))
-    lines, places = repeated(np.arange(counts.size), counts), on_host(t._plain_part)
-    pair = (lines, places) if t._by_rows else (places, lines)
+    line, place = compressed_entries(on_host(t._compressed_part), on_host(t._plain_part))
+    count = max(t._compressed_part.shape[-1] - 1, 1)
+    matrix, line = line // count, line % count
+    pair = (line, place) if t._by_rows else (place, line)
     if t._blocksize is not None:
         height, width = t._blocksize
-        inside = np.arange(height * width)
-        tall, wide = (repeated(p, np.full(lines.size, inside.size)) if inside.size else p[:0] for p in pair)
-        within = np.tile(inside, lines.size)
-        pair = (tall * height + within // width, wide * width + within % width) if inside.size else (tall, wide)
-    rows = np.stack(pair)
-    return index_tensor(rows), keys_of(rows, t.shape)
+        area = np.full(place.size, height * width)
+        matrix, tall, wide = (repeated(p, area) for p in (matrix, *pair))
+        within = np.tile(np.arange(height * width), place.size)
+        pair = tall * height + within // max(width, 1), wide * width + within % max(width, 1)
+    batch = places_of(matrix, tuple(t.shape[: t._batch_dims]))
+    rows = np.stack([*batch, *pair])
+    return index_tensor(rows), keys_of(rows, tuple(t.shape[: t._sparse_dims]))
+
+
+def listed_values(t: Any) -> Tensor:
+    """The values of a compressed tensor, one row of dense sizes for each of its listed places; outside autograd."""
+    return t._values_part.reshape(-1, *t.shape[t._sparse_dims :])
 
 
 def _pattern_grad(g: Any, like: Any) -> Tensor:
@@ -303,7 +320,8 @@ def _values(self: Tensor) -> Tensor:
 @composite(function=False)
 def _nnz(self: Tensor) -> int:
     """Return the number of listed entries."""
-    return _sparse_only(self, "_nnz")._values_part.shape[0]
+    t = _sparse_only(self, "_nnz")
+    return t._values_part.shape[0] if isinstance(t, SparseCoo) else t._plain_part.shape[-1]
 
 
 @composite(function=False)
@@ -410,11 +428,6 @@ def rebuilt(t: Any, parts: Any) -> Any:
         return new_coo(index, values, t.shape, t._is_coalesced, t._in_bounds)
     compressed, plain, values = parts
     return new_csr(compressed, plain, values, t.shape, t.layout)
-
-
-def in_layout_of(like: SparseTensor, t: Tensor) -> Any:
-    """A sparse tensor in the layout of another one, with blocks of its size."""
-    return t.to_sparse(layout=like.layout, blocksize=getattr(like, "_blocksize", None))
 
 
 def with_values(t: Any, values: Tensor) -> Any:

@@ -12,11 +12,11 @@ from ...core.tensor import Tensor, copy_of_array, numel_of
 from ...kernels.library import sparse as kernels
 from ..machinery.memory import bare, values_on_host
 from ..machinery.watched import watched
-from .places import Places
+from .places import Places, repeated
 
 
-def keys_of(indices: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    """Return each column of `indices` as one number, in row-major order of the places."""
+def keys_of(indices: Any, sizes: tuple[int, ...]) -> np.ndarray:
+    """Return each column of `indices` (rows) as one number, in row-major order of the places."""
     if numel_of(sizes) >= 1 << 63:
         raise RuntimeError(f"sparse sizes {list(sizes)} have more places than an int64 can count")
     if not sizes:
@@ -84,6 +84,12 @@ def places_of(keys: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
         rows.append(rest % max(size, 1))
         rest = rest // max(size, 1)
     return np.stack(rows[::-1]) if rows else np.zeros((0, keys.size), np.int64)
+
+
+def compressed_entries(starts: Any, places: Any) -> tuple[Any, Any]:
+    """The line of every entry of a batch of compressed matrices, counted over all of them, and its place in the line."""
+    counts = np.diff(starts).reshape(-1)
+    return repeated(np.arange(counts.size), counts), places.reshape(-1).astype(np.int64)
 
 
 def grouped(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,19 +8,18 @@ from typing import Any
 from ...core import printing
 from ...core.device import default_device
 from ...core.promotion import get_default_dtype
-from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, empty_coo, new_coo, new_csr
+from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, new_coo, new_csr
 from ...core.tensor import Tensor
-from ..creation.filled import finish
-from ..machinery.arguments import as_shape, read_options
 from ..machinery.memory import values_on_host
 from ..machinery.sparse_dispatch import sparse_form
 from ..methods import per_element, python_protocol
 from ..methods.python_protocol import rebuild_subclass
 from ..shape import header_changes
 from .arithmetic import become
-from .coo import coo_to_dense, rebuilt
-from .csr import as_coo
+from .conversion import as_coo
+from .coo import coo_to_dense, layout_word, rebuilt
 from .shape import getitem
+from .zero_filled import zeros
 
 
 def to_dense(self: Any, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
@@ -31,18 +30,16 @@ def to_dense(self: Any, dtype: Any = None, *, masked_grad: Any = None) -> Tensor
 
 
 def sparse_dim(self: Any) -> int:
-    return self._index_part.shape[0] if isinstance(self, SparseCoo) else 2
+    return self._sparse_dims if isinstance(self, SparseCoo) else 2
 
 
 def dense_dim(self: Any) -> int:
-    return len(self._values_part.shape) - (1 if getattr(self, "_blocksize", None) is None else 3)
+    return len(self.shape) - self._sparse_dims
 
 
 def new_zeros(self: Any, *size: Any, **options: Any) -> Tensor:
-    shape = as_shape((options.pop("size"),) if not size and "size" in options else size, "new_zeros")
-    chosen = read_options("new_zeros", options)
-    t = empty_coo(shape, chosen.dtype or self.dtype, None, chosen.device or self.device)
-    return finish(t, chosen.requires_grad)
+    given = {"dtype": self.dtype, "device": self.device, "layout": self.layout, **options}
+    return zeros(*size, **given)
 
 
 def _refuse_fill(self: Any, *size: Any, **options: Any) -> Tensor:
@@ -80,7 +77,7 @@ def text(self: Any, *, tensor_contents: str | None = None) -> str:
         components,
         layout=repr(self.layout),
         size=self.shape,
-        nnz=None if meta else self._values_part.shape[0],
+        nnz=None if meta else self._nnz(),
         default_float_dtype=get_default_dtype(),
         requires_grad=self.requires_grad,
         grad_fn_name=None if grad_fn is None else grad_fn.name(),
@@ -139,9 +136,7 @@ def deep_copy(self: Any, memo: dict) -> Tensor:
 
 
 def _no_numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
-    raise TypeError(
-        f"can't convert {'Sparse' if self.is_sparse else repr(self.layout)} layout tensor to numpy. Use Tensor.to_dense() first."
-    )
+    raise TypeError(f"can't convert {layout_word(self)} layout tensor to numpy. Use Tensor.to_dense() first.")
 
 
 def _no_export(self: Any, **kwargs: Any) -> Any:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from ...core.layout import sparse_csr
-from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, new_coo
+from ...core.layout import sparse_csr, strided
+from ...core.size import make_size
+from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, new_coo, new_csr
 from ...core.tensor import Tensor
 from ...kernels.library import sparse as kernels
-from ..creation.filled import fill_raw
+from ..creation.filled import fill_raw, full_like
 from ..linalg import addmm as sums
-from ..linalg import linear, matmul
+from ..linalg import linear, matmul, triangular
 from ..machinery.declare import composite, internal
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
 from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
-from ..shape.joining import stack
-from .coo import coalesce, in_layout_of, listed_places, values_in_place_of
+from .conversion import as_coo, in_layout_of
+from .coo import coalesce, layout_word, listed_places, values_in_place_of
 from .index import by_row, entry_keys, index_tensor, keys_of, on_host, packed, within_bounds
 from .places import repeated
 
@@ -27,12 +29,17 @@ from .places import repeated
 
 
 def _rows_and_columns(t: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-    """Return where rows start, the order of entries by row (None: as they are stored) and their columns."""
-    if isinstance(t, SparseCsr) and t.layout is sparse_csr:
+    """Return where rows start, the order of entries by row (None: as they are stored) and their columns; a batch of matrices is one
+    matrix with them on its diagonal."""
+    if isinstance(t, SparseCsr) and t.layout is sparse_csr and not t._batch_dims:
         return on_host(t._compressed_part).astype(np.int64), None, on_host(t._plain_part).astype(np.int64)
     places = listed_places(t)[0] if isinstance(t, SparseCsr) else within_bounds(t)._index_part
-    rows, columns = on_host(places)
-    return *by_row(rows, t.shape[0]), packed(columns)
+    *batch, rows, columns = on_host(places)
+    *sizes, height, width = t.shape
+    if batch:
+        matrix = keys_of(batch, tuple(sizes))
+        rows, columns = matrix * height + rows, matrix * width + columns
+    return *by_row(rows, math.prod(sizes) * height), packed(columns)
 
 
 @internal(batching="each")
@@ -54,8 +61,11 @@ def _(out: Tensor, starts: np.ndarray, order: Any, columns: np.ndarray, values: 
 
 
 def times_dense(sparse: Any, other: Tensor) -> Tensor:
-    """A sparse matrix times a dense one, checked."""
-    return rows_times_matrix(*_rows_and_columns(sparse), sparse._values_part.reshape(-1), other)
+    """A sparse matrix, or batch of them, times dense ones, checked."""
+    *batch, height, width = sparse.shape
+    table = other.reshape(math.prod(batch) * width, other.shape[-1])
+    product = rows_times_matrix(*_rows_and_columns(sparse), sparse._values_part.reshape(-1), table)
+    return product.reshape(*batch, height, other.shape[-1])
 
 
 def _check_matrix(t: Any, name: str) -> None:
@@ -64,6 +74,13 @@ def _check_matrix(t: Any, name: str) -> None:
 
 
 def _check_operands(a: Any, b: Any) -> None:
+    if isinstance(a, SparseCsr) or isinstance(b, SparseCsr):
+        for name, t in (("mat1", a), ("mat2", b)):
+            if len(t.shape) != 2:
+                raise RuntimeError(f"{name} must be a matrix, got {len(t.shape)}-D tensor")
+        if a.shape[1] != b.shape[0]:
+            sizes = f"{a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]}"
+            raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({sizes})")
     sparse, other = (a, b) if isinstance(a, SparseTensor) else (b, a)
     _check_matrix(sparse, "addmm")
     if len(other.shape) != 2:
@@ -94,7 +111,7 @@ def sparse_times_sparse(a: Any, b: Any) -> Tensor:
             "zeros_sparse_compressed expected sparse compressed (non-block) tensor layout but got blocks"
         )
     compressed = isinstance(a, SparseCsr)
-    left, right = (coalesce(t if isinstance(t, SparseCoo) else t.to_sparse_coo()) for t in (a, b))
+    left, right = (coalesce(as_coo(t)) for t in (a, b))
     rows, middle = on_host(within_bounds(left)._index_part)
     starts, order, columns = _rows_and_columns(right)
     counts = starts[middle + 1] - starts[middle]
@@ -131,6 +148,9 @@ def mv(input: Any, vec: Any) -> Tensor:
         raise NotImplementedError("mv() takes a sparse matrix and a dense vector")
     _check_matrix(input, "mv")
     if len(vec.shape) != 1 or input.shape[1] != vec.shape[0]:
+        if isinstance(input, SparseCsr):
+            height, width = input.shape
+            raise RuntimeError(f"size mismatch, got input ({height}), mat ({height}x{width}), vec ({vec.shape[0]})")
         raise RuntimeError("mv: expected self.size(-1) == vec.size(-1)")
     return times_dense(input, vec.unsqueeze(1)).squeeze(1)
 
@@ -146,7 +166,7 @@ def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
         raise RuntimeError(f"expected scalar type {mat1.dtype.scalar_type} but found {input.dtype.scalar_type}")
     product = _scaled(_product(mat1, mat2), alpha)
     if isinstance(input, SparseTensor) and isinstance(product, SparseTensor):
-        return product if beta == 0 else _scaled(input, beta) + product
+        return in_layout_of(input, as_coo(product)) if beta == 0 else _scaled(input, beta) + product
     input, product = (t.to_dense() if isinstance(t, SparseTensor) else t for t in (input, product))
     return product if beta == 0 else _scaled(input, beta).expand(product.shape) + product
 
@@ -176,14 +196,28 @@ def linear_matrix(input: Any, weight: Any, bias: Any) -> Tensor:
     quirks=Quirks(label="BmmBackward0"),
 )
 def bmm(input: Any, mat2: Any) -> Tensor:
-    if isinstance(mat2, SparseTensor):
+    if isinstance(mat2, SparseTensor) or input.dense_dim():
         raise RuntimeError("bmm_sparse: Tensor 'mat2' must be dense")
     (b, _, k), (b2, k2, _) = input.shape, mat2.shape
     if b != b2 or k != k2:
         raise RuntimeError(
             f"bmm: Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: [{b2}, {k2}]."
         )
-    return stack([mm(input.select(0, i), mat2.select(0, i)) for i in range(b)])
+    if input.dtype is not mat2.dtype:
+        raise RuntimeError(f"expected scalar type {input.dtype.scalar_type} but found {mat2.dtype.scalar_type}")
+    return times_dense(input, mat2)
+
+
+@sparse_form(triangular.triangular_solve)
+def triangular_solve(
+    input: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
+    """Solve with the triangle of a compressed matrix; no copy of it is returned."""
+    if not isinstance(A, SparseCsr) or isinstance(input, SparseTensor) or not A._by_rows:
+        raise ValueError("triangular_solve: unsupported sparse layout.")
+    found = triangular.triangular_solve(input, A.to_dense(), upper, transpose, unitriangular)
+    solution = found[0] if A._nnz() else full_like(found[0], math.nan)
+    return type(found)((solution, A._values_part.new_empty((0,))))
 
 
 def _transposed(input: Any) -> Any:
@@ -239,7 +273,7 @@ masked_product = sparse_primitive(
 
 def _mat1_grad(g: Tensor, mat1: Any, mat2: Any, alpha: Any) -> Tensor:
     if isinstance(mat1, SparseTensor) and not isinstance(mat2, SparseTensor) and not isinstance(g, SparseTensor):
-        sampled = masked_product(g, mat2, mat1.to_sparse_coo())
+        sampled = masked_product(g, mat2, as_coo(mat1))
         return _scaled(in_layout_of(mat1, sampled), alpha)
     return _scaled(g.mm(mat2.mH), alpha)
 
@@ -289,23 +323,45 @@ def sparse_mm(mat1: Any, mat2: Any) -> Tensor:
 
 def sampled_addmm(input: Any, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) at the places of a compressed matrix."""
-    if not isinstance(input, SparseCsr) or input._blocksize is not None:
-        raise SparseRefusal(
-            f"Could not run 'aten::sparse_sampled_addmm' with an input of layout {input.layout!r}: compressed rows are needed"
-        )
-    if len(mat1.shape) != 2 or len(mat2.shape) != 2:
-        raise NotImplementedError("sampled_addmm(): batches are not implemented")
-    if mat1.shape[1] != mat2.shape[0]:
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({mat1.shape[0]}x{mat1.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
-        )
-    if (mat1.shape[0], mat2.shape[1]) != tuple(input.shape):
-        raise RuntimeError(
-            f"sampled_addmm: Expected self of shape {[mat1.shape[0], mat2.shape[1]]}, got {list(input.shape)}"
-        )
-    rows, columns = listed_places(input)[0]
-    sampled = (mat1.index_select(0, rows) * mat2.index_select(1, columns).t()).sum(1)
+    if input.layout is sparse_csr and len(input.shape) == 2 < len(mat1.shape):
+        input = _repeated_matrix(input, mat1.shape[:-2])
+    _check_sampled(input, mat1, mat2)
+    *batch, rows, columns = listed_places(input)[0]
+    left, right = (*batch, rows), (*batch, columns)
+    terms = mat1[left] * mat2.mT[right]
+    sampled = terms.sum(-1).reshape(input._values_part.shape)
     return values_in_place_of(_scaled(input.values(), beta) + _scaled(sampled, alpha), input.detach())
+
+
+def _repeated_matrix(t: Any, batch: tuple[int, ...]) -> Any:
+    """A compressed matrix once for each place of a batch."""
+    starts, places, values = (part.expand(*batch, *part.shape).clone() for part in t._parts())
+    like = new_csr(starts, places, values, make_size((*batch, *t.shape)), t.layout)
+    return values_in_place_of(t.values().expand(like._values_part.shape), like)
+
+
+def _check_sampled(input: Any, mat1: Tensor, mat2: Tensor) -> None:
+    def need(holds: Any, message: str) -> None:
+        if not holds:
+            raise RuntimeError(f"sampled_addmm: {message}")
+
+    need(input.layout is sparse_csr, f"Expected result to have sparse csr layout, but got {layout_word(input)}")
+    need(not input.dense_dim(), "Expected non-hybrid self tensor")
+    for name, t in (("mat1", mat1), ("mat2", mat2)):
+        need(t.layout is strided, f"Expected {name} to have strided layout, but got {layout_word(t)}")
+        need(len(t.shape) >= 2, f"Expected {name} to be a matrix, got {len(t.shape)}-D tensor")
+    for (name, t), (other_name, other) in (
+        (("mat1", mat1), ("mat2", mat2)), (("mat1", mat1), ("self", input)),
+    ):  # fmt: skip
+        words = f"but got {t.dtype.scalar_type} and {other.dtype.scalar_type}"
+        need(t.dtype is other.dtype, f"Expected {name} and {other_name} to have the same dtype, {words}")
+    for name, t in (("mat1", mat1), ("mat2", mat2)):
+        sizes = f"{list(input.shape[:-2])} and {list(t.shape[:-2])}"
+        need(t.shape[:-2] == input.shape[:-2], f"Expected self and {name} to have the same batch size, but got {sizes}")
+    sizes = f"{mat1.shape[-2]}x{mat1.shape[-1]} and {mat2.shape[-2]}x{mat2.shape[-1]}"
+    need(mat1.shape[-1] == mat2.shape[-2], f"mat1 and mat2 shapes cannot be multiplied ({sizes})")
+    need(input.shape[-2] == mat1.shape[-2], "self.shape[-2] must match mat1.shape[-2]")
+    need(input.shape[-1] == mat2.shape[-1], "self.shape[-1] must match mat2.shape[-1]")
 
 
 _REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin"}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.layout import wrap_dim
+from ...core.layout import sparse_csr, wrap_dim
 from ...core.size import make_size
 from ...core.sparse import SparseCoo, SparseCsr
 from ...core.tensor import Tensor
@@ -18,6 +18,7 @@ from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
 from ..methods import python_protocol
 from ..reduce import norms, sums
 from .arithmetic import apply_to_values
+from .conversion import as_coo, in_layout_of
 from .coo import coalesce, coo_from_parts, layout_word, need_coo
 from .index import entry_keys, groups_of, index_tensor, keys_of, on_host
 
@@ -39,7 +40,7 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     d = None if dtype is None else as_dtype(dtype, "sum")
     if dim is None or dim == () or dim == []:
         return sum_all(input, d)
-    result = sum_dims(input, dim, d)
+    result = sum_dims(input, dim, d, keepdim)
     if keepdim and not isinstance(input, SparseCsr):
         for i in sorted(_dims(input, dim)):
             result = result.unsqueeze(i)
@@ -55,10 +56,10 @@ def _dims(t: Tensor, dim: Any) -> list[int]:
     return wrapped
 
 
-def sum_dims(input: Any, dim: Any, d: Any = None) -> Tensor:
+def sum_dims(input: Any, dim: Any, d: Any = None, keepdim: bool = False) -> Tensor:
     """The sum over some dimensions: sparse while a sparse dimension is left, else strided. Integers are summed in int64."""
     if isinstance(input, SparseCsr):
-        return _sum_compressed(input, _dims(input, dim), d)
+        return _sum_compressed(input, _dims(input, dim), d, keepdim)
     t = coalesce(need_coo(input, "sum"))
     gone = _dims(t, dim)
     sparse = t._index_part.shape[0]
@@ -75,16 +76,17 @@ def sum_dims(input: Any, dim: Any, d: Any = None) -> Tensor:
     return coalesce(coo_from_parts(values, rows, shape, False, True))
 
 
-def _sum_compressed(t: SparseCsr, gone: list[int], d: Any) -> Tensor:
-    """PyTorch keeps the summed dimensions of compressed matrices, with size one."""
-    total: Any = sum_dims(t.to_sparse_coo(), gone, d)
-    for i in sorted(gone):
-        total = total.unsqueeze(i)
-    if t._blocksize is not None:
+def _sum_compressed(t: SparseCsr, gone: list[int], d: Any, keepdim: bool) -> Tensor:
+    if t.layout is not sparse_csr:
         raise RuntimeError(
             f"Currently the only compressed sparse format supported for sum.dim_IntList is CSR, but got layout {layout_word(t)}"
         )
-    return total.to_sparse(layout=t.layout)
+    if not keepdim:
+        raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
+    total: Any = sum_dims(as_coo(t), gone, d)
+    for i in sorted(gone):
+        total = total.unsqueeze(i)
+    return in_layout_of(t, total if isinstance(total, SparseCoo) else total.to_sparse(t._sparse_dims))
 
 
 @sparse_form(norms.norm, norms.linalg_norm)

@@ -15,6 +15,8 @@ from ..shape.rearrange import repeat_interleave
 @composite(name="_convert_indices_from_coo_to_csr", method=False)
 def rows_begin(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
     """Return where the first entry of each of `size` rows, and the end, stands among the sorted row numbers."""
+    if len(input.shape) != 1:
+        raise RuntimeError(f"Input is supposed to be a vector, but got {len(input.shape)} dimensional tensor.")
     wanted = arange(size + 1, dtype=input.dtype, device=input.device)
     return searchsorted(input.contiguous(), wanted, out_int32=out_int32)
 

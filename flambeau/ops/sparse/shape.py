@@ -19,14 +19,15 @@ from ..shape.complex_views import view_as_complex as numbers_of
 from ..shape.complex_views import view_as_real as pairs_of
 from ..shape.dimensions import permutation
 from ..shape.joining import cat as cat_strided
-from .coo import coo_from_parts
+from .conversion import as_coo
+from .coo import coalesce, coo_from_parts, layout_word, values_in_place_of
 from .index import entry_keys, grouped, index_tensor, on_host, within_bounds
 from .places import repeated
 
 
 def _need_coo(t: Any, name: str) -> SparseCoo:
-    if not isinstance(t, SparseCoo):
-        raise NotImplementedError(f"{name}() is not implemented for layout {t.layout!r}")
+    if isinstance(t, SparseCsr):
+        t.stride()  # raises: PyTorch makes a view here
     return t
 
 
@@ -38,13 +39,16 @@ _TURNED = {sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bs
 
 def _permuted(t: Any, order: list[int]) -> Any:
     shape = make_size([t.shape[d] for d in order])
+    sparse = t._sparse_dims
     if isinstance(t, SparseCsr):
-        compressed, plain, values = t._parts()
-        if order == sorted(order):
+        batch = order[: sparse - 2]
+        if sorted(batch) != list(range(sparse - 2)) or order[sparse:] != list(range(sparse, len(order))):
+            raise RuntimeError(f"permute(): a compressed tensor cannot have its dimensions in the order {order}")
+        compressed, plain, values = (part.permute(*batch, *range(len(batch), len(part.shape))) for part in t._parts())
+        if order[sparse - 2] < order[sparse - 1]:
             return new_csr(compressed, plain, values, shape, t.layout)
-        values = values if t._blocksize is None else values.transpose(1, 2)
+        values = values if t._blocksize is None else values.transpose(sparse - 1, sparse)
         return new_csr(compressed, plain, values, shape, _TURNED[t.layout])
-    sparse = t._index_part.shape[0]
     if any((d < sparse) != (i < sparse) for i, d in enumerate(order)):
         raise RuntimeError(
             "permute(sparse_coo): dimensions can only be exchanged among sparse ones or among dense ones; "
@@ -57,10 +61,23 @@ def _permuted(t: Any, order: list[int]) -> Any:
     return new_coo(indices, values, shape, t._is_coalesced and rows == sorted(rows), t._in_bounds)
 
 
+def _check_exchanged(t: Any, a: int, b: int) -> None:
+    if t.dense_dim():
+        raise RuntimeError("transpose(): hybrid sparse compressed tensors with dense dimensions are not supported")
+    first, second = ("Batch" if d < t._batch_dims else "Sparse" for d in (a, b))
+    if first != second:
+        raise RuntimeError(
+            "transpose(): can only transpose dimensions of the same type (Batch, Sparse, Dense), got"
+            f" {a}({first}) and {b}({second})"
+        )
+
+
 def _swapped(t: Any, dim0: int, dim1: int) -> Any:
     n = len(t.shape)
     a, b = wrap_dim(dim0, n), wrap_dim(dim1, n)
-    if isinstance(t, SparseCoo) and (a < t._index_part.shape[0]) != (b < t._index_part.shape[0]):
+    if isinstance(t, SparseCsr):
+        _check_exchanged(t, a, b)
+    elif (a < t._index_part.shape[0]) != (b < t._index_part.shape[0]):
         raise RuntimeError(
             "sparse transpose: transposed dimensions must be sparse Got sparse_dim:"
             f" {t._index_part.shape[0]}, d0: {a}, d1: {b}"
@@ -84,7 +101,8 @@ def transpose(input: Any, dim0: int, dim1: int) -> Tensor:
 def t(input: Any) -> Tensor:
     if len(input.shape) > 2:
         raise RuntimeError(
-            f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but self is {len(input.shape)}D"
+            f"t() expects a tensor with <= 2 {'sparse and 0 dense ' if input.is_sparse else ''}dimensions, but self is"
+            f" {len(input.shape)}D"
         )
     return _swapped(input, 0, 1) if len(input.shape) == 2 else _permuted(input, list(range(len(input.shape))))
 
@@ -127,12 +145,16 @@ uncoalesced_values = sparse_primitive(
 
 @sparse_form(dimensions.select)
 def select(input: Any, dim: int, index: int) -> Tensor:
-    t = within_bounds(_need_coo(input, "select"))
-    d = wrap_dim(dim, len(t.shape))
-    size = t.shape[d]
+    d = wrap_dim(dim, len(input.shape))
+    size = input.shape[d]
     if not -size <= index < size:
-        raise IndexError(f"select(): index {index} out of range for tensor of size {list(t.shape)} at dimension {d}")
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {d}"
+        )
     index %= size
+    if isinstance(input, SparseCsr):
+        return _part_of_compressed(input, d, index)
+    t = within_bounds(input)
     rows, sparse = on_host(t._index_part), t._index_part.shape[0]
     shape = [n for i, n in enumerate(t.shape) if i != d]
     if d >= sparse:
@@ -142,6 +164,25 @@ def select(input: Any, dim: int, index: int) -> Tensor:
     if sparse == 1:
         return uncoalesced_values(t).index_select(0, index_tensor(keep)).sum(0, dtype=t.dtype)
     return entries_kept(t, keep, np.delete(rows, d, 0)[:, keep], shape)
+
+
+def _part_of_compressed(t: SparseCsr, d: int, index: int) -> Tensor:
+    """Of a batch or of dense dimensions a tensor in the same layout; of one matrix a COO tensor."""
+    sparse = t._sparse_dims
+    shape = make_size([n for i, n in enumerate(t.shape) if i != d])
+    if d < sparse - 2:
+        compressed, plain, _ = (part.select(d, index) for part in t._parts())
+        like = new_csr(compressed, plain, t._values_part.select(d, index), shape, t.layout)
+        return values_in_place_of(t.values().select(d, index), like)
+    if d >= sparse:
+        at = d - sparse + len(t._values_part.shape) - (len(t.shape) - sparse)
+        like = new_csr(t._compressed_part, t._plain_part, t._values_part.select(at, index), shape, t.layout)
+        return values_in_place_of(t.values().select(at, index), like)
+    if sparse > 2:
+        raise RuntimeError(
+            "select(): selecting sparse dimensions is not supported for batched sparse compressed tensors."
+        )
+    return select(coalesce(as_coo(t)), d, index)
 
 
 @sparse_form(parts.unbind)
@@ -270,7 +311,7 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     dimensions.expand_as,
 )
 def expand(input: Any, *args: Any, **kwargs: Any) -> Tensor:
-    raise SparseRefusal("expand is unsupported for Sparse tensors")
+    raise SparseRefusal(f"expand is unsupported for {layout_word(input)} tensors")
 
 
 @sparse_form(reshaping.reshape, reshaping.flatten, reshaping.unflatten, reshaping.ravel)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import dtype as dt
 from ...core.device import default_device
-from ...core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from ...core.layout import sparse_coo, strided
 from ...core.promotion import get_default_dtype
 from ...core.size import Size, make_size
-from ...core.sparse import SparseCoo, SparseCsr, SparseTensor, empty_coo, new_csr
+from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, empty_coo, new_csr
 from ...core.tensor import Tensor, empty
-from ..creation import filled
+from ..creation import filled, memory
 from ..creation.filled import fill_raw, finish
-from ..machinery.arguments import as_shape, read_options
+from ..machinery.arguments import as_shape, read_options, varargs_ints
 from ..machinery.declare import composite
 from ..machinery.inplace import check_history_writable
 from ..machinery.sparse_dispatch import sparse_form
+from ..shape.joining import cat
+from .compressed import BLOCKS, LINES, in_lines, with_zero_index
 from .coo import layout_word, need_coo, read_shape
 
 
@@ -66,6 +67,72 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
     return _cleared(*_resized(self, size, sparse_dim, dense_dim), sparse_dim)
 
 
+@sparse_form(memory.resize_)
+def resize_(self: Any, *sizes: Any, memory_format: Any = None) -> Any:
+    """Give a compressed tensor another number of lines, and wider ones; the first matrices of a batch stay."""
+    shape = varargs_ints(sizes, "resize_")
+    if not isinstance(self, SparseCsr):
+        raise SparseRefusal("Could not run 'aten::resize_' with arguments from the 'SparseCPU' backend.")
+    check_history_writable(self)
+    if len(shape) < 2:
+        raise RuntimeError(f"torch.resize_: Only batched sparse CSR matrices are supported, but got size {list(shape)}")
+    batch = len(shape) - 2 - self.dense_dim()
+    before, block = self.shape[self._sparse_dims - 2 : self._sparse_dims], self._blocksize or (1, 1)
+    old_across, across = (in_lines(self.layout, *sizes)[1] for sizes in (before, shape[batch : batch + 2]))
+    if across < old_across:
+        raise RuntimeError(
+            "torch.resize_: Resizing columns of sparse CSR tensors to a smaller value is not supported. The original number of"
+            f" columns is {old_across} while the requested new number of columns is {across}."
+        )
+    counts = in_lines(self.layout, *(n // width for n, width in zip(shape[batch : batch + 2], block)))
+    _cut(self, shape, batch, counts[0], min(self._nnz(), counts[0] * counts[1]))
+    self._bump("resize_")
+    return self
+
+
+def _cut(t: SparseCsr, shape: Any, batch: int, lines: int, nnz: int) -> None:
+    """Keep the first matrices, lines and entries of a compressed tensor; lines that it did not have are without entries."""
+    parts = t._parts()
+    for _ in range(t._batch_dims - batch):
+        parts = tuple(part.select(0, 0) for part in parts)
+    starts, places, values = parts
+    for i, n in enumerate(shape[:batch]):
+        starts, places, values = (part.narrow(i, 0, n) for part in (starts, places, values))
+    starts = starts.narrow(batch, 0, min(lines, starts.shape[batch] - 1))
+    more = starts.new_full((*starts.shape[:-1], lines + 1 - starts.shape[-1]), nnz)
+    t._compressed_part = cat([starts.clamp(max=nnz), more], -1)
+    t._plain_part, t._values_part = (part.narrow(batch, 0, nnz).clone() for part in (places, values))
+    t.shape = make_size(shape)
+
+
+@composite
+def resize_as_sparse_(self: Tensor, the_template: Tensor) -> Tensor:
+    """Give a sparse tensor the shape and the places of another one; values stay only where nothing changes."""
+    if isinstance(self, SparseCoo) and isinstance(the_template, SparseCoo):
+        return sparse_resize_(self, the_template.shape, the_template._sparse_dims, the_template.dense_dim())
+    t: Any = self
+    like: Any = the_template
+    for name, given in (("self", t), ("src", like)):
+        if not isinstance(given, SparseCsr):
+            raise RuntimeError(
+                f"resize_as_sparse_compressed_: {name}  expected sparse compressed tensor layout but got {layout_word(given)}"
+            )
+    if t.layout is not like.layout:
+        raise RuntimeError(
+            "resize_as_sparse_compressed_tensor_: self and src must have the same layout, but got: self"
+            f" ({layout_word(t)}) and source ({layout_word(like)})"
+        )
+    check_history_writable(t)
+    if t.shape == like.shape and all(a.shape == b.shape for a, b in zip(t._parts(), like._parts())):
+        return t
+    starts, places = (part.to(t._plain_part.dtype, copy=True) for part in like._parts()[:2])
+    values = empty(like._values_part.shape, t.dtype, t.device)
+    t._take_parts(new_csr(starts, places, values, like.shape, t.layout))
+    t.shape = like.shape
+    t._bump("resize_as_sparse_")
+    return t
+
+
 @sparse_form(filled.zeros, filled.empty)
 def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
     shape = as_shape((options.pop("size"),) if not size and "size" in options else size, "zeros")
@@ -77,20 +144,15 @@ def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
 
 
 def _empty_compressed(shape: Size, d: Any, kind: Any, where: Any) -> SparseTensor:
-    if kind in (sparse_bsr, sparse_bsc):
+    if kind not in LINES or len(shape) < 2:
+        raise RuntimeError(
+            f"torch.empty: Only batched sparse compressed (non-block) tensors are supported, but got size {list(shape)}"
+        )
+    if kind in BLOCKS:
         raise RuntimeError(
             f"zeros_sparse_compressed expected sparse compressed (non-block) tensor layout but got {layout_word(kind)}"
         )
-    if kind not in (sparse_csr, sparse_csc) or len(shape) != 2:
-        raise NotImplementedError(f"zeros of shape {list(shape)} with layout {kind!r} are not implemented")
-    lines = shape[0] if kind is sparse_csr else shape[1]
-    starts, places = (fill_raw(empty(make_size((n,)), dt.int64, where), 0) for n in (lines + 1, 0))
-    return new_csr(starts, places, empty(make_size((0,)), d, where), shape, kind)
-
-
-def _without_blocks(t: SparseCsr, d: Any, where: Any) -> SparseTensor:
-    starts, places = (fill_raw(empty(make_size((n,)), dt.int64, where), 0) for n in (t._compressed_part.shape[0], 0))
-    return new_csr(starts, places, empty(make_size((0, *t._values_part.shape[1:])), d, where), t.shape, t.layout)
+    return with_zero_index(shape, 0, (), 0, kind, d, where)
 
 
 @sparse_form(filled.empty_like)
@@ -112,6 +174,12 @@ def empty_like(input: Any, **options: Any) -> Tensor:
     )
 
 
+@sparse_form(filled.ones_like)
+def ones_like(input: Any, **options: Any) -> Tensor:
+    """Ones at the places of a compressed tensor."""
+    return empty_like(input, **options).fill_(1)
+
+
 @sparse_form(filled.zeros_like)
 def zeros_like(input: Any, **options: Any) -> Tensor:
     kind = options.pop("layout", input.layout)
@@ -122,8 +190,9 @@ def zeros_like(input: Any, **options: Any) -> Tensor:
     if kind is strided:
         return finish(fill_raw(empty(input.shape, d, where), 0), chosen.requires_grad)
     if kind is not sparse_coo:
-        if kind is input.layout and input._blocksize is not None:
-            return finish(_without_blocks(input, d, where), chosen.requires_grad)
-        return finish(_empty_compressed(input.shape, d, kind, where), chosen.requires_grad)
-    count = input._index_part.shape[0] if isinstance(input, SparseCoo) else None
+        if kind is not input.layout:
+            return finish(_empty_compressed(input.shape, d, kind, where), chosen.requires_grad)
+        zero = with_zero_index(input.shape, 0, input._blocksize or (), input.dense_dim(), kind, d, where)
+        return finish(zero, chosen.requires_grad)
+    count = input._sparse_dims if isinstance(input, SparseCoo) else None
     return finish(empty_coo(input.shape, d, count, where), chosen.requires_grad)

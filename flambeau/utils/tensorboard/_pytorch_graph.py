@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +16,6 @@ from tensorboard.compat.proto.versions_pb2 import VersionDef
 
 from ...core import naming
 from ...nn import Module
-from ...nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from ...nn.unchanged import unchanged
 
 __all__ = ["graph"]
@@ -32,26 +30,6 @@ def _paths(model: Module) -> dict[int, str]:
     return found
 
 
-@contextlib.contextmanager
-def _named(model: Module) -> Iterator[None]:
-    """While the model runs, what is recorded belongs to the modules that run."""
-    state = naming.above("compat.private._C")._get_tracing_state
-    paths = _paths(model)
-
-    def enter(module: Module, args: Any) -> None:
-        state().push_scope(paths.get(id(module), type(module).__name__))
-
-    def leave(module: Module, args: Any, result: Any) -> None:
-        state().pop_scope()
-
-    handles = register_module_forward_pre_hook(enter), register_module_forward_hook(leave, always_call=True)
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 def graph(
     model: Module, args: Any, verbose: bool = False, use_strict_trace: bool = True
 ) -> tuple[GraphDef, RunMetadata]:
@@ -59,8 +37,11 @@ def graph(
     device."""
     trace = naming.above("jit.trace_graph")._get_trace_graph
     given = tuple(args) if isinstance(args, (list, tuple)) else (args,)
-    with unchanged(model, training=False), _named(model):
-        recorded, _ = trace(model, given, strict=use_strict_trace)
+    paths = _paths(model)
+    with unchanged(model, training=False):
+        recorded, _ = trace(
+            model, given, strict=use_strict_trace, _scope_of=lambda m: paths.get(id(m), type(m).__name__)
+        )
     if verbose:
         print(recorded)
     nodes = list(_nodes(recorded, model, len(given)))

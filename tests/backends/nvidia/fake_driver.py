@@ -212,11 +212,12 @@ class FakeDriver:
         out._obj.arguments = self.__dict__.setdefault("unread", (ctypes.c_void_p * 64)())
 
     def _cuGraphExecKernelNodeSetParams(self, executable: int, node: int, given: Any) -> None:
-        """The last arguments are doubles; those before them stay."""
+        """Arguments without an address stay; the others are doubles or integers of 64 bits, as they were."""
         kernel, grid, block, *values = self.graphs[executable][node - 1]
         for i, value in enumerate(values):
-            if isinstance(value, float):
-                values[i] = ctypes.c_double.from_address(given._obj.arguments[i]).value
+            if given._obj.arguments[i]:
+                kind = ctypes.c_double if isinstance(value, float) else ctypes.c_int64
+                values[i] = kind.from_address(given._obj.arguments[i]).value
         self.graphs[executable][node - 1] = (kernel, grid, block, *values)
 
 

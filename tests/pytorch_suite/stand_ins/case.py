@@ -9,15 +9,25 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from flambeau.testing._internal import case as comparing
 from flambeau.testing._internal.case import SEED as SEED
 from flambeau.testing._internal.case import TestCase as _TestCase
 from flambeau.testing._internal.case import set_rng_seed as set_rng_seed
 
 from .sparse_cases import SparseCases
 
+comparing.torch = torch  # type: ignore[attr-defined]  # the library under test: for a baseline, PyTorch itself
+
 
 class TestCase(SparseCases, _TestCase):
-    pass
+    """The base class; like PyTorch's, it has sparse tensors checked when they are made."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        before = torch.sparse.check_sparse_tensor_invariants.is_enabled()
+        switch = torch.sparse.check_sparse_tensor_invariants
+        self.addCleanup(switch.enable if before else switch.disable)
+        switch.enable()
 
 
 def _rows(value: Any) -> Any:

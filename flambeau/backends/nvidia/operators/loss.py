@@ -67,21 +67,22 @@ __device__ __forceinline__ Sums join(Sums a, Sums b) {
   return {top, a.sum * exponential(a.top - top) + b.sum * exponential(b.top - top)};
 }
 
-extern "C" __global__ void __launch_bounds__(512) statistics(A* stats, made::T* soft, const X* x, const void* targets, i64 bytes, i64 n, i64 ignored) {
-  __shared__ Sums parts[16];
+extern "C" __global__ void __launch_bounds__(256) statistics(A* stats, made::T* soft, const X* x, const void* targets, i64 bytes, i64 n, i64 ignored) {
+  __shared__ Sums parts[8];
   const i64 row = blockIdx.x;
   const Scores* scores = (const Scores*)(x + row * n);
   Sums own = {LOWEST, 0};
-  for (i64 i = threadIdx.x; i < n / V; i += 512 * TOGETHER) {
+  for (i64 i = threadIdx.x; i < n / V; i += 256 * TOGETHER) {
     Scores s[TOGETHER];  // all are asked for before the first is looked at
-    _Pragma("unroll") for (int j = 0; j < TOGETHER; ++j) if (i + 512 * j < n / V) s[j] = scores[i + 512 * j];
+    _Pragma("unroll") for (int j = 0; j < TOGETHER; ++j) if (i + 256 * j < n / V) s[j] = scores[i + 256 * j];
     _Pragma("unroll") for (int j = 0; j < TOGETHER; ++j) {
-      if (i + 512 * j >= n / V) break;
-      A v[V], top = own.top;
+      if (i + 256 * j >= n / V) break;
+      A v[V], top = own.top, sum = 0;
       _Pragma("unroll") for (int k = 0; k < V; ++k) { v[k] = get(s[j].v[k]); top = v[k] > top ? v[k] : top; }
       if (top > own.top) { own.sum = own.sum * exponential(own.top - top); own.top = top; }
       _Pragma("unroll") for (int k = 0; k < V; ++k)
-        if (v[k] != LOWEST) own.sum += exponential(v[k] - top);  // -inf adds nothing, and would be nan before another score is met
+        sum += top != LOWEST ? exponential(v[k] - top) : v[k] == LOWEST ? (A)0 : v[k];  // -inf adds nothing before another score is met, nan stays
+      own.sum += sum;
     }
   }
   for (int d = 16; d; d /= 2) {
@@ -91,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(512) statistics(A* stats, made::T* 
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = own;
   __syncthreads();
   own = parts[0];
-  for (int w = 1; w < 16; ++w) own = join(own, parts[w]);
+  for (int w = 1; w < 8; ++w) own = join(own, parts[w]);
   if (own.top == LOWEST) own.sum = NOTHING;  // a row of -inf alone has no probabilities
   const A shift = logarithm(own.sum);
   if (threadIdx.x == 0) {
@@ -102,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(512) statistics(A* stats, made::T* 
   }
   if (!soft) return;
   Results* probabilities = (Results*)(soft + row * n);
-  for (i64 i = threadIdx.x; i < n / V; i += 512) {
+  for (i64 i = threadIdx.x; i < n / V; i += 256) {
     const Scores s = scores[i];
     Results r;
     _Pragma("unroll") for (int k = 0; k < V; ++k) r.v[k] = made::put(exponential(get(s.v[k]) - own.top - shift));
@@ -165,7 +166,7 @@ def _by_rows(out: list[Tensor], input: Tensor, target: Tensor, reduction: str, i
     text = _rows_text(x, stats.dtype if soft is None else soft.dtype, stats.dtype, True, soft)
     run = function(text, "statistics", "q" * 7, x.device)
     places = (0 if soft is None else address(soft), address(x), address(t))
-    run(rows, 512, address(stats), *places, t.dtype.itemsize, n, ignore_index)
+    run(rows, 256, address(stats), *places, t.dtype.itemsize, n, ignore_index)
     kernels.totals(loss, stats, t, rows, n, ignore_index, reduction=reduction)
 
 

@@ -14,13 +14,14 @@ from .overloads import OpOverload, aten, recording
 from .translation import DataDependent, translated
 
 
-class AtenRecorder(modes.Mode):
-    """Subclass it and say in `note(overload, args, kwargs, result)` what to do with a call that was made."""
+class AtenMode(modes.Mode):
+    """Subclass it and say in `make(overload, args, kwargs)` what becomes of a call, or, with a recorder of `graph`, in `call`."""
 
     aten = aten  # the operators that are called
     differentiates = True  # whether calls with rules for their gradients go through these
     parts = True  # a value from a call that is not seen would become a constant of the graph
     reads_values = False  # whether calls that ask for values are allowed; a graph has none
+    call: Callable[..., Any]  # makes a call and writes it down: (op, function, run, args, kwargs)
     _before: Any = None
 
     @functools.cached_property
@@ -87,7 +88,7 @@ class AtenRecorder(modes.Mode):
             found = recorded(self, overload, args, kwargs)
             if found is not NotImplemented:
                 return found
-        return self.unseen(lambda: self.note(overload, args, kwargs, overload.run(args, kwargs)))
+        return self.unseen(self.call, overload, overload, lambda *a, **k: overload.run(a, k), args, kwargs)
 
     def parts_of(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         """The function that makes the calls which are noted instead of this one. PyTorch differentiates what composites are made of."""
@@ -96,7 +97,7 @@ class AtenRecorder(modes.Mode):
 
     def node(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Record a call of a user's operator."""
-        return self.unseen(lambda: self.note(function, args, kwargs, function(*args, **kwargs)))
+        return self.unseen(self.call, function, function, function, args, kwargs)
 
     def unseen(self, function: Callable, *args: Any) -> Any:
         """Run something whose calls are not seen."""
@@ -129,8 +130,5 @@ class AtenRecorder(modes.Mode):
             f"the operator {op.key or op.name} has no counterpart among PyTorch's, or not with these arguments"
         )
 
-    def note(self, overload: Any, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
-        raise NotImplementedError
 
-
-__all__ = ["AtenRecorder", "aten"]
+__all__ = ["AtenMode", "aten"]
