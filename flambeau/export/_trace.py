@@ -333,13 +333,18 @@ def resized(leaf: Tensor, sizes: list[int]) -> Tensor:
     return found.contiguous()
 
 
-def _run_with(module: Module, args: tuple, kwargs: dict, sizes: Sizes, values: dict[Symbol, int]) -> Trace:
-    leaves, shape = pytree.tree_flatten((args, kwargs))
+def with_sizes(leaves: list[Any], sizes: Sizes, values: dict[Symbol, int]) -> list[Any]:
+    """Return leaves of arguments with tensors of other sizes in the place of those whose sizes may change."""
     changed = list(leaves)
     for number, dims in sizes.of_leaf.items():
         wanted = [dims[d].value(values) if d in dims else s for d, s in enumerate(leaves[number].shape)]
         changed[number] = resized(leaves[number], wanted)
-    return Trace(module, *pytree.tree_unflatten(changed, shape))
+    return changed
+
+
+def _run_with(module: Module, args: tuple, kwargs: dict, sizes: Sizes, values: dict[Symbol, int]) -> Trace:
+    leaves, shape = pytree.tree_flatten((args, kwargs))
+    return Trace(module, *pytree.tree_unflatten(with_sizes(leaves, sizes, values), shape))
 
 
 def trace(

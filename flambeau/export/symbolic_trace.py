@@ -10,7 +10,7 @@ from ..core.tensor import Tensor
 from ..fx.graph_module import GraphModule
 from ..fx.node import Node
 from ..utils import _pytree as pytree
-from ._trace import resized
+from ._trace import with_sizes
 from .dynamic_shapes import Sizes
 from .merging import EXAMPLES, Merger, other_sizes
 from .symbols import Expression, Symbol
@@ -49,11 +49,8 @@ def symbolic(f: Callable, make: Callable[[], Callable[..., GraphModule]], *args:
     modules = [make()(*args)]
     for number in range(1, EXAMPLES if sizes.symbols else 1):
         values = other_sizes(sizes, number)
-        changed = list(leaves)
-        for place, dims in sizes.of_leaf.items():
-            changed[place] = resized(
-                leaves[place], [dims[d].value(values) if d in dims else s for d, s in enumerate(leaves[place].shape)]
-            )
+        changed = with_sizes(leaves, sizes, values)
+        for place in sizes.of_leaf:
             if leaves[place].requires_grad:
                 changed[place].requires_grad_()
         modules.append(make()(*pytree.tree_unflatten(changed, shape)))

@@ -72,27 +72,29 @@ class TraceReader:
         """Add the nodes of a call."""
         self.place, self.graph.scope = call.notes["range"], call.notes["scope"]
         for value, name in call.notes["names"]:
-            if not self.nodes[value.number].has_name():
-                self.nodes[value.number].set_name(name)
+            named = self.tensor(value)
+            if not named.has_name():
+                named.set_name(name)
         if call.op is ENTER:
             self._enter(*call.args)
         elif call.op is LEAVE:
             self.frames.pop()
         elif call.op is RETURN:
             self.result = self.value(call.args[0])
-        elif isinstance(call.op, Function):
-            self.set_value(call.results, self._call_script(call.op, call.args, call.kwargs))
         else:
-            self.set_value(call.results, self.call_node(call.op, call.args, call.kwargs))
+            insert = self._call_script if isinstance(call.op, Function) else self.call_node
+            self.set_value(call.results, insert(call.op, call.args, call.kwargs))
 
     # -- values ----------------------------------------------------------------------------------------------------------
     @property
     def frame(self) -> Frame:
         return self.frames[-1]
 
-    def insert(self, symbol: str, values: Sequence[Value]) -> Value:
+    def insert(self, symbol: str, values: Sequence[Value], /, **named: Value) -> Value:
+        """Insert a call of one of PyTorch's operators, whichever overload fits; its output."""
+        by_name = [Named(v, None, k) for k, v in named.items()]
         with self.graph.at(self.frame.block):
-            match = match_call(self.graph, None, schemas_of(symbol), [Named(v) for v in values], [])
+            match = match_call(self.graph, None, schemas_of(symbol), [Named(v) for v in values], by_name)
             return carry_out(self.graph, symbol, match, self.place)
 
     def constant(self, value: Any, kind: Type) -> Value:
@@ -228,12 +230,8 @@ class TraceReader:
         return True
 
     def call_node(self, symbol: str, args: Any, kwargs: dict) -> Value:
-        """Insert a call of one of PyTorch's operators, whichever overload fits; its output."""
-        given = [Named(self.value(a)) for a in args]
-        named = [Named(self.value(v), None, k) for k, v in kwargs.items()]
-        with self.graph.at(self.frame.block):
-            match = match_call(self.graph, None, schemas_of(symbol), given, named)
-            return carry_out(self.graph, symbol, match, self.place)
+        """Insert a call of one of PyTorch's operators with these arguments."""
+        return self.insert(symbol, [self.value(a) for a in args], **{k: self.value(v) for k, v in kwargs.items()})
 
     def _call_script(self, function: Function, args: tuple, kwargs: dict) -> Value:
         """Insert a call of a compiled function or method."""

@@ -147,12 +147,7 @@ def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
 
 def is_traceable_wrapper_subclass(t: Any) -> bool:
     """Return whether a tensor is made of others that it can be taken apart into (`__tensor_flatten__`)."""
-    return (
-        isinstance(t, Tensor)
-        and type(t) is not Tensor
-        and hasattr(t, "__tensor_flatten__")
-        and hasattr(t, "__tensor_unflatten__")
-    )
+    return isinstance(t, Tensor) and is_traceable_wrapper_subclass_type(type(t))
 
 
 def is_traceable_wrapper_subclass_type(t: type) -> bool:
@@ -169,9 +164,6 @@ class _AskClasses(TorchDispatchMode):
 
     def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         return self.unseen(self._answered, overload, args, kwargs)
-
-    def node(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        return self.unseen(self._dispatch, function, args, kwargs)
 
     def _answered(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         first = overload._schema.arguments[0].alias_info if overload._schema.arguments else None
