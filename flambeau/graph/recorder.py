@@ -321,9 +321,9 @@ class TensorRecorder(Writer):
         return len(self.program.calls), len(self.tensors)
 
     def forget(self, mark: tuple[int, int]) -> None:
-        """Forget the calls written since then."""
+        """Forget the calls written since then, and their results; numbers are not given again."""
         calls, tensors = mark
-        del self.program.calls[calls:], self.tensors[tensors:]
+        del self.program.calls[calls:]
         self.known = {key: (t, value) for key, (t, value) in self.known.items() if value.number < tensors}
 
 

@@ -72,8 +72,8 @@ class TraceReader:
         """Add the nodes of a call."""
         self.place, self.graph.scope = call.notes["range"], call.notes["scope"]
         for value, name in call.notes["names"]:
-            named = self.tensor(value)
-            if not named.has_name():
+            named = self.nodes.get(value.number)
+            if named is not None and not named.has_name():
                 named.set_name(name)
         if call.op is ENTER:
             self._enter(*call.args)

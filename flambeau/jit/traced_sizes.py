@@ -81,8 +81,8 @@ class TracedSizes(TensorRecorder, AtenMode):
     reader: Any = None
     quiet = 0  # how many functions that are not to be seen run
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.traced: list[Tensor] = []
         self.scopes: list[str] = []  # names of what is being recorded
 

@@ -34,8 +34,7 @@ class SizedRecorder(TracedSizes, Recorder):
     """Records a model together with what it computes with sizes, and what it calls its tensors."""
 
     def __init__(self, module: Module, preserved: tuple[str, ...] = ()) -> None:
-        self.traced, self.scopes = [], []
-        Recorder.__init__(self, module, preserved)
+        super().__init__(module, preserved)
         self.level = 1
         self.names: dict[int, str] = {}  # what the program calls its tensors, by the numbers of values
         self.taken: dict[str, int] = {}
