@@ -86,6 +86,9 @@ class SparseTensor(Tensor):
     def _view(self, shape: Any, strides: tuple[int, ...], offset: int) -> Tensor:
         raise SparseOperand(f"a tensor with layout {self.layout!r} has no strided views")
 
+    def _rebuild_view_history(self) -> None:
+        """Keep the view outside the history of its base: it was made before that had one."""
+
     def _set_header(self, shape: tuple[int, ...], d: dtype, where: Any) -> None:
         if where.type not in ("cpu", "meta", "cuda"):
             raise NotImplementedError(f"sparse tensors on device {where} are not implemented")

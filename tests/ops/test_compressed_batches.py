@@ -68,3 +68,43 @@ EXPRESSIONS = [
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_as_in_pytorch(layout: str, shape: str, expression: str) -> None:
     assert outcome(flambeau, layout, shape, expression) == outcome(torch, layout, shape, expression)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_transposed_tensors_and_values_are_views(layout: str) -> None:
+    found = []
+    for library in (torch, flambeau):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            t = example(library, layout, "batch")
+        turned, values = t.transpose(-1, -2), t.values()
+        turned.mul_(3)
+        marks = turned._is_view(), turned._base is t, turned.transpose(-1, -2)._base is t, values._is_view()
+        found.append((marks, told(t), told(turned), told(values)))
+    assert found[0] == found[1]
+
+
+def test_a_change_in_place_is_noticed_where_values_were_kept() -> None:
+    t = example(flambeau, "sparse_csr", "matrix").requires_grad_()
+    result = t.values().sin().sum()
+    with flambeau.no_grad():
+        t.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.backward()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", ["batch", "matrix"])
+def test_products_with_batches_of_matrices(layout: str, shape: str) -> None:
+    """PyTorch multiplies batches of compressed matrices on GPUs alone: compared with its strided products."""
+    dense = torch.tensor(example(flambeau, layout, shape).to_dense().tolist(), requires_grad=True)
+    other = torch.arange(24.0).reshape(2, 6, 2) if shape == "batch" else torch.arange(12.0).reshape(6, 2)
+    (dense @ other).square().sum().backward()
+    t = example(flambeau, layout, shape).requires_grad_()
+    right = flambeau.tensor(other.tolist(), requires_grad=True)
+    product = t.bmm(right) if shape == "batch" else t.mm(right)
+    product.square().sum().backward()
+    assert product.tolist() == (dense @ other).tolist()
+    gradient = t.grad if t.grad.layout is flambeau.strided else t.grad.to_dense()
+    assert gradient.tolist() == dense.grad.tolist()
+    assert right.grad.shape == right.shape

@@ -349,7 +349,9 @@ def _flag(wanted: Any) -> bool:
     return any(wanted) if isinstance(wanted, list) else wanted
 
 
-_HEADER_FIELDS = {"shape": "shape", "strides": "_strides", "offset": "_offset", "dtype": "dtype", "device": "device"}
+_HEADER_FIELDS = {
+    "shape": "shape", "strides": "_strides", "offset": "_offset", "dtype": "dtype", "device": "device", "layout": "layout",
+}  # fmt: skip
 
 
 # How PyTorch calls these when they are saved, behind the name of the argument.
@@ -359,6 +361,7 @@ _HEADER_NAMES = {
     "_offset": "_sym_storage_offset",
     "dtype": "_scalar_type",
     "device": "_device",
+    "layout": "_layout",
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.graph import grad_mode, gradient_edge
 from ...core.layout import broadcast_shapes, contiguous_format
+from ...core.layout import strided as strided_layout
 from ...core.promotion import can_cast, result_dtype
 from ...core.size import make_size
 from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, new_coo
@@ -16,7 +17,7 @@ from ...core.tensor import Tensor
 from ..creation import overwrite
 from ..creation.filled import full_like, zeros_like
 from ..machinery.formula import camel
-from ..machinery.inplace import assign, check_history_writable, rebase_history
+from ..machinery.inplace import assign, check_history_writable, raw_copy, rebase_history
 from ..machinery.quirks import Quirks
 from ..machinery.sparse_dispatch import sparse_form
 from ..pointwise import activation, comparison, conjugate, rounding, special_functions, unary
@@ -136,8 +137,15 @@ def sub(input: Any, other: Any, alpha: Any = 1) -> Tensor:
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _mul_grad(g: Tensor, other: Any, shape: Any, d: Any) -> Tensor:
+def _mul_grad(g: Tensor, other: Any, header: tuple, index: int) -> Tensor:
+    """The gradient of factor number `index`, of which shape, dtype and layout are known."""
+    shape, d, arrangement = header
     result = g * (other.conj() if isinstance(other, Tensor) and other.dtype.is_complex else other)
+    if isinstance(result, SparseCsr) and arrangement is strided_layout:
+        raise RuntimeError(
+            f"Function MulBackward0 returned an invalid gradient at index {index} - expected layout Strided but got"
+            f" {layout_word(result)}"
+        )
     if result.shape != shape:
         result = result.to_dense().sum_to_size(shape) if result.is_sparse else result.sum_to_size(shape)
     return result if result.dtype is d else result.to(d)
@@ -146,8 +154,12 @@ def _mul_grad(g: Tensor, other: Any, shape: Any, d: Any) -> Tensor:
 @sparse_form(
     strided.mul,
     grads={
-        "input": lambda g, other, input_shape, input_dtype: _mul_grad(g, other, input_shape, input_dtype),
-        "other": lambda g, input, other_shape, other_dtype: _mul_grad(g, input, other_shape, other_dtype),
+        "input": lambda g, other, input_shape, input_dtype, input_layout: _mul_grad(
+            g, other, (input_shape, input_dtype, input_layout), 0
+        ),
+        "other": lambda g, input, other_shape, other_dtype, other_layout: _mul_grad(
+            g, input, (other_shape, other_dtype, other_layout), 1
+        ),
     },
     quirks=Quirks(label="MulBackward0"),
 )
@@ -338,8 +350,12 @@ def become(t: Any, result: Any, name: str) -> Any:
     if result.dtype is not t.dtype:
         result = result.to(t.dtype)
     edge = gradient_edge(result) if grad_mode.enabled and result._autograd is not None else None
-    t.shape = result.shape
-    t._take_parts(result)
+    if edge is None and isinstance(t, SparseCsr) and t._plain_part is result._plain_part:
+        raw_copy(t._values_part, result._values_part)  # seen by views: values(), transpose()
+        t._values_part._bump(name)
+    else:
+        t.shape, t._base = result.shape, None
+        t._take_parts(result)
     t._bump(name)
     if edge is not None:
         rebase_history(t, edge[0], edge[1])

@@ -34,7 +34,6 @@ from .index import (
     on_host,
     places_of,
 )
-from .places import repeated
 
 # -- values at places ------------------------------------------------------------------------------------------------
 
@@ -234,8 +233,7 @@ def listed_places(t: Any) -> tuple[Tensor, np.ndarray]:
     pair = (line, place) if t._by_rows else (place, line)
     if t._blocksize is not None:
         height, width = t._blocksize
-        area = np.full(place.size, height * width)
-        matrix, tall, wide = (repeated(p, area) for p in (matrix, *pair))
+        matrix, tall, wide = (np.repeat(p, height * width) for p in (matrix, *pair))
         within = np.tile(np.arange(height * width), place.size)
         pair = tall * height + within // max(width, 1), wide * width + within % max(width, 1)
     batch = places_of(matrix, tuple(t.shape[: t._batch_dims]))
@@ -278,6 +276,13 @@ values_of = sparse_primitive(
 )
 
 
+def as_view(t: Tensor, base: Tensor) -> Tensor:
+    """The same tensor, marked as a view of one whose values it shares; what autograd records has a history instead."""
+    if t._autograd is None and t is not base:
+        t._base = base if base._base is None else base._base
+    return t
+
+
 def _coalesced_only(self: Tensor, name: str) -> SparseCoo:
     t = need_coo(self, name)
     if not t._is_coalesced:
@@ -296,7 +301,10 @@ def values(self: Tensor) -> Tensor:
     """The values of a coalesced (or compressed) tensor."""
     if not isinstance(self, SparseTensor):
         raise RuntimeError(f"values expected sparse tensor layout but got {layout_word(self)}")
-    return values_of(_coalesced_only(self, "values") if isinstance(self, SparseCoo) else self)
+    if isinstance(self, SparseCoo):
+        return values_of(_coalesced_only(self, "values"))
+    held: Any = self
+    return as_view(values_of(held), held._values_part)
 
 
 def _sparse_only(self: Tensor, name: str) -> Any:

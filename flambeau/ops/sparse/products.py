@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.dtype import opmath
 from ...core.layout import sparse_csr, strided
 from ...core.size import make_size
 from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, new_coo, new_csr
@@ -375,15 +376,16 @@ def reduced_mm(mat1: Any, mat2: Tensor, reduce: str) -> Tensor:
         raise SparseRefusal(f"sparse.mm(): reduce= needs compressed rows, got layout {mat1.layout!r}")
     _check_operands(mat1, mat2)
     rows, columns = listed_places(mat1)[0]
-    terms = mat1.values().unsqueeze(1) * mat2.index_select(0, columns)
+    wide = opmath(mat1.dtype)  # half-width floats: rounded once, at the end
+    terms = mat1.values().to(wide).unsqueeze(1) * mat2.to(wide).index_select(0, columns)
     out = terms.new_zeros((mat1.shape[0], mat2.shape[1]))
     if reduce in ("sum", "mean"):
         total = out.index_add(0, rows, terms)
         if reduce == "sum":
-            return total
+            return total.to(mat1.dtype)
         counts = out.new_zeros((mat1.shape[0],)).index_add(0, rows, out.new_ones((rows.shape[0],)))
-        return total / counts.clamp(min=1).unsqueeze(1)
-    return out.index_reduce(0, rows, terms, reduce, include_self=False)
+        return (total / counts.clamp(min=1).unsqueeze(1)).to(mat1.dtype)
+    return out.index_reduce(0, rows, terms, reduce, include_self=False).to(mat1.dtype)
 
 
 @composite(name="spmm", method=False, aliases=("dsmm",))

@@ -20,7 +20,7 @@ from ..shape.complex_views import view_as_real as pairs_of
 from ..shape.dimensions import permutation
 from ..shape.joining import cat as cat_strided
 from .conversion import as_coo
-from .coo import coalesce, coo_from_parts, layout_word, values_in_place_of
+from .coo import as_view, coalesce, coo_from_parts, layout_word, values_in_place_of
 from .index import entry_keys, grouped, index_tensor, on_host, within_bounds
 from .places import repeated
 
@@ -46,9 +46,9 @@ def _permuted(t: Any, order: list[int]) -> Any:
             raise RuntimeError(f"permute(): a compressed tensor cannot have its dimensions in the order {order}")
         compressed, plain, values = (part.permute(*batch, *range(len(batch), len(part.shape))) for part in t._parts())
         if order[sparse - 2] < order[sparse - 1]:
-            return new_csr(compressed, plain, values, shape, t.layout)
+            return as_view(new_csr(compressed, plain, values, shape, t.layout), t)
         values = values if t._blocksize is None else values.transpose(sparse - 1, sparse)
-        return new_csr(compressed, plain, values, shape, _TURNED[t.layout])
+        return as_view(new_csr(compressed, plain, values, shape, _TURNED[t.layout]), t)
     if any((d < sparse) != (i < sparse) for i, d in enumerate(order)):
         raise RuntimeError(
             "permute(sparse_coo): dimensions can only be exchanged among sparse ones or among dense ones; "
