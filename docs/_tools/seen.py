@@ -39,9 +39,8 @@ class _Watched(ast.NodeTransformer):
         return ast.Call(ast.Name("_call", ast.Load()), [node.func, *node.args], node.keywords)
 
 
-def _watched(typed: str, number: int) -> CodeType:
-    tree = ast.fix_missing_locations(_Watched().visit(ast.parse(typed + "\n", mode="single")))
-    return compile(tree, snippets.register(typed, number), "single")
+def _watched(name: str, number: int) -> CodeType:
+    return snippets.code(ast.fix_missing_locations(_Watched().visit(snippets.parsed(name, number))))
 
 
 def _calls(name: str, value: Any) -> list[str]:
@@ -56,11 +55,12 @@ def _calls(name: str, value: Any) -> list[str]:
             found.append(_sentence(before, after))
         return result
 
-    names = {**snippets.setting(name, flambeau), "_call": call}
+    names = snippets.setting(name, flambeau)
+    names["_call"] = call
     with contextlib.redirect_stdout(io.StringIO()), snippets.temporary():
-        for number, (typed, answer) in enumerate(snippets.snippets()[name]):
+        for number, (_, answer) in enumerate(snippets.snippets()[name]):
             with contextlib.suppress(Exception) if snippets.may_raise(answer) else contextlib.nullcontext():
-                exec(_watched(typed, number), names)
+                exec(_watched(name, number), names)
     return found
 
 

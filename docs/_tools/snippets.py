@@ -12,6 +12,7 @@ where there is a GPU, `(no GPU)` where there is none, `(flambeau)` with this lib
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import importlib
@@ -22,11 +23,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import flambeau
 
+_EXAMPLE = "<example>"  # the file name of an example's code
 FILE = Path(__file__).parent / "snippets.txt"
 Example = list[tuple[str, str]]  # what is typed, and what is printed
 MARKS = ("GPU", "no GPU", "flambeau", "compiler", "compiled")
@@ -96,11 +98,16 @@ def home(name: str, library: ModuleType) -> Any:
         return None
 
 
-def register(typed: str, number: int) -> str:
-    """The file name of a line of an example, under which Python finds its text (`torch.jit.script` asks for it)."""
-    file = f"<example {number}>"
-    linecache.cache[file] = (len(typed), None, typed.splitlines(keepends=True), file)
-    return file
+def parsed(name: str, number: int) -> ast.AST:
+    """A line of an example, at its place in the example's text."""
+    before = [typed for typed, _ in snippets()[name][:number]]
+    tree = ast.parse(snippets()[name][number][0] + "\n", mode="single")
+    return ast.increment_lineno(tree, sum(typed.count("\n") + 1 for typed in before))
+
+
+def code(tree: Any) -> CodeType:
+    """A line of an example, to be run; annotations are values there, not text as in this file."""
+    return compile(tree, _EXAMPLE, "single", dont_inherit=True)
 
 
 @contextlib.contextmanager
@@ -118,22 +125,31 @@ def setting(name: str, library: ModuleType) -> dict[str, Any]:
     """What the lines of an example can name when `torch` is the given library."""
     library.manual_seed(0)
     home(name, library)  # some namespaces are not loaded by themselves
-    known = {"__name__": "__main__", "torch": library, "nn": library.nn, "F": library.nn.functional}
-    return {**known, "torchvision": flambeau.vision} if library is flambeau else known
+    module = sys.modules["example"] = ModuleType("example")
+    module.__file__ = (
+        _EXAMPLE  # so that Python finds the text of functions and classes, which `torch.jit.script` asks for
+    )
+    text = "".join(typed + "\n" for typed, _ in snippets()[name])
+    linecache.cache[_EXAMPLE] = (len(text), None, text.splitlines(keepends=True), _EXAMPLE)
+    vars(module).update(torch=library, nn=library.nn, F=library.nn.functional)
+    if library is flambeau:
+        vars(module)["torchvision"] = flambeau.vision
+    return vars(module)
 
 
 def printed(name: str, library: ModuleType, **others: Any) -> list[str]:
     """What each line of an example prints."""
-    names = {**setting(name, library), **others}
+    names = setting(name, library)
+    names.update(others)
     with temporary():
-        return [_printed(typed, answer, number, names) for number, (typed, answer) in enumerate(snippets()[name])]
+        return [_printed(code(parsed(name, k)), answer, names) for k, (_, answer) in enumerate(snippets()[name])]
 
 
-def _printed(typed: str, answer: str, number: int, names: dict[str, Any]) -> str:
+def _printed(line: CodeType, answer: str, names: dict[str, Any]) -> str:
     """What a line prints; its error where it is expected to raise."""
     with contextlib.redirect_stdout(io.StringIO()) as text:
         try:
-            exec(compile(typed + "\n", register(typed, number), "single"), names)
+            exec(line, names)
         except Exception as error:
             if not may_raise(answer):
                 raise

@@ -191,10 +191,13 @@ def test_page_of_an_enumeration_has_its_members() -> None:
     assert "FLASH_ATTENTION" in text and "qualname" not in text
 
 
-def test_most_functions_and_layers_have_an_example() -> None:
-    shown = [n for n, v in core().items() if entry.example(n, v)]
-    assert len(shown) > 1000
-    assert len(snippets.snippets()) > 1900
+# The namespaces of which not all names have an example yet.
+UNFINISHED = ("torch.accelerator", "torch.backends", "torch.cpu", "torch.cuda", "torchvision")
+
+
+def test_every_name_has_an_example() -> None:
+    silent = [n for n, v in names().items() if not n.startswith(UNFINISHED) and not entry.example(n, v)]
+    assert not silent, "write them into docs/_tools/snippets.txt"
 
 
 def test_methods_without_words_have_those_of_their_base() -> None:
