@@ -45,6 +45,7 @@ from . import profiler_tree as profiler_tree
 from . import profiler_util as profiler_util
 from . import variable as variable
 from ..autograd.profiler import ProfilerConfig as ProfilerConfig
+from ..autograd.profiler import _disable_profiler as _disable_profiler
 from ..autograd.profiler import _profiler_enabled as _profiler_enabled
 from ..autograd.profiler_settings import DeviceType as DeviceType
 from ..autograd.profiler_settings import ProfilerActivity as ProfilerActivity

@@ -192,8 +192,8 @@ class GraphProgram:
         for i, patch in self.inputs:
             t = tensors[i]
             patch.move(executable, t._storage.ptr + t._offset * t.dtype.itemsize, patch.target)
-        for slot, patch in self.outputs:
-            patch.move(executable, patch.source, made[slot].ptr)
+        for slot, copied in self.outputs:
+            copied.move(executable, copied.source, made[slot].ptr)
         for i, patch in self.changed:
             t = tensors[i]
             patch.move(executable, patch.source, t._storage.ptr + t._offset * t.dtype.itemsize)
