@@ -103,8 +103,8 @@ class TraceReader:
 
     def value(self, thing: Any) -> Value:
         """The graph's value of a Python value."""
-        if isinstance(thing, program.Value):
-            return self.tensor(thing)
+        if isinstance(thing, (program.Value, Tensor)):  # tensors that are keys of a dict stay what they are
+            return self.tensor(thing if isinstance(thing, program.Value) else self.tracer.held(thing))
         if isinstance(thing, Submodule):
             return self._attribute(thing.path) if thing.path else self.frames[0].self_value  # type: ignore[return-value]
         if isinstance(thing, TracedInt) and thing.tracer is self.tracer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import warnings
@@ -122,6 +123,24 @@ def test_a_traced_function_follows_sizes() -> None:
         traced = torch.jit.trace(flat, torch.ones(2, 3, 4))
     assert traced(torch.ones(5, 2, 2)).shape == (5, 4)
     assert torch.ones(2, 3).shape == (2, 3) and type(torch.ones(2, 3).shape[0]) is int
+
+
+def test_tensors_can_be_keys_of_what_a_trace_returns() -> None:
+    a, b = torch.ones(3), torch.zeros(3)
+    traced = torch.jit.trace(lambda a, b: {a: b, b: a}, (a, b), strict=False)
+    assert [k.tolist() for k in traced(a, b)] == [a.tolist(), b.tolist()]
+
+
+def test_a_constant_whose_first_call_failed_is_traced() -> None:
+    weight = torch.ones(3)
+
+    def program(x: Any) -> Any:
+        with contextlib.suppress(RuntimeError):
+            x @ weight.expand(2, 3)
+        return x * weight
+
+    traced = torch.jit.trace(program, torch.ones(2, 3))
+    assert traced(torch.full((2, 3), 2.0)).tolist() == [[2.0] * 3] * 2
 
 
 def test_programs_that_import_torch_script_layers_too(tmp_path: Path) -> None:
