@@ -16,6 +16,7 @@ from ..core.tensor import Tensor, empty, numel_of
 from ..expr import Expr, arg
 from ..expr.node import cast
 from ..expr.simplify import simplify
+from ..ops.reduce.of_lists import address
 
 
 class DeviceForm:
@@ -51,16 +52,12 @@ class DeviceForm:
         space = empty((len(rows), max(self.width, 1)), dt.float64, self.where)
         begins = [space.data_ptr() + 8 * self.width * i for i in range(len(rows))]
         places = [[at + 8 * k for k in range(self.width)] for at in begins]
-        counts = [[_address(t) for t in row] for row in cells]
+        counts = [[address(t) for t in row] for row in cells]
         if self.prologue is not None:
             self.prologue([(*own, *at, 1) for own, at in zip(counts, places)], numbers)
-        self.elements([(*map(_address, row), *at, numel_of(row[0].shape)) for row, at in zip(rows, places)], (), found)
+        self.elements([(*map(address, row), *at, numel_of(row[0].shape)) for row, at in zip(rows, places)], (), found)
         if self.cells is not None:
             self.cells([(*own, 1) for own in counts], numbers, found)
-
-
-def _address(t: Tensor) -> int:
-    return t._storage.ptr + t._offset * t.dtype.itemsize
 
 
 __all__ = ["DeviceForm"]

@@ -79,7 +79,7 @@ class Prepared(preparation.Prepared):
 
 
 class Wanted:
-    """Which results of an eager call are differentiated. What the caller gets in their place (put into `outside`, by id) notes when a
+    """Record of which results of an eager call are differentiated. What the caller gets in their place (put into `outside`, by id) notes when a
     gradient comes from outside; a result that another one is computed from gets gradients from inside, too."""
 
     def __init__(self, result: Any, arguments: list[Tensor], outside: dict[int, Any]):

@@ -111,6 +111,8 @@ class GraphRecorded(Recorded):
         eager = self._outcome(tensors, before, result)
         theirs = self._derivatives([ends.get(i, t) for i, t in enumerate(tensors)], result)
         del result, ends
+        if limit > _LARGE:
+            gc.collect()  # a history may hold itself
         # A run that needs much memory is better made now than when the graph has its own.
         swings = self._swings(tensors, before, eager, arguments, run) if limit > _LARGE else None
         self._undo(before, arguments, gradients=False)

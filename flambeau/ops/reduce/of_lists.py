@@ -25,18 +25,18 @@ def norms_of_list(tensors: list[Tensor], order: float) -> Tensor | None:
         return None
     with modes.named_range("aten::_foreach_norm"):
         out = empty((len(tensors),), float32, tensors[0].device)
-        run([(_address(t), out._storage.ptr + 4 * i, numel_of(t.shape)) for i, t in enumerate(tensors)])
+        run([(address(t), out._storage.ptr + 4 * i, numel_of(t.shape)) for i, t in enumerate(tensors)])
     return out
 
 
 def scale_list(tensors: list[Tensor], factor: Tensor) -> bool:
     """Multiply tensors by a number in place. Return whether that was done."""
     run = _products(factor.device) if _are_alike([*tensors, factor]) and numel_of(factor.shape) == 1 else None
-    if run is None or len(set(map(_address, tensors))) < len(tensors):  # one that is there twice is scaled twice
+    if run is None or len(set(map(address, tensors))) < len(tensors):  # one that is there twice is scaled twice
         return False
     with modes.named_range("aten::_foreach_mul_"):
-        number = _address(factor)
-        run([(_address(t), number, numel_of(t.shape)) for t in tensors], ())
+        number = address(factor)
+        run([(address(t), number, numel_of(t.shape)) for t in tensors], ())
         for t in tensors:
             t._bump("mul_")
     return True
@@ -65,8 +65,9 @@ def _products(where: device) -> Any:
     return backend_of(where).compile_lists((arg(0) * arg(1),), (float32, float32), (0,), (), where, 1)
 
 
-def _address(t: Tensor) -> int:
+def address(t: Tensor) -> int:
+    """Return where the first element of a tensor is."""
     return t._storage.ptr + t._offset * t.dtype.itemsize
 
 
-__all__ = ["norms_of_list", "scale_list"]
+__all__ = ["address", "norms_of_list", "scale_list"]
