@@ -31,7 +31,7 @@ def remake_kept(program: Program) -> None:
 
 
 def remake_between(programs: list[Program], kept: set[int]) -> None:
-    """The same for programs over the same buffers of which the others run behind the first, as derivatives do; `kept` is read after all."""
+    """Do the same for programs over the same buffers of which the others run behind the first, as derivatives do; `kept` is read after all."""
     counts = [len(program.calls) for program in programs]
     whole = Program(programs[0].buffers, [call for program in programs for call in program.calls], kept=kept)
     remake_kept(whole)
