@@ -55,10 +55,12 @@ class Curves:
             svg.text(_LEFT - 4, _HEIGHT - _BOTTOM, f"{low:.3g}", text_anchor="end"),
             svg.text(_WIDTH - 8, _HEIGHT - _BOTTOM + 14, str(steps), text_anchor="end"),
         ]
-        for i, (name, values) in enumerate(self.values.items()):
+        end = _WIDTH - 8
+        for i, (name, values) in reversed(list(enumerate(self.values.items()))):
             colour = _COLOURS[i % len(_COLOURS)]
-            parts.append(svg.text(_WIDTH - 8, _TOP + 8 + 14 * i, name, text_anchor="end", fill=colour))
+            parts.append(svg.text(end, 15, name, text_anchor="end", fill=colour))  # above the curves, which may rise
             parts.append(_curve(values, low, high, steps, colour))
+            end -= 6 * len(name) + 12
         return svg.document(_WIDTH, _HEIGHT, parts)
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from .browser import DESKTOP, PHONE, PROGRAM, Browser, browser
 
 PAGES = [
     "index.html", "tutorials/start.html", "installation.html", "reference/torch.nn.Linear.html", "reference/torch.html", "gallery.html",
-    "notebooks/first-hour.html", "examples.html",
+    "notebooks/first-hour.html", "notebooks/vision.html", "examples.html",
 ]  # fmt: skip
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
 

@@ -22,8 +22,22 @@ def test_picture_has_a_line_and_a_name_for_each_curve() -> None:
     lines = [e.get("points", "").split() for e in root.iter("{http://www.w3.org/2000/svg}polyline")]
     assert {"loss", "train", "validation", "4"} <= set(texts)
     assert [len(points) for points in lines] == [4, 4]
-    heights = [float(point.split(",")[1]) for point in lines[0]]
+    heights = [float(point.split(",")[1]) for point in lines[1]]
     assert heights == sorted(heights)  # a falling loss goes down in the picture
+
+
+def test_names_stand_above_curves_that_rise_and_beside_each_other() -> None:
+    curves = Curves("accuracy")
+    for step in range(4):
+        curves.add(train=step, validation=step / 2)
+    root = ElementTree.fromstring(curves._repr_svg_())
+    texts = {e.text: e for e in root.iter("{http://www.w3.org/2000/svg}text")}
+    points = [p for e in root.iter("{http://www.w3.org/2000/svg}polyline") for p in e.get("points", "").split()]
+    assert all(
+        float(texts[name].get("y", "")) < min(float(p.split(",")[1]) for p in points)
+        for name in ("train", "validation")
+    )
+    assert float(texts["train"].get("x", "")) < float(texts["validation"].get("x", "")) - 50
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 1.0], [float("nan"), 1.0], [float("inf")]])
