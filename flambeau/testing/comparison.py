@@ -20,6 +20,7 @@ from ..core.layout import jagged, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc
 from ..core.layout import layout as Layout
 from ..core.promotion import promote_types
 from ..core.sharded import SpreadTensor
+from ..core.sparse import SparseTensor
 from ..core.tensor import Tensor, from_array
 from ..ops.pointwise.comparison import isclose
 
@@ -245,9 +246,10 @@ def _scalar_message(first: Any, second: Any, difference: Any, rtol: float, atol:
 
 
 def _are_related(actual: Any, expected: Any, options: _Options) -> bool:
-    """Tensors, or other things that a tensor can be made of; of related classes."""
-    direct = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
-    if not direct or (not options.allow_subclasses and type(actual) is not type(expected)):
+    """Tensors, or other things that a tensor can be made of; of related classes. Sparse ones of any layout are plain tensors to users."""
+    first, second = (Tensor if isinstance(v, SparseTensor) else type(v) for v in (actual, expected))
+    direct = issubclass(first, second) or issubclass(second, first)
+    if not direct or (not options.allow_subclasses and first is not second):
         return False
     return all(isinstance(v, (Tensor, np.ndarray)) for v in (actual, expected))
 

@@ -51,7 +51,7 @@ def outcome(library: Any, layout: str, shape: str, expression: str) -> Any:
 
 EXPRESSIONS = [
     "t", "t.to_dense()", "t.to_sparse()", "t.sparse_dim(), t.dense_dim(), t._nnz(), t.numel()", "t.values()", "t.clone()", "t.double()",
-    "t.to(torch.int32)", "t.detach()", "t.crow_indices()", "t.row_indices()", "t * 2", "-t", "t.abs()", "t.sin()", "t.sqrt()", "t.sum()",
+    "t.to(torch.int32)", "t.to('meta')._nnz(), t.to('meta').values().shape", "t.detach()", "t.crow_indices()", "t.row_indices()", "t * 2", "-t", "t.abs()", "t.sin()", "t.sqrt()", "t.sum()",
     "t.isnan()", "torch.select_copy(t, 0, 1)", "torch.select_copy(t, -1, 0)", "t.transpose(-1, -2)", "t.t()",
     "t.transpose(0, 0)", "t.unsqueeze(0)", "t.to_sparse(1)", "t.to_sparse(layout=t.layout, dense_dim=0, blocksize=block)",
     "t.to_sparse(layout=torch.sparse_csr)", "t.to_sparse(layout=torch.sparse_csc)", "t.to_sparse(layout=torch.sparse_bsr, blocksize=(2, 3))",
@@ -108,3 +108,35 @@ def test_products_with_batches_of_matrices(layout: str, shape: str) -> None:
     gradient = t.grad if t.grad.layout is flambeau.strided else t.grad.to_dense()
     assert gradient.tolist() == dense.grad.tolist()
     assert right.grad.shape == right.shape
+
+
+def test_tensors_of_different_layouts_are_compared() -> None:
+    t = example(flambeau, "sparse_csr", "matrix")
+    for other in (t.to_sparse(), t.to_sparse_csc(), t.to_dense()):
+        flambeau.testing.assert_close(t, other, check_layout=False)
+        with pytest.raises(AssertionError):
+            flambeau.testing.assert_close(t, other * 2, check_layout=False)
+
+
+NEW = ["s.new().shape, s.new().layout", "s.new(2, 3)", "s.new(torch.tensor([[0, 1]]), torch.ones(2), (3,))", "s.new_zeros((2, 2), layout=torch.strided)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", NEW)
+def test_new_tensors_like_sparse_ones(expression: str) -> None:
+    found = []
+    for library in (torch, flambeau):
+        found.append(repr(eval(expression, {"torch": library, "s": library.eye(3).to_sparse()})))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("size", [(2, 2), (1, 2), (2, 2, 2)])
+@pytest.mark.parametrize("coalesced", [False, True])
+def test_checks_of_coordinates(size: tuple[int, ...], coalesced: bool) -> None:
+    found = []
+    for library in (torch, flambeau):
+        try:
+            index = library.tensor([[1, 0], [1, 0]])
+            found.append(library._validate_sparse_coo_tensor_args(index, library.ones(2), size, coalesced))
+        except RuntimeError as error:
+            found.append(str(error))
+    assert found[0] == found[1]

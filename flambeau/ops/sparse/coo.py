@@ -17,7 +17,7 @@ from ...kernels.library import sparse as kernels
 from ..creation import convert as conversion
 from ..creation.construct import from_data
 from ..creation.convert import CASTS
-from ..creation.filled import fill_raw, finish
+from ..creation.filled import fill_raw, finish, zeros_like
 from ..machinery.arguments import as_int, as_ints, read_options
 from ..machinery.declare import composite, effect
 from ..machinery.memory import dense
@@ -181,6 +181,16 @@ def check_invariants_of(t: SparseCoo) -> None:
         raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor")
 
 
+@composite(name="_validate_sparse_coo_tensor_args", method=False)
+def validate_arguments(
+    indices: Tensor, values: Tensor, size: Any, is_coalesced: Any = None, check_pinning: Any = None
+) -> None:
+    """Raise unless the parts describe a sparse tensor of this size."""
+    shape = read_shape(size, 3)
+    _check_parts(indices, values, shape)
+    check_invariants_of(new_coo(indices, values, shape, bool(is_coalesced), False))
+
+
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +287,7 @@ values_of = sparse_primitive(
 
 
 def as_view(t: Tensor, base: Tensor) -> Tensor:
-    """The same tensor, marked as a view of one whose values it shares; what autograd records has a history instead."""
+    """Mark a tensor as a view of one whose values it shares, and return it; what autograd records has a history instead."""
     if t._autograd is None and t is not base:
         t._base = base if base._base is None else base._base
     return t
@@ -450,6 +460,8 @@ def with_values(t: Any, values: Tensor) -> Any:
 )
 def convert(input: SparseTensor, d: Any, where: Any, fmt: Any) -> SparseTensor:
     parts = input._parts()
+    if where.type == "meta" != input.device.type:  # how many entries there are depends on values
+        return zeros_like(input, dtype=d, device=where)
     return rebuilt(input, [*(p.to(where, copy=True) for p in parts[:-1]), parts[-1].to(where, d, copy=True)])
 
 

@@ -17,7 +17,7 @@ from ..methods.python_protocol import rebuild_subclass
 from ..shape import header_changes
 from .arithmetic import become
 from .conversion import as_coo
-from .coo import coo_to_dense, layout_word, rebuilt
+from .coo import coo_to_dense, layout_word, rebuilt, sparse_coo_tensor
 from .shape import getitem
 from .zero_filled import zeros
 
@@ -40,6 +40,14 @@ def dense_dim(self: Any) -> int:
 def new_zeros(self: Any, *size: Any, **options: Any) -> Tensor:
     given = {"dtype": self.dtype, "device": self.device, "layout": self.layout, **options}
     return zeros(*size, **given)
+
+
+def new(self: Any, *args: Any, device: Any = None) -> Tensor:
+    """A tensor of the same dtype and layout, without entries or, in coordinate layout, of indices and values."""
+    options = {"dtype": self.dtype, "device": device or self.device}
+    if isinstance(self, SparseCoo) and args and isinstance(args[0], Tensor):
+        return sparse_coo_tensor(*args, **options)
+    return zeros(*(args or (0,)), layout=self.layout, **options)
 
 
 def _refuse_fill(self: Any, *size: Any, **options: Any) -> Tensor:
@@ -167,7 +175,7 @@ def contiguous(self: Any, memory_format: Any = None) -> Tensor:
 
 
 _METHODS: dict[str, Any] = {
-    "to_dense": to_dense, "sparse_dim": sparse_dim, "dense_dim": dense_dim, "new_zeros": new_zeros, "new_empty": new_zeros,
+    "to_dense": to_dense, "sparse_dim": sparse_dim, "dense_dim": dense_dim, "new": new, "new_zeros": new_zeros, "new_empty": new_zeros,
     "new_ones": _refuse_fill, "new_full": _refuse_fill, "numpy": _no_numpy, "contiguous": contiguous, "dim_order": _no_elements,
     "data": property(get_data, set_data), "__repr__": text, "__array__": _no_numpy, "__dlpack__": _no_export,
     "__reduce_ex__": reduce_ex, "__copy__": shallow_copy, "__deepcopy__": deep_copy, "__getitem__": getitem, "__setitem__": _no_assignment,

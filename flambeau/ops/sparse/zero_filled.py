@@ -139,7 +139,11 @@ def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
     kind = options.pop("layout", sparse_coo)  # or out= is a sparse tensor
     chosen = read_options("zeros", options)
     where, d = chosen.device or default_device(), chosen.dtype or get_default_dtype()
-    made = empty_coo(shape, d, None, where) if kind is sparse_coo else _empty_compressed(shape, d, kind, where)
+    made: Tensor
+    if kind is strided:
+        made = fill_raw(empty(shape, d, where), 0)
+    else:
+        made = empty_coo(shape, d, None, where) if kind is sparse_coo else _empty_compressed(shape, d, kind, where)
     return finish(made, chosen.requires_grad)
 
 
