@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -33,13 +34,15 @@ def fallthrough_kernel() -> None:
 
 
 class Library:
-    """A namespace of operators: "DEF" makes a new one, "FRAGMENT" adds to one, "IMPL" adds kernels."""
+    """A namespace of operators: "DEF" makes a new one, "FRAGMENT" adds to one, "IMPL" adds kernels. What is registered here is
+    forgotten with the object: keep it."""
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "FRAGMENT", "IMPL"):
             raise ValueError(f"Unsupported kind: {kind}")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._undo: list[Callable[[], Any]] = []  # what takes back each registration made through this object
+        weakref.finalize(self, _take_back, self._undo).atexit = False
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
@@ -71,14 +74,18 @@ class Library:
 
     def _destroy(self) -> None:
         """Forget the operators and kernels registered here."""
-        while self._undo:
-            self._undo.pop()()
+        _take_back(self._undo)
 
     def __enter__(self) -> Library:
         return self
 
     def __exit__(self, *exc: Any) -> None:
         self._destroy()
+
+
+def _take_back(registrations: list[Callable[[], Any]]) -> None:
+    while registrations:
+        registrations.pop()()
 
 
 @contextmanager

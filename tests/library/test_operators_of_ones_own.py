@@ -235,6 +235,17 @@ def test_library_objects(library):
         library.library.Library(space, "OTHER")
 
 
+@LIBRARIES
+def test_operators_are_forgotten_with_their_library(library):
+    space = fresh_name("x").split("::")[0]
+    for factor in (2, 3):  # the second would be refused if the first were still there
+        made = library.library.Library(space, "DEF")
+        made.define("scale(Tensor x) -> Tensor")
+        made.impl("scale", lambda x, k=factor: x * k, "CPU")
+        assert getattr(library.ops, space).scale(library.ones(1)).item() == factor
+        del made
+
+
 def test_a_name_of_our_own_package_is_refused():
     with pytest.raises(ValueError, match="is taken"):
         flambeau.library.define("linalg::mine", "(Tensor x) -> Tensor")
