@@ -206,3 +206,13 @@ def test_packed_weights_are_classes_of_their_own() -> None:
     assert isinstance(packed, flambeau.classes.quantized.LinearPackedParamsBase)
     with pytest.raises(RuntimeError, match="Class quantized.Nothing is not registered"):
         flambeau.classes.quantized.Nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_layers_with_packed_weights_are_traced(kind: str) -> None:
+    layer = getattr(flambeau.nn, kind)
+    model = flambeau.ao.quantization.quantize_dynamic(flambeau.nn.Sequential(layer(4, 3)), {layer})
+    x, other = flambeau.randn(2, 1, 4), flambeau.randn(5, 1, 4)
+    traced = flambeau.jit.trace(model[0], (x,))
+    assert f"aten::quantized_{kind.lower()}" in str(traced.inlined_graph)
+    assert flambeau.equal(traced(other)[0], model[0](other)[0])

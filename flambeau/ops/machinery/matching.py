@@ -10,6 +10,7 @@ from ...core.device import device
 from ...core.dtype import dtype
 from ...core.generator import Generator
 from ...core.layout import layout, memory_format
+from ...core.native_class import CustomClass, scripted
 from ...core.tensor import Tensor
 from .schema import REQUIRED, Argument, Schema
 
@@ -111,8 +112,8 @@ def _element(value: Any, argument: Argument, numbers: bool) -> Any:
     base = argument.base
     if value is None and "?" in argument.type:
         return None
-    check = _CHECKS.get(base)
-    if check is None or (not check(value) and not (numbers and base == "Tensor" and _is_number(value))):
+    check = _CHECKS.get(base) or (lambda v: isinstance(v, CustomClass) and scripted(type(v)).script_name() == base)
+    if not check(value) and not (numbers and base == "Tensor" and _is_number(value)):
         raise NoMatch("type", argument, value)
     if base == "float" and isinstance(value, int):
         return float(value)
