@@ -36,7 +36,11 @@ def torch_name(name: str) -> str:
 def own_name(name: str) -> str:
     """`torch.nn` -> `flambeau.nn`, `torchvision.ops` -> `flambeau.vision.ops`."""
     head, dot, rest = name.partition(".")
-    return {"torch": PACKAGE, "torchvision": _VISION, "horovod": _HOROVOD}.get(head, head) + dot + rest
+    return (
+        {"torch": PACKAGE, "torchvision": _VISION, "horovod": _HOROVOD, "functorch": f"{PACKAGE}.func"}.get(head, head)
+        + dot
+        + rest
+    )
 
 
 def not_there(name: str) -> str:

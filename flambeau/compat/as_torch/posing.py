@@ -33,7 +33,7 @@ from . import serving_names
 
 __all__ = ["install_as_torch"]
 
-_NAMES = ("torch", "torchvision", "horovod")
+_NAMES = ("torch", "torchvision", "horovod", "functorch")
 
 
 def _folder() -> str:
