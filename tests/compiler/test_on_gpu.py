@@ -413,6 +413,18 @@ kept = [(i, compiled(leaf(i).detach().repeat(4, 2))) for i in range(7)]
 assert all(fl.equal(y, leaf(i).detach().repeat(4, 2) * 2) for i, y in kept)
 assert {type(p).__name__ for r in compiled._compiled.recordings() for _, p in r.program.outputs} == {"WideCopy"}
 
+# what the host knows goes into the graph's own memory, also on a second stream: a sum of no rows, as the gradient of a bias is
+layer = nn.RMSNorm(2).cuda()
+def no_rows(x):
+    layer.weight.grad = None
+    layer(x).sum().backward()
+    return x.detach() * 1
+compiled = fl.compile(no_rows)
+for i in range(6):
+    compiled(fl.ones(0, 2).cuda())
+(recorded,) = compiled._compiled.recordings()
+assert recorded.program.capture.kept, "the graph reads memory of the host that is not its own"
+
 # a function that differentiates what its argument came from runs as it is
 def inward(x):
     (x * 3).sum().backward()

@@ -202,6 +202,13 @@ def number(name: str, *arguments: Any, kind: Any = ctypes.c_uint64) -> int:
     return result.value or 0
 
 
+def is_recorded(stream: int) -> bool:
+    """Return whether work on a stream is being recorded into a graph: it was asked for, or has waited for one that was."""
+    status = _i32()
+    call("cuStreamIsCapturing", stream, ctypes.byref(status))
+    return bool(status.value)
+
+
 @functools.cache
 def device_count() -> int:
     """Return the number of GPUs that the driver shows."""

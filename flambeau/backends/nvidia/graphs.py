@@ -204,8 +204,8 @@ def captured_on(index: int) -> CUDAGraph | None:
 
 def is_capturing(index: int) -> bool:
     """Return whether work on this thread's stream is being recorded."""
-    graph = _capturing.get(index)
-    return graph is not None and graph.stream == threads.mine.streams[index]
+    graph, stream = _capturing.get(index), threads.mine.streams[index]
+    return graph is not None and (graph.stream == stream or driver.is_recorded(stream))
 
 
 def _memory(index: int) -> DeviceMemory:

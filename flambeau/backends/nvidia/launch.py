@@ -114,7 +114,7 @@ def _through_ctypes(function: int, kinds: Kinds, index: int, shared: int) -> Cal
         stream = threads.activate(index)
         driver.call("cuLaunchKernel", function, *three(grid), *three(block), shared, stream, pointers, None)
         del held
-        if driver.BLOCKING and not driver.number("cuStreamIsCapturing", stream, kind=ctypes.c_int):
+        if driver.BLOCKING and not driver.is_recorded(stream):
             driver.call("cuStreamSynchronize", stream)
 
     return launch

@@ -177,6 +177,9 @@ class FakeDriver:
         self.capturing = {s: other for s, other in self.capturing.items() if other is not nodes}
         _set(out, self.captured.pop(stream))
 
+    def _cuStreamIsCapturing(self, stream: int, status: Any) -> None:
+        _set(status, int(stream in self.capturing))
+
     def _cuStreamGetCaptureInfo(self, stream: int, status: Any, number: Any, graph: Any, *_: Any) -> None:
         _set(graph, self.captured[stream])
 
