@@ -45,7 +45,18 @@ PAGES: dict[str, tuple[str, ...]] = {
 # What a namespace only holds because its own text uses it.
 _HELPERS = {
     "torch.multiprocessing": {"pack", "unpack"},
-    "torch.cuda": {"absent_classes", "backend_of", "Device", "has_backend", "is_capturing", "raising", "why_absent"},
+    "torch.accelerator": {"device", "Event", "Stream"},
+    "torch.cuda": {
+        "absent_classes",
+        "backend_of",
+        "CUDA_STORAGE_TYPES",
+        "CUDA_TENSOR_TYPES",
+        "Device",
+        "has_backend",
+        "is_capturing",
+        "raising",
+        "why_absent",
+    },
     "torch.backends": {"matmul_switches"},
     "torch.backends.cuda": {"absent_classes", "attention_kernels", "matmul_switches", "raising", "returning"},
     "torch.backends.cudnn": {"ModuleType"},

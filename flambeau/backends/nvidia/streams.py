@@ -44,7 +44,16 @@ class Stream:
         self.device = _device(index)
         self.device_index = index
         self.cuda_stream = _new_handle(index, priority) if handle is None else handle
+        self._entered: list[StreamContext] = []
         _known[index, self.cuda_stream] = self
+
+    def __enter__(self) -> Stream:
+        self._entered.append(StreamContext(self))
+        self._entered[-1].__enter__()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._entered.pop().__exit__(*exc)
 
     device_type = 1  # PyTorch's number of CUDA
 

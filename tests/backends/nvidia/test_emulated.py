@@ -44,6 +44,8 @@ assert there.cpu().tolist() == [1, 1, 1, 1]
 stream = fl.cuda.Stream()
 with fl.cuda.stream(stream):
     assert fl.cuda.current_stream() == stream
+with stream, stream:
+    assert fl.cuda.current_stream() == stream
 assert fl.cuda.current_stream() == fl.cuda.default_stream()
 
 fl.manual_seed(3)
