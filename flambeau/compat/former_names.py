@@ -122,6 +122,8 @@ GATHERED = {
     "utils._contextlib": "autograd.grad_mode: _DecoratorContextManager _NoParamDecoratorContextManager=_NoArguments",
     "utils.model_zoo": "hub: load_url=load_state_dict_from_url tqdm",
     "utils.tensorboard.summary": "utils.tensorboard.more_summaries: hparams",
+    "vision._internally_replaced_utils": "hub: load_state_dict_from_url",
+    "vision.datasets.video_utils": "vision.datasets.video: VideoClips unfold",
     "vision.models.mobilenet": "vision.models.mobilenetv2: MobileNetV2 MobileNet_V2_Weights mobilenet_v2, vision.models.mobilenetv3: MobileNetV3"
     " MobileNet_V3_Large_Weights MobileNet_V3_Small_Weights mobilenet_v3_large mobilenet_v3_small",
     "vision.models.quantization.mobilenet": "vision.models.quantization.mobilenetv2: MobileNet_V2_QuantizedWeights QuantizableMobileNetV2"
@@ -132,6 +134,12 @@ GATHERED = {
     "vision.ops.giou_loss": "vision.ops._losses: generalized_box_iou_loss",
     "vision.ops.ps_roi_align": "vision.ops.roi_align: PSRoIAlign ps_roi_align",
     "vision.ops.ps_roi_pool": "vision.ops.roi_pool: PSRoIPool ps_roi_pool",
+    "vision.transforms._functional_tensor": "vision.transforms.functional: adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation"
+    " adjust_sharpness autocontrast convert_image_dtype crop equalize erase get_dimensions get_image_num_channels get_image_size hflip"
+    " invert normalize posterize rgb_to_grayscale solarize vflip",
+    "vision.transforms.v2._utils": "vision.transforms.v2._transform: _parse_labels_getter=parse_labels_getter _setup_size=setup_size check_type"
+    " get_bounding_boxes get_keypoints has_all has_any is_pure_tensor query_chw query_size",
+    "vision.transforms.v2.functional._utils": "vision.transforms.v2.functional: is_pure_tensor register_kernel",
     "xpu.graphs": "xpu: XPUGraph graph graph_pool_handle is_current_stream_capturing make_graphed_callables",
     "xpu.memory": "xpu: MemPool XPUPluggableAllocator change_current_allocator empty_cache get_per_process_memory_fraction"
     " max_memory_allocated max_memory_reserved mem_get_info memory_allocated memory_reserved memory_snapshot memory_stats"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 import flambeau
@@ -87,3 +89,19 @@ def test_questions_about_parts_that_are_absent_are_answered() -> None:
         entry_points.ShufflerIterDataPipe([])
     with pytest.raises(NotImplementedError, match="new_group"):
         distributed_c10d._new_process_group_helper(2, 0)
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("transforms.transforms", "_setup_size"),
+        ("transforms._functional_tensor", "rgb_to_grayscale hflip"),
+        ("transforms.v2._utils", "query_size check_type _setup_size is_pure_tensor"),
+        ("datasets.video_utils", "VideoClips unfold"),
+        ("_internally_replaced_utils", "load_state_dict_from_url"),
+        ("ops.boxes", "_box_inter_union"),
+    ],
+)
+def test_torchvisions_private_helpers_are_found_under_their_modules(module: str, names: str) -> None:
+    found = importlib.import_module(f"flambeau.vision.{module}")
+    assert all(callable(getattr(found, name)) for name in names.split())

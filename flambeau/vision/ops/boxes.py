@@ -106,7 +106,7 @@ def box_area(boxes: Tensor, fmt: str = "xyxy") -> Tensor:
     raise ValueError(f"Unsupported Bounding Box area for given format {fmt}")
 
 
-def _intersection_and_union(boxes1: Tensor, boxes2: Tensor, fmt: str = "xyxy") -> tuple[Tensor, Tensor]:
+def _box_inter_union(boxes1: Tensor, boxes2: Tensor, fmt: str = "xyxy") -> tuple[Tensor, Tensor]:
     area1, area2 = box_area(boxes1, fmt), box_area(boxes2, fmt)
     boxes1, boxes2 = to_corners(boxes1, fmt), to_corners(boxes2, fmt)
     near = flambeau.max(boxes1[..., :, None, :2], boxes2[..., None, :, :2])
@@ -118,7 +118,7 @@ def _intersection_and_union(boxes1: Tensor, boxes2: Tensor, fmt: str = "xyxy") -
 
 def box_iou(boxes1: Tensor, boxes2: Tensor, fmt: str = "xyxy") -> Tensor:
     """(N, M): intersection over union of every pair."""
-    common, union = _intersection_and_union(boxes1, boxes2, fmt)
+    common, union = _box_inter_union(boxes1, boxes2, fmt)
     return common / union
 
 
@@ -131,7 +131,7 @@ def _hull_sides(boxes1: Tensor, boxes2: Tensor) -> Tensor:
 
 def generalized_box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
     """Intersection over union, less the part of the hull that neither box covers (Rezatofighi et al., 2019)."""
-    common, union = _intersection_and_union(boxes1, boxes2)
+    common, union = _box_inter_union(boxes1, boxes2)
     sides = _hull_sides(boxes1, boxes2)
     hull = sides[..., 0] * sides[..., 1]
     return common / union - (hull - union) / hull
