@@ -11,7 +11,7 @@ from flambeau.core.tensor import Tensor
 from flambeau.expr import Expr, arg, as_expr, pullback
 from flambeau.ops import OPS
 from flambeau.ops.machinery.formula import Pointwise
-from flambeau.ops.machinery.primitive import Primitive
+from flambeau.ops.machinery.primitive import _HEADER_FIELDS, Primitive
 
 KINDS = {"pointwise", "reduction", "view", "primitive", "composite", "random", "creation"}
 SPACES = {"torch", "nn.functional", "special", "linalg", "fft", "Tensor"}
@@ -98,7 +98,7 @@ def test_gradient_rules_name_real_arguments(op):
         for read in reads:
             known = read in forward or read in ("out", "needs", *impl.saves, *impl.keeps) or f"{read}=" in source
             argument, _, field = read.rpartition("_")
-            known = known or (argument in forward and field in ("shape", "strides", "offset", "dtype", "device"))
+            known = known or (argument in forward and field in _HEADER_FIELDS)
             assert known, f"{op.name}: a rule reads '{read}', which nobody provides"
 
 
