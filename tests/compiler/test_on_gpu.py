@@ -358,6 +358,36 @@ node = compiled(leaf(1).detach() / 8)[1].grad_fn
 assert node.derivative.usual.which == (1,) and len(node.derivative.usual.leaves) < len(node.derivative.leaves)
 assert len(node.derivative.usual.program_of_calls.calls) < len(node.derivative.program_of_calls.calls)
 
+# results that share memory stay what they are: a change of one is a part of the other's history
+def sharing(x):
+    y = x * x
+    return y, y.view(-1)
+compiled = fl.compile(sharing)
+warnings.simplefilter("ignore")
+for i in range(6):
+    grads = []
+    for f in (compiled, sharing):
+        x = leaf(i)
+        y, flat = f(x)
+        y.mul_(3)
+        flat.sum().backward()
+        grads.append(x.grad.tolist())
+    assert grads[0] == grads[1], (i, grads)
+
+# a result that cannot be differentiated
+class Refusing(fl.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+    @staticmethod
+    def backward(ctx, g):
+        raise ValueError("not this way")
+refusing = fl.compile(lambda x: Refusing.apply(x))
+for i in range(6):
+    assert refusing(leaf(i)).tolist() == (leaf(i) * 2).tolist()
+warnings.simplefilter("error")
+
 # gradients that are summed over passes are no reason for a second graph, unless the function asks for them
 class Asking(Scored):
     def forward(self, x):

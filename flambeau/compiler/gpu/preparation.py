@@ -49,7 +49,7 @@ class Prepared(preparation.Prepared):
         self.grads_before = {}
         recorded = self._recorded(self, devices.pop(), self._live_options(recorder.graph))
         self._note_changes(recorded)
-        recorded.wanted = Wanted(result, self.given.tensors, self.outside)
+        recorded.wanted = Wanted(result, self.given.tensors, self.state, self.outside)
         tensors = self.given.tensors
         if recorded.argument_bumps and len({t._storage.ptr for t in tensors}) < len(tensors):
             raise NotRecordable("it changes an argument that shares memory with another one")
@@ -82,11 +82,15 @@ class Wanted:
     """Record of which results of an eager call are differentiated. What the caller gets in their place (put into `outside`, by id) notes when a
     gradient comes from outside; a result that another one is computed from gets gradients from inside, too."""
 
-    def __init__(self, result: Any, arguments: list[Tensor], outside: dict[int, Any]):
+    def __init__(self, result: Any, arguments: list[Tensor], state: list[Tensor], outside: dict[int, Any]):
         inside = {id(t) for t in arguments}
-        live = [t for t in {id(t): t for t in tensors_in(result)}.values() if is_live(t, inside)]
+        found = {id(t): t for t in tensors_in(result)}
+        live = [t for t in found.values() if is_live(t, inside)]
         self._told: list[list[str]] = [[] for _ in live]
-        if len(live) > 1 and not any(_is_marked(t) for t in live):
+        own, mine = {id(t._storage) for t in live}, {id(t) for t in live}
+        others = {id(t._storage) for t in (*arguments, *state, *found.values()) if id(t) not in mine}
+        alone = len(own) == len(live) and own.isdisjoint(others)  # a change of one is no part of another's history
+        if len(live) > 1 and alone and not any(_is_marked(t) for t in live):
             outside.update({id(t): Boundary(t, told).leaf for t, told in zip(live, self._told)})
 
     def some(self) -> tuple[int, ...]:

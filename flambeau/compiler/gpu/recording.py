@@ -109,7 +109,7 @@ class GraphRecorded(Recorded):
         limit = self._memory().reserved
         left = LeftState(self.prepared, self.where)
         eager = self._outcome(tensors, before, result)
-        theirs = self._derivatives([ends.get(i, t) for i, t in enumerate(tensors)], result)
+        theirs, failed = self._derivatives([ends.get(i, t) for i, t in enumerate(tensors)], result)
         del result, ends
         if limit > _LARGE:
             gc.collect()  # a history may hold itself
@@ -119,6 +119,8 @@ class GraphRecorded(Recorded):
 
         def compared() -> str:
             """Capture, run and compare: why the graph cannot be used, or nothing."""
+            if failed:
+                return failed
             try:
                 made[:] = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
                 self.program.capture.replay()
@@ -403,21 +405,25 @@ class GraphRecorded(Recorded):
         with modes_off():
             return {(what, which): d.apart for what, which, d in moved.distances(eager, before.sums)}
 
-    def _derivatives(self, tensors: list[Tensor], result: Any) -> list[dict[int, Tensor | None]]:
+    def _derivatives(self, tensors: list[Tensor], result: Any) -> tuple[list[dict[int, Tensor | None]], str]:
         """The derivatives of the function's result for gradients of ones: of some results, if only these are differentiated, and of
-        all. Gradients go by the positions of arguments, or the ids of other leaves."""
+        all; or why there are none. Gradients go by the positions of arguments, or the ids of other leaves."""
         positions = {id(t): i for i, t in enumerate(tensors)}
         live = [t for t in {id(t): t for t in tensors_in(result)}.values() if is_live(t, positions)]
-        found = []
-        for which in (self.some, tuple(range(len(live)))):
+        found: list[dict[int, Tensor | None]] = []
+        if self.some and self.some[-1] >= len(live):
+            return [], "it does not do the same in each call"
+        for which in filter(None, (self.some, tuple(range(len(live))))):
             outputs = [live[i] for i in which]
             leaves = leaves_of(outputs)
             grads = [empty_strided(t.shape, t._strides, t.dtype, t.device).fill_(1.0) for t in outputs]
-            with cut_off(leaves):
-                given = run_backward(outputs, grads, True, False, leaves, False) if outputs else []
-            if outputs:
-                found.append({positions.get(id(leaf), id(leaf)): g for leaf, g in zip(leaves, given)})
-        return found
+            try:
+                with cut_off(leaves):
+                    given = run_backward(outputs, grads, True, False, leaves, False)
+            except Exception as error:  # of the function's, which its caller may never ask for
+                return [], f"it cannot be differentiated: {type(error).__name__}: {error}"
+            found.append({positions.get(id(leaf), id(leaf)): g for leaf, g in zip(leaves, given)})
+        return found, ""
 
 
 def _differentiate_otherwise(ours: list[dict[int, Any]], theirs: list[dict[int, Any]]) -> str:
