@@ -27,7 +27,7 @@ def write_names(folder: Path) -> Path:
     lines = [f"import {home}" for space, home in homes.items() if space != "torch.Tensor"]
     for i, (space, name, value) in enumerate(found):
         lines.append(f"reveal_type({homes[space]}.{name})")
-        if inspect.isclass(value) and value.__name__ == name and not hasattr(value, "__parameters__"):
+        if inspect.isclass(value) and value.__name__ == name and not getattr(value, "__parameters__", ()):
             lines.append(f"reveal_type({homes[space]}.{name}.__init__)  # constructor")
         if space != "torch.Tensor":
             lines += [f"from {homes[space]} import {name} as n{i}", f"reveal_type(n{i})"]

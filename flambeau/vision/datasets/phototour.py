@@ -37,8 +37,8 @@ class PhotoTour(VisionDataset):
     matches_files = "m50_100000_100000_0.txt"
 
     def __init__(
-        self, root: Any, name: str, train: bool = True, transform: Callable | None = None, download: bool = False
-    ):
+        self, root: Any, name: str, train: bool = True, transform: Callable[..., Any] | None = None, download: bool = False,
+    ):  # fmt: skip
         super().__init__(root, transform=transform)
         self.name, self.train = name, train
         self.mean, self.std = self.means[name], self.stds[name]

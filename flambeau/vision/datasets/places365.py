@@ -40,7 +40,7 @@ class Places365(VisionDataset):
 
     def __init__(
         self, root: Any, split: str = "train-standard", small: bool = False, download: bool = False,
-        transform: Callable | None = None, target_transform: Callable | None = None, loader: Callable[[str], Any] = default_loader,
+        transform: Callable[..., Any] | None = None, target_transform: Callable[..., Any] | None = None, loader: Callable[[str], Any] = default_loader,
     ):  # fmt: skip
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.split, self.small, self.loader = verify_str_arg(split, "split", self._SPLITS), small, loader
