@@ -167,7 +167,7 @@ def _result(schema: Schema) -> str:
 def _overloads() -> Iterator[tuple[str, str, Schema, _Signature]]:
     """Everything that C++ programs can call, in the order of names."""
     for name in aten_names():
-        if name in _BY_HAND or name in _KEYWORDS or not name.isidentifier() or name.startswith(("__i", "__r")):
+        if name in _BY_HAND or name in _KEYWORDS or not name.isidentifier():
             continue
         seen: list[_Signature] = []
         for overload in overloads_of(name):
@@ -192,7 +192,8 @@ def _written(name: str, overload: str, schema: Schema, s: _Signature) -> tuple[s
     """The function with its method, and the method's declaration."""
     first = schema.arguments[0] if schema.arguments else None
     has_self = first is not None and first.name == "self" and first.type == "Tensor"
-    in_place = has_self and name.endswith("_") and s.result == "Tensor"
+    changed = first is not None and first.alias_info is not None and first.alias_info.is_write
+    in_place = has_self and changed and s.result == "Tensor"
     natively = _NATIVE.get(name, "") if s.result == "Tensor" else ""
     natively = natively and f"if (Tensor made = ::flambeau::{natively}; made.defined()) return made; "
     call = f'static ::flambeau::Op op{{"{name}", "{overload or "default"}", nullptr}}; '

@@ -205,3 +205,27 @@ def test_a_gradient_that_needs_what_was_changed_says_so():
     z.add_(y)
     z.sum().backward()
     assert y.grad.elem.tolist() == [1.0]
+
+
+def test_a_wrapper_may_have_a_property_in_the_place_of_its_dtype():
+    def packed(t):
+        class Packed(t.Tensor):
+            @staticmethod
+            def __new__(cls, data):
+                return t.Tensor._make_wrapper_subclass(cls, (2, 4), dtype=t.uint8, device="cpu")
+
+            def __init__(self, data):
+                self.data_of = data
+
+            @property
+            def dtype(self):
+                return t.int16
+
+            @classmethod
+            def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+                return args[0].data_of
+
+        made = Packed(t.ones(2, 2))
+        return [str(made.dtype), tuple(made.shape), str(made.device), made.detach().tolist()]
+
+    assert packed(flambeau) == ["torch.int16", (2, 4), "cpu", [[1.0, 1.0], [1.0, 1.0]]]

@@ -16,8 +16,9 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core import modes
+from ...core.backend import backend_of
 from ...core.caching import remember
-from ...core.device import cpu, device
+from ...core.device import device
 from ...core.dtype import dtype, opmath
 from ...core.layout import broadcast_two, expand_strides
 from ...core.promotion import depends_on_default_dtype
@@ -286,7 +287,7 @@ class Pointwise:
         form.constants = {i: x for i, x in enumerate(operands) if x is None or self.is_constant(i, x)}
         form.records = self.differentiable and (natural.is_floating_point or natural.is_complex)
         math_type = opmath(compute)
-        host = form.device is cpu and params in ((), self.defaults)
+        host = backend_of(form.device).on_host and params in ((), self.defaults)
         inputs: list[dtype] = []
         symbols: list = []
         for i, x in enumerate(operands):

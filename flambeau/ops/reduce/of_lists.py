@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core import modes
 from ...core.backend import backend_of
-from ...core.device import cpu, device
+from ...core.device import device
 from ...core.dtype import float32
 from ...core.tensor import Tensor, empty, numel_of
 from ...expr.node import arg
@@ -44,7 +44,7 @@ def scale_list(tensors: list[Tensor], factor: Tensor) -> bool:
 
 def _are_alike(tensors: list[Tensor]) -> bool:
     where = tensors[0].device
-    if where is cpu or (modes.active and (modes.deciding() or modes.asking())):
+    if backend_of(where).on_host or (modes.active and (modes.deciding() or modes.asking())):
         return False
     return all(
         type(t) is Tensor and t.dtype is float32 and t.device is where and t._contig and not t.requires_grad and numel_of(t.shape)

@@ -19,4 +19,8 @@ int main() {
   std::cout << values << places << std::endl;
   auto options = torch::TensorOptions().dtype(torch::kInt).device(torch::kCPU);
   std::cout << torch::zeros({2}, options) << std::endl;
+  auto bits = torch::tensor({0x5C, 0x21}, torch::kLong);
+  std::cout << bits.__and__(0xF0).__rshift__(4) << bits.__lshift__(1) << bits.__xor__(bits) << bits << std::endl;
+  bits.__ior__(3);
+  std::cout << bits.__irshift__(1) << bits << std::endl;
 }
