@@ -7,8 +7,9 @@ from builtins import int as _int
 from builtins import str as _str
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn, overload
 
+from .. import return_types as _results
 from ..core.device import device as _device
 from ..core.dtype import dtype as _dtype
 from ..core.generator import Generator as _Generator

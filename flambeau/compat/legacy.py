@@ -214,7 +214,7 @@ def dtype_and_device(kind: Any) -> tuple[dtype, str]:
 
 
 @composite(name="type", function=False)
-def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> str | Tensor:
     """The name of the tensor's type, or the tensor converted to another one."""
     if dtype is None:
         return type_string(self)

@@ -26,6 +26,7 @@ def _returning(name: str, make: Callable[[], Any], why: str) -> Callable[..., An
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {make()!r}: {why}"
+    function.__annotations__["return"] = type(make())
     return function
 
 

@@ -7,8 +7,9 @@ from builtins import int as _int
 from builtins import str as _str
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn, overload
 
+from .. import return_types as _results
 from ..core.device import device as _device
 from ..core.dtype import dtype as _dtype
 from ..core.generator import Generator as _Generator
@@ -53,6 +54,7 @@ from . import progress as progress
 from . import recordio as recordio
 from . import selective_checkpoint as selective_checkpoint
 from . import serialization as serialization
+from . import stub_results as stub_results
 from . import stubs as stubs
 from . import svg as svg
 from . import tensorboard as tensorboard

@@ -26,6 +26,7 @@ from ..core.dtype import dtype
 from ..core.layout import layout, memory_format
 from ..core.quantized import qscheme
 from ..ops.machinery.record import Op
+from . import stub_results
 
 ROOT = Path(flambeau.__file__).parent
 NAMESPACES = ("", "nn", "nn.functional", "linalg", "fft", "special")
@@ -44,8 +45,9 @@ from builtins import int as _int
 from builtins import str as _str
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn, overload
 
+from {core} import return_types as _results
 from {core}core.device import device as _device
 from {core}core.dtype import dtype as _dtype
 from {core}core.generator import Generator as _Generator
@@ -76,8 +78,15 @@ _WORDS = {
     "int": "_int", "float": "_float", "bool": "_bool", "str": "_str", "complex": "_complex", "Tensor": "_Tensor", "Size": "_Size",
     "dtype": "_dtype", "device": "_device", "Any": "Any", "None": "None", "tuple": "tuple", "list": "list", "dict": "dict",
     "Callable": "Callable", "Sequence": "Sequence", "Iterator": "Iterator", "bytes": "bytes", "Generator": "_Generator",
+    "NamedResult": "NamedResult", "NoReturn": "NoReturn", "Literal": "Literal", "True": "True", "False": "False",
 }  # fmt: skip
-_ELEMENTS = {"tuple": "[Any, ...]", "list": "[Any]", "dict": "[Any, Any]", "Callable": "[..., Any]"}
+_ELEMENTS = {
+    "tuple": "[Any, ...]",
+    "list": "[Any]",
+    "dict": "[Any, Any]",
+    "Callable": "[..., Any]",
+    "ndarray": "[Any, Any]",
+}
 _TENSORS = frozenset(("pointwise", "reduction", "view", "creation", "random"))
 
 
@@ -208,21 +217,25 @@ def _relative(module: ModuleType, home: str) -> str:
 
 
 def _function(name: str, function: Any) -> str:
-    """A function's line: its parameters as `help()` shows them."""
+    """A function's line, or the lines of its overloads: its parameters as `help()` shows them."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return f"{name}: Any"
     op = getattr(function, "op", None)
-    result = _type(signature.return_annotation)
-    if op is not None and op.kind in _TENSORS and not result.startswith("tuple[_Tensor"):
-        result = "_Tensor"
-    return f"def {name}({_parameters(list(signature.parameters.values()))}) -> {result}: ..."
+    said = signature.return_annotation
+    if op is not None and op.kind in _TENSORS and not str(said).startswith("tuple[Tensor"):
+        said = "Tensor"
+    forms = [
+        f"def {name}({_parameters(parameters)}) -> {stub_results.resolved(op, _type(result))}: ..."
+        for parameters, result in stub_results.forms(op, list(signature.parameters.values()), said)
+    ]
+    return forms[0] if len(forms) == 1 else "\n".join(f"@overload\n{form}" for form in forms)
 
 
 def _parameters(parameters: list[inspect.Parameter]) -> str:
     parts, starred, open_ended = [], False, False
-    names = {p.name for p in parameters}
+    names = {p.name for p in parameters if p.annotation != "None"}
     for p in parameters:
         text = f"{p.name}: {_parameter_type(p)}"
         if p.kind is p.VAR_POSITIONAL:
@@ -261,7 +274,7 @@ def _parameter_type(p: inspect.Parameter) -> str:
 
 def _type(annotation: Any) -> str:
     """An annotation as it may stand in a stub: what is not known there is Any."""
-    if annotation is None:
+    if annotation in (None, type(None)):
         return "None"
     if type(annotation) is type and annotation is not inspect.Parameter.empty:  # isinstance takes dict[...] on 3.10
         annotation = annotation.__name__
@@ -275,7 +288,7 @@ def _type(annotation: Any) -> str:
 
 def with_elements(annotation: str) -> str:
     """An annotation whose containers all say what they hold: strict checkers call a bare `tuple` partly unknown."""
-    return re.sub(r"\b(tuple|list|dict|Callable)\b(?!\[)", lambda m: m[0] + _ELEMENTS[m[0]], annotation)
+    return re.sub(r"\b(tuple|list|dict|Callable|ndarray)\b(?!\[)", lambda m: m[0] + _ELEMENTS[m[0]], annotation)
 
 
 __all__ = ["NAMESPACES", "PASSING_ON", "SWITCHES", "of_switches", "path_of", "with_elements", "written"]

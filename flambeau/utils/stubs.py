@@ -17,21 +17,29 @@ from typing import Any
 
 from .. import core
 from ..core.tensor import Tensor
-from . import namespace_stubs
+from . import namespace_stubs, stub_results
 
 FILE = Path(core.__path__[0]) / "tensor_methods.pyi"
 _HEAD = """# Written by `python -m flambeau.utils.stubs` from the operators' records. Do not change it by hand.
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, NoReturn, overload
 
+import numpy as np
+
+from .. import return_types as _results
+from .graph import HookHandle
+from .layout import layout as _layout
+from .quantized import qscheme as Scheme
+from .size import Size
 from .tensor import Tensor
+from .typed_storage import TypedStorage
 
 class TensorMethods:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 """
 _KNOWN = frozenset([
     "int", "float", "bool", "str", "bytes", "None", "complex", "Tensor", "Any", "tuple", "list", "dict", "Callable",
-    "Iterator", "Sequence",
+    "Iterator", "Sequence", "Size", "TypedStorage", "layout", "Scheme", "HookHandle", "np", "ndarray", "NamedResult", "NoReturn", "Literal", "True", "False",
 ])  # fmt: skip
 # What every class has, in one version of Python or another.
 _OF_CLASSES = {
@@ -51,7 +59,7 @@ def _type(annotation: Any) -> str:
     words = set(re.findall(r"[A-Za-z_]\w*", annotation)) if isinstance(annotation, str) else {""}
     if not words <= _KNOWN:
         return "Any"
-    return namespace_stubs.with_elements(re.sub(r"\b(int|float|bool)\b", r"_\1", annotation))
+    return namespace_stubs.with_elements(re.sub(r"\b(int|float|bool|layout)\b", r"_\1", annotation))
 
 
 def _parameters(parameters: list[inspect.Parameter]) -> str:
@@ -100,17 +108,24 @@ def _method(name: str, member: Any) -> str | None:
     except (TypeError, ValueError):
         return f"    {name}: Any"
     parameters = list(signature.parameters.values()) if found is None else found
+    if any(p.kind is p.VAR_POSITIONAL and p.name == "args" for p in parameters):
+        parameters = list(inspect.signature(member).parameters.values())
     if not parameters or parameters[0].kind in (parameters[0].VAR_POSITIONAL, parameters[0].VAR_KEYWORD):
         return f"    def {name}(self, *args: Any, **kwargs: Any) -> Any: ..."
-    result = _type(signature.return_annotation)
-    if op is not None and op.kind in ("pointwise", "reduction", "view") and not result.startswith("tuple[Tensor"):
-        result = "Tensor"
-    return f"    def {name}({_parameters(parameters[1:])}{_numpy_names(op, parameters)}) -> {result}: ..."
+    said = inspect.signature(member).return_annotation if op is not None else signature.return_annotation
+    if op is not None and op.kind in ("pointwise", "reduction", "view") and not str(said).startswith("tuple[Tensor"):
+        said = "Tensor"
+    forms = [
+        f"    def {name}({_parameters(given)}{_numpy_names(op, given)}) -> {stub_results.resolved(op, _type(result))}: ..."
+        for given, result in stub_results.forms(op, parameters[1:], said)
+    ]
+    return forms[0] if len(forms) == 1 else "\n".join(f"    @overload\n{form}" for form in forms)
 
 
 def _numpy_names(op: Any, parameters: list[inspect.Parameter]) -> str:
     """Operators that know `dim` know `axis` too, and so on."""
     takes_more = op is not None and any(p.name in ("dim", "keepdim") for p in parameters)
+    takes_more = takes_more and not any(p.name == "dim" and p.annotation == "None" for p in parameters)
     ends = any(p.kind is p.VAR_KEYWORD for p in parameters)
     return ", **others: Any" if takes_more and not ends else ""
 
@@ -145,7 +160,7 @@ def main() -> int:
     namespaces = (*namespace_stubs.NAMESPACES, *namespace_stubs.PASSING_ON)
     texts = {namespace_stubs.path_of(n): namespace_stubs.written(n) for n in namespaces}
     texts |= {namespace_stubs.path_of(n): namespace_stubs.of_switches(n) for n in namespace_stubs.SWITCHES}
-    texts[FILE] = written()
+    texts |= {FILE: written(), namespace_stubs.path_of("return_types"): stub_results.named_tuples()}
     if parser.parse_args().check:
         stale = [str(file) for file, text in texts.items() if not file.exists() or file.read_text() != text]
         for name in stale:

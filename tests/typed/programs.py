@@ -180,3 +180,36 @@ def newcomers(x: Tensor, model: nn.Sequential, optimizer: torch.optim.Optimizer)
         part.chunks(2)  # wrong
     with torch.no_grad:  # wrong
         pass
+
+
+def several_results(x: Tensor, flag: bool) -> Tensor:
+    largest: Tensor = torch.max(x) + torch.max(x, x) + x.min()
+    values, places = x.max(0)
+    low, high = torch.aminmax(x, dim=1)
+    u, s, vh = torch.linalg.svd(x)
+    pooled, where = F.max_pool2d(x, 2, return_indices=True)
+    found, inverse, counts = torch.unique(x, True, True, return_counts=True)
+    rows, columns = x.nonzero(as_tuple=True)
+    height: int = x.size(0) + x.size()[1] + x.stride(0)
+    parts = [values, places, low, high, u, s, vh, pooled, where, found, inverse, counts, rows, columns]
+    middle = torch.median(x, dim=0).values + x.median(axis=1).indices + F.max_pool2d(x, height)
+    either = F.max_pool1d(x, 2, return_indices=flag)
+    torch.max(x, 0).value  # wrong
+    torch.sort(x)[2]  # wrong
+    torch.topk(x, 2).values.notathing  # wrong
+    x.max(dim=1).relu()  # wrong
+    torch.max(x).indices.shape  # wrong
+    torch.max(x, "rows", other=x)  # wrong
+    x.median(0).middle  # wrong
+    torch.linalg.svd(x).V  # wrong
+    q, r, rest = torch.linalg.qr(x)  # wrong
+    F.max_pool2d(x, 2, return_indices=True).relu()  # wrong
+    either.relu()  # wrong
+    torch.unique(x, return_counts=True).sum()  # wrong
+    torch.nonzero(x, as_tuple=True).sum()  # wrong
+    torch.where(x, x)  # wrong
+    x.size(0).numel()  # wrong
+    x.type().relu()  # wrong
+    torch.std_mean(x).mean()  # wrong
+    x.numpy().not_of_arrays()  # wrong
+    return torch.stack([largest, *parts, middle])

@@ -173,7 +173,7 @@ class DTensor(SpreadTensor):
 
     # -- what plain tensors are asked ------------------------------------------------------------------------------------------------
 
-    def stride(self, dim: int | None = None) -> Any:
+    def stride(self, dim: Any = None) -> Any:
         strides = self._spec.stride
         return tuple(strides) if dim is None else strides[dim]
 

@@ -83,7 +83,7 @@ _arg("ArgMin", False)
 def top_k(
     call: Call, x: Tensor, count: Any = None, axis: int = -1, largest: int = 1, sorted: int = 1, k: int | None = None
 ) -> tuple:
-    n = k if count is None else int(count.reshape(-1)[0].item())
+    n: Any = k if count is None else int(count.reshape(-1)[0].item())
     places = flambeau.sort(x, dim=axis, descending=bool(largest), stable=True)
     return tuple(v.narrow(axis, 0, n) for v in places)
 

@@ -201,7 +201,7 @@ def nonzero_matrix(input: Tensor) -> Tensor:
 
 
 @composite(reads_values=True)
-def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Tensor | tuple[Tensor, ...]:
     """Coordinates of the non-zero elements: a matrix, or one vector per dimension."""
     if out is not None and as_tuple:
         raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.layout import dense_strides, wrap_dim
-from ...core.return_types import named_result
+from ...core.return_types import NamedResult, named_result
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, numel_of
 from ...core.typenames import type_name
@@ -366,13 +366,13 @@ def _median(name: str, input: Tensor, dim: Any, keepdim: bool, out: Any, whole: 
 
 
 @composite
-def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Tensor | NamedResult:
     """The middle element (the lower of two), overall or along a dimension with its index. nan if there is one."""
     return _median("median", input, dim, keepdim, out, median_of_all, median_along)
 
 
 @composite
-def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Tensor | NamedResult:
     """The middle of the elements that are not nan, overall or along a dimension with its index."""
     return _median("nanmedian", input, dim, keepdim, out, nanmedian_of_all, nanmedian_along)
 

@@ -139,7 +139,7 @@ def unique(
     return_inverse: bool = False,
     return_counts: bool = False,
     dim: int | None = None,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]:
     """The distinct elements (or slices along `dim`) in order; optionally where each element went, and how often each
     occurs."""
     need_tensor("unique", input)
@@ -176,7 +176,7 @@ def _(
 @composite
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]:
     """The input without elements (or slices along `dim`) that equal the one before."""
     need_tensor("unique_consecutive", input)
     _refuse_complex(input)

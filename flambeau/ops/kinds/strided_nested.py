@@ -340,7 +340,7 @@ def show(self: StridedNestedTensor, *, tensor_contents: Any = None) -> str:
     return f"nested_tensor([\n{body}\n]{history if self.requires_grad else ''})"
 
 
-def from_parts(value: Tensor, sizes: Tensor, strides: Tensor, starts: Tensor) -> Any:
+def from_parts(value: Tensor, sizes: Tensor, strides: Tensor, starts: Tensor) -> Tensor:
     """A nested tensor over a buffer, whose rows have these sizes, strides and beginnings (a line for each row)."""
     if [t.dim() for t in (value, sizes, strides, starts)] != [1, 2, 2, 1] or not value.is_contiguous():
         raise RuntimeError(

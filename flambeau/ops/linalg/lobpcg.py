@@ -76,7 +76,7 @@ def lobpcg(
     iK: Tensor | None = None, niter: int | None = None, tol: float | None = None, largest: bool | None = None,
     method: str | None = None, tracker: Any = None, ortho_iparams: Any = None, ortho_fparams: Any = None,
     ortho_bparams: Any = None,
-) -> Any:  # fmt: skip
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The k largest (or smallest) eigenvalues of A x = e B x and their vectors, for symmetric A and positive-definite B."""
     support.check_square("lobpcg", A)
     support.check_kernel("lobpcg", A)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...core.tensor import Tensor
 from ..machinery.declare import composite
 from ..random.fills import randn
@@ -27,7 +25,9 @@ def _basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
 
 
 @composite(method=False)
-def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> Any:
+def svd_lowrank(
+    A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """About the q largest singular values of A - M, and their vectors: (U, S, V)."""
     support.check_matrix("svd_lowrank", A)
     q, niter = 6 if q is None else q, 2 if niter is None else niter
@@ -47,7 +47,7 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
 
 
 @composite(method=False)
-def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     """Principal components of the rows of A: svd_lowrank of A with its mean row taken off."""
     support.check_matrix("pca_lowrank", A)
     m, n = A.shape[-2:]

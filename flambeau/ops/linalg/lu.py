@@ -139,7 +139,9 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:
 
 
 @composite(name="lu", autocast="float32")
-def old_lu(input: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+def old_lu(
+    input: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None
+) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]:
     """The older form of linalg.lu_factor: (LU, pivots), with get_infos also the place of a zero pivot."""
     warnings.warn(
         "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a"

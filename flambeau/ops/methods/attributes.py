@@ -20,6 +20,7 @@ from ...core.layout import (
 from ...core.promotion import can_cast as can_cast_dtypes
 from ...core.promotion import promote_types as promote
 from ...core.promotion import result_dtype
+from ...core.size import Size
 from ...core.storage import pinned_storage
 from ...core.tensor import Tensor, contiguous_strides, new_tensor, numel_of
 from ...core.typed_storage import TypedStorage
@@ -31,7 +32,7 @@ from ..shape.dimensions import permute_dims
 from .names import dimension_called
 
 
-def size(self: Tensor, dim: Any = None) -> Any:
+def size(self: Tensor, dim: Any = None) -> Size | int:
     """The shape, or the size of one dimension."""
     if dim is None:
         return self.shape
@@ -40,7 +41,7 @@ def size(self: Tensor, dim: Any = None) -> Any:
     return self.shape[wrap_dim(dim, len(self.shape), allow_scalar=False)]
 
 
-def stride(self: Tensor, dim: Any = None) -> Any:
+def stride(self: Tensor, dim: Any = None) -> tuple[int, ...] | int:
     """The distance between neighbours in memory, in elements: for all dimensions or one."""
     if dim is None:
         return self._strides
@@ -80,7 +81,7 @@ def type_string(self: Tensor) -> str:
     return f"{prefix}{self.dtype.scalar_type}Tensor"
 
 
-def reversed_dims(self: Tensor) -> Any:
+def reversed_dims(self: Tensor) -> Tensor:
     """Transpose of a matrix: a view with the dimensions in reverse order."""
     n = len(self.shape)
     if n not in (0, 2):
@@ -94,7 +95,7 @@ def reversed_dims(self: Tensor) -> Any:
     return permute_dims(self, tuple(range(n - 1, -1, -1)))
 
 
-def matrix_transpose(self: Tensor) -> Any:
+def matrix_transpose(self: Tensor) -> Tensor:
     """Transposes of a batch of matrices: a view with the last two dimensions exchanged."""
     if len(self.shape) == 0:
         return self
@@ -105,7 +106,7 @@ def matrix_transpose(self: Tensor) -> Any:
     return self.transpose(-2, -1)
 
 
-def conjugate_transpose(self: Tensor) -> Any:
+def conjugate_transpose(self: Tensor) -> Tensor:
     """Conjugate transpose of a matrix."""
     n = len(self.shape)
     if n not in (0, 2):
@@ -113,12 +114,12 @@ def conjugate_transpose(self: Tensor) -> Any:
     return self if n == 0 else adjoint_of(self)
 
 
-def adjoint_of(self: Tensor) -> Any:
+def adjoint_of(self: Tensor) -> Tensor:
     flipped = self.transpose(-2, -1)
     return flipped.conj() if self.dtype.is_complex else flipped
 
 
-def batch_adjoint(self: Tensor) -> Any:
+def batch_adjoint(self: Tensor) -> Tensor:
     """Conjugate transposes of a batch of matrices."""
     n = len(self.shape)
     if n == 0:
@@ -148,34 +149,39 @@ def share_memory_(self: Tensor) -> Tensor:
     return self
 
 
+def _giving(result: str, function: Any) -> Any:
+    function.__annotations__["return"] = result
+    return function
+
+
 _METHODS = {
     "size": size, "stride": stride, "dim_order": dim_order,
-    "const_data_ptr": Tensor.data_ptr, "is_distributed": lambda self: False, "pin_memory": pin_memory, "share_memory_": share_memory_,
+    "const_data_ptr": Tensor.data_ptr, "is_distributed": _giving("bool", lambda self: False), "pin_memory": pin_memory, "share_memory_": share_memory_,
     "nelement": Tensor.numel, "ndimension": Tensor.dim,
-    "is_pinned": lambda self, device=None: self._storage.is_pinned(),
-    "is_shared": lambda self: self._storage.is_shared(),
-    "is_set_to": lambda self, other: (
+    "is_pinned": _giving("bool", lambda self, device=None: self._storage.is_pinned()),
+    "is_shared": _giving("bool", lambda self: self._storage.is_shared()),
+    "is_set_to": _giving("bool", lambda self, other: (
         self._storage is other._storage and self.shape == other.shape and self._strides == other._strides
         and self._offset == other._offset
-    ),
-    "storage": lambda self: TypedStorage(self._storage, self.dtype),
-    "_typed_storage": lambda self: TypedStorage(self._storage, self.dtype),
-    "_is_view": lambda self: self._base is not None,
-    "dense_dim": lambda self: len(self.shape),
-    "sparse_dim": lambda self: 0,
+    )),
+    "storage": _giving("TypedStorage", lambda self: TypedStorage(self._storage, self.dtype)),
+    "_typed_storage": _giving("TypedStorage", lambda self: TypedStorage(self._storage, self.dtype)),
+    "_is_view": _giving("bool", lambda self: self._base is not None),
+    "dense_dim": _giving("int", lambda self: len(self.shape)),
+    "sparse_dim": _giving("int", lambda self: 0),
 }  # fmt: skip
 
 
 def _is_on(kind: str) -> Any:
-    return lambda self: self.device.type == kind
+    return _giving("bool", lambda self: self.device.type == kind)
 
 
 _PROPERTIES = {
     "T": reversed_dims, "mT": matrix_transpose, "H": conjugate_transpose, "mH": batch_adjoint,
     **{f"is_{kind}": _is_on(kind) for kind in ("cpu", "cuda", "meta")},
-    "layout": lambda self: strided,
-    "name": lambda self: None,
-    "volatile": lambda self: False,
+    "layout": _giving("layout", lambda self: strided),
+    "name": _giving("None", lambda self: None),
+    "volatile": _giving("bool", lambda self: False),
 }  # fmt: skip
 
 
@@ -195,7 +201,7 @@ def bind_attributes() -> None:
     for name, method in _METHODS.items():
         if name not in Tensor.__dict__:
             setattr(Tensor, name, method)
-    for name, getter in {**_PROPERTIES, **dict.fromkeys(_ABSENT, lambda self: False)}.items():
+    for name, getter in {**_PROPERTIES, **dict.fromkeys(_ABSENT, _giving("bool", lambda self: False))}.items():
         if name not in Tensor.__dict__:
             kind = name.removeprefix("is_")
             told = getter.__doc__ or (

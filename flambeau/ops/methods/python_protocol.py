@@ -6,6 +6,7 @@ import copy
 import ctypes
 import struct
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,7 @@ def length(self: Tensor) -> int:
     return self.shape[0]
 
 
-def iterate(self: Tensor) -> Any:
+def iterate(self: Tensor) -> Iterator[Tensor]:
     if not self.shape:
         raise TypeError("iteration over a 0-d tensor")
     return iter(self.unbind(0))

@@ -447,19 +447,20 @@ def _pooling(dims: int) -> Any:
             dilation: Any = 1,
             ceil_mode: bool = False,
             return_indices: bool = False,
-        ) -> Any:
+        ) -> Tensor | tuple[Tensor, Tensor]:
             return run(input, always or return_indices, kernel_size, stride, padding, dilation, ceil_mode)
 
         return pool
 
     def torch_pool(
         input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-    ) -> Any:
+    ) -> Tensor:
         return run(input, False, kernel_size, stride, padding, dilation, ceil_mode)
 
     pool, pool_with_indices = twin(False), twin(True)
     pool.__doc__ = torch_pool.__doc__ = f"The largest element of every window of {_OVER[dims]}."
     pool_with_indices.__doc__ = f"{name} together with the positions of the largest elements."
+    pool_with_indices.__annotations__["return"] = "tuple[Tensor, Tensor]"
     declared: dict[str, Any] = {"method": False, "batching": "pooled"}
     window = "input, kernel_size, stride, padding, dilation, ceil_mode"
     both = f"{name}_with_indices({window})"
@@ -484,6 +485,6 @@ max_pool1d, max_pool2d, max_pool3d = map(_pooling, (1, 2, 3))
 @composite(method=False, name="max_pool1d_with_indices", batching="pooled")
 def torch_max_pool1d_with_indices(
     input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> Any:
+) -> tuple[Tensor, Tensor]:
     """The largest element of every window of a signal, and its position."""
     return _max_pool1d(input, True, kernel_size, stride, padding, dilation, ceil_mode)

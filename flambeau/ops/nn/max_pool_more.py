@@ -94,11 +94,11 @@ def _adaptive_pooling(dims: int) -> Any:
     def run(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
         return _adaptive_signal(input, output_size) if dims == 1 else _adaptive(name, input, output_size, dims)
 
-    def pool(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    def pool(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         result = run(input, output_size)
         return result if return_indices else result[0]
 
-    def pool_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    def pool_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> tuple[Tensor, Tensor]:
         return run(input, output_size)
 
     pool.__doc__ = f"The maxima of windows that cover {_COVERED[dims]} evenly."
@@ -115,7 +115,7 @@ adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = map(_adaptive_po
 
 
 @composite(method=False, name="adaptive_max_pool1d", batching="pooled")
-def torch_adaptive_max_pool1d(input: Tensor, output_size: Any) -> Any:
+def torch_adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     """The maxima of windows that cover a signal evenly, and their positions."""
     return _adaptive_signal(input, output_size)
 
@@ -246,7 +246,7 @@ def _fractional_pooling(dims: int) -> Any:
             output_ratio: Any = None,
             return_indices: bool = False,
             _random_samples: Any = None,
-        ) -> Any:
+        ) -> Tensor | tuple[Tensor, Tensor]:
             result = _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, dims)
             return result if always or return_indices else result[0]
 
@@ -255,6 +255,7 @@ def _fractional_pooling(dims: int) -> Any:
     pool, pool_with_indices = twin(False), twin(True)
     pool.__doc__ = f"The maxima of windows that lie at random places in {_COVERED[dims]}."
     pool_with_indices.__doc__ = f"{name} together with the positions of the maxima."
+    pool_with_indices.__annotations__["return"] = "tuple[Tensor, Tensor]"
     declared: dict[str, Any] = {"method": False, "namespaces": _FUNCTIONAL, "autocast": "float32"}
     composite(pool_with_indices, name=f"{name}_with_indices", **declared)
     return composite(pool, name=name, **declared)

@@ -336,7 +336,7 @@ def where_tensor(condition, input, other):
 
 
 @transparent
-def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> tuple[Tensor, ...] | Tensor:
     """input where condition holds, else other; with the condition alone, the indices of its nonzero elements."""
     if not isinstance(condition, Tensor):
         answer = ask_instead(where, *(x for x in (condition, input, other) if x is not None))

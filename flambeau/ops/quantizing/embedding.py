@@ -202,7 +202,9 @@ def _best_range(x: np.ndarray, bins: int, ratio: float, bits: int) -> tuple[np.f
 
 
 @composite(kind="primitive", method=False, reads_values=True, batching="each", namespaces=())
-def choose_qparams_optimized(input: Tensor, numel: int, n_bins: int, ratio: float, bit_width: int) -> Any:
+def choose_qparams_optimized(
+    input: Tensor, numel: int, n_bins: int, ratio: float, bit_width: int
+) -> tuple[Tensor, ...]:
     """Largest and smallest value of a range in which codes of a few bits lose least of the first `numel` numbers."""
     if input.numel() == 0:
         raise ValueError("input tensor is empty and has no data")

@@ -153,18 +153,18 @@ def _run(
 @composite(method=False)
 def quantized_lstm(
     input: Tensor, hx: Any, params: Any, *rest: Any, dtype: Any = None, use_dynamic: bool = False
-) -> Any:
+) -> tuple[Tensor, Tensor, Tensor]:
     """An LSTM with packed weights: (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or for
     packed sequences (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)."""
-    y, last = _called("lstm", input, hx, params, rest)
-    return (y, *last)
+    y, (h, c) = _called("lstm", input, hx, params, rest)
+    return y, h, c
 
 
 @composite(method=False)
-def quantized_gru(input: Tensor, hx: Any, params: Any, *rest: Any) -> Any:
+def quantized_gru(input: Tensor, hx: Any, params: Any, *rest: Any) -> tuple[Tensor, Tensor]:
     """A GRU with packed weights; the arguments are those of `quantized_lstm`, with one hidden state."""
-    y, last = _called("gru", input, hx, params, rest)
-    return (y, *last)
+    y, (h,) = _called("gru", input, hx, params, rest)
+    return y, h
 
 
 def _called(kind: str, input: Tensor, hx: Any, params: Any, rest: tuple) -> tuple:

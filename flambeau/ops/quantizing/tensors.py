@@ -128,7 +128,7 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -
 
 
 @composite(method=False)
-def _choose_qparams_per_tensor(self: Tensor, reduce_range: bool = False) -> Any:
+def _choose_qparams_per_tensor(self: Tensor, reduce_range: bool = False) -> tuple[float, int]:
     """Scale and zero point that cover the values of a tensor with codes of 8 bits."""
     return dynamic_parameters(self.detach(), dt.quint8, reduce_range)
 

@@ -7,7 +7,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core import modes
 from ...core.layout import wrap_dim
-from ...core.return_types import named_result
+from ...core.return_types import NamedResult, named_result
 from ...core.tensor import Tensor, numel_of
 from ...core.typenames import type_name
 from ...expr import functions as f
@@ -184,7 +184,7 @@ def _named(kind: Any, saved: Saved) -> Saved:
 
 
 def _overloaded(name: str, word: str, whole: Reduction, along: Any, binary: str) -> Any:
-    def extreme(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def extreme(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor | NamedResult:
         need_tensor(name, input)
         if not args and not kwargs:
             _check_whole(name, input)

@@ -188,6 +188,7 @@ def _declare(name: str, run: Any, doc: str, method: bool, takes_out: bool) -> An
         return result if out is None else write_out(name, out, result)
 
     function.__name__, function.__doc__ = name, doc
+    function.__annotations__["return"] = "Tensor" if method else "tuple[Tensor, Tensor]"
     return composite(function, method=method)
 
 

@@ -342,13 +342,13 @@ def _at_least(tensors: tuple, raise_one: Any, name: str) -> Any:
 
 
 @composite(method=False)
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
     """Return tensors with at least one dimension: scalars become vectors."""
     return _at_least(tensors, lambda x: view_shape(x, (1,)) if not x.shape else x, "atleast_1d")
 
 
 @composite(method=False)
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
     """Return tensors with at least two dimensions: vectors become rows."""
 
     def raise_one(x: Tensor) -> Tensor:
@@ -360,7 +360,7 @@ def atleast_2d(*tensors: Any) -> Any:
 
 
 @composite(method=False)
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
     """Matrices get a third dimension behind."""
 
     def raise_one(x: Tensor) -> Tensor:
