@@ -127,8 +127,8 @@ def make_wrapper(
     t: Any = _new_object(cls)
     where = default_device() if device is None else _as_device(device)
     shape, kind = make_size(tuple(size)), dtype or get_default_dtype()
-    for name, value in (("shape", shape), ("dtype", kind), ("device", where)):
-        vars(Tensor)[name].__set__(t, value)  # the class may have a property of that name
+    for name, own in (("shape", shape), ("dtype", kind), ("device", where)):
+        vars(Tensor)[name].__set__(t, own)  # the class may have a property of that name
     t._storage = empty(make_size((0,)), kind, _as_device("cpu"))._storage
     steps = contiguous_strides(shape) if strides is None else tuple(strides)
     said = (steps, storage_offset or 0, is_contiguous_layout(shape, steps))
