@@ -438,6 +438,7 @@ WITHOUT = {
     "flambeau.ops.nn.fake_quantize": "the derivative is not that of the steps; compared with PyTorch's in tests/quantization",
     "flambeau.ops.index.unique": "unique elements have no derivative: asking for it is an error",
     "flambeau.ops.random.sampling": "a random result cannot be compared with that of another call",
+    "flambeau.ops.kinds.mkldnn": "gradients in oneDNN's layout are compared with PyTorch's in tests/ops/test_mkldnn.py",
     "flambeau.ops.sparse.conversion": "gradients of compressed tensors are compared with PyTorch's in tests/ops/test_compressed.py",
 }
 

@@ -474,10 +474,13 @@ def test_shared_tensors_are_seen_by_both_processes(method):
 
 
 def test_sharing_strategies():
+    before = mp.get_sharing_strategy()
     mp.set_sharing_strategy("file_system")
-    assert mp.get_sharing_strategy() in mp.get_all_sharing_strategies()
+    assert mp.get_sharing_strategy() == "file_system" and before in mp.get_all_sharing_strategies()
     with pytest.raises(AssertionError):
         mp.set_sharing_strategy("pigeon")
+    mp.set_sharing_strategy(before)
+    assert mp.get_sharing_strategy() == before
 
 
 def test_full_shared_memory_is_an_error_that_names_the_worker(monkeypatch):
