@@ -109,20 +109,35 @@ def written(namespace: str) -> str:
     imports = sorted(line for line in lines if line and line.startswith("from "))
     others = [line for line in lines if line and not line.startswith("from ")]
     dots = _relative(module, "flambeau")
-    return _HEAD.format(core=dots) + "\n".join([*imports, "", *others]) + "\n"
+    return _headed(dots, [*imports, "", *others])
 
 
 def of_switches(name: str) -> str:
     """The stub of a module of switches under its further name: what its text has, and what only its class knows."""
     kind = type(getattr(flambeau.backends, name.removeprefix("backends.")))
-    lines = [_HEAD.format(core=".."), f"from ..{MOVED[name]} import *"]
+    lines = [f"from ..{MOVED[name]} import *"]
     own = {n: {said} for n, said in inspect.get_annotations(kind).items()}
     for switch, found in vars(kind).items():
         if kind is not ModuleType and isinstance(found, property) and found.fget:
             getter = inspect.signature(found.fget).return_annotation
             setter = list(inspect.signature(found.fset).parameters.values())[1].annotation if found.fset else getter
             own[switch] = {getter, setter}
-    return "\n".join([*lines, *(f"{n}: {_type(' | '.join(sorted(said)))}" for n, said in own.items())]) + "\n"
+    return _headed("..", [*lines, *(f"{n}: {_type(' | '.join(sorted(said)))}" for n, said in own.items())])
+
+
+def _headed(core: str, lines: list[str]) -> str:
+    """The text of a stub: those names of the head that it uses, then these lines."""
+    used = set(re.findall(r"\w+", "\n".join(lines)))
+    kept: list[str] = []
+    for line in reversed(_HEAD.format(core=core).split("\n")):
+        names = [part.split()[-1] for part in line.partition(" import ")[2].split(",") if part] or line.split(" = ")[:1]
+        if line.startswith(("from ", "_")) and used.isdisjoint(names):
+            continue
+        if len(names) > 1:
+            line = f"{line.partition(' import ')[0]} import {', '.join(n for n in names if n in used)}"
+        used |= set(re.findall(r"\w+", line)) if line.startswith("_") else set()
+        kept.append(line)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join([*kept[::-1], *lines])) + "\n"
 
 
 def _names(module: ModuleType, namespace: str) -> list[str]:

@@ -262,25 +262,17 @@ def address(observer: Observer, slot: Slot, replay: Replay | None = None) -> int
     return observer.memory.buffers[slot.buffer].address if replay is None else replay.at[slot.buffer].ptr
 
 
-def copied(capture: Any, target: int, source: int, nbytes: int, where: device) -> patches.CopyPatch:
-    """A copy that becomes a node of the graph."""
-    before = capture.nodes()
-    backend_of(where).copy(target, source, nbytes, where)
-    (node,) = set(capture.nodes()) - set(before)
-    return patches.CopyPatch(node, where.index or 0)
-
-
-def copied_out(
-    capture: Any, target: int, source: int, nbytes: int, where: device
-) -> patches.CopyPatch | patches.WideCopy:
-    """A copy of a result into memory of the caller's, which begins where memory of an allocator begins."""
-    if nbytes < _MUCH or (target | source | nbytes) % 16:
-        return copied(capture, target, source, nbytes, where)
+def copied(capture: Any, target: int, source: int, nbytes: int, where: device, out: bool = False) -> Any:
+    """A copy that becomes a node of the graph; `out`: of a result, into memory that begins where memory of an allocator begins."""
     before, count = capture.nodes(), nbytes // 16
-    copy = nvidia.load_source(_COPY, where).function("copy_wide", ("q", "q", "q"))
-    copy((count + 255) // 256, 256, target, source, count)
+    wide = out and nbytes >= _MUCH and not (target | source | nbytes) % 16
+    if wide:
+        kernel = nvidia.load_source(_COPY, where).function("copy_wide", ("q", "q", "q"))
+        kernel((count + 255) // 256, 256, target, source, count)
+    else:
+        backend_of(where).copy(target, source, nbytes, where)
     (node,) = set(capture.nodes()) - set(before)
-    return patches.WideCopy(node, target, source)
+    return patches.WideCopy(node, target, source) if wide else patches.CopyPatch(node, where.index or 0)
 
 
 _streams: dict[int, streams.Stream] = {}
@@ -293,4 +285,4 @@ def stream_of(index: int) -> streams.Stream:
     return _streams[index]
 
 
-__all__ = ["GraphProgram", "Observer", "address", "capturing", "copied", "copied_out", "static_copies", "stream_of"]
+__all__ = ["GraphProgram", "Observer", "address", "capturing", "copied", "static_copies", "stream_of"]

@@ -18,7 +18,7 @@ from ..record.differentiable import CompiledNode, Derivative
 from ..record.recorder import NotRecordable
 from ..record.results import Results, leaves_of, saved_storages
 from ..runtime.program import Program
-from .capture import GraphProgram, Observer, address, capturing, copied_out, static_copies
+from .capture import GraphProgram, Observer, address, capturing, copied, static_copies
 
 
 class CapturedDerivative(Derivative):
@@ -34,9 +34,7 @@ class CapturedDerivative(Derivative):
         self.watched = [s for s in saved_storages(live) if id(s) in known]
         self.where, self._live, self._inside = where, live, inside
         self.which = tuple(range(len(live)))  # of the results are differentiated
-        self.usual: CapturedDerivative | None = (
-            None  # the derivative of some results, where the others were not differentiated
-        )
+        self.usual: CapturedDerivative | None = None  # that of some results, where only these are differentiated
         self.program_of_calls: Any = None  # the backward pass as a program, where it was written down
 
     @classmethod
@@ -104,7 +102,7 @@ class CapturedDerivative(Derivative):
             with callers():
                 made = self.storages_for()
             outputs = [
-                (i, copied_out(graph, made[i].ptr, address(observer, slot, replay), slot.size, self.where))
+                (i, copied(graph, made[i].ptr, address(observer, slot, replay), slot.size, self.where, True))
                 for i, slot in enumerate(self.slots)
                 if slot.size
             ]

@@ -96,14 +96,8 @@ class GpuProgram:
 
 
 def write_down(
-    prepared: Any,
-    where: device,
-    tensors: list[Tensor],
-    run: Callable[..., Any],
-    pool: Any,
-    some: tuple[int, ...],
-    new_grads: NewGrads,
-) -> GpuProgram:
+    prepared: Any, where: device, tensors: list[Tensor], run: Callable[..., Any], pool: Any, some: tuple[int, ...], new_grads: NewGrads,
+) -> GpuProgram:  # fmt: skip
     """Run a call in a capture in memory of this pool, and return what it did; `some` of its results are differentiated, as far as is
     known. Raises NotRecordable where that is more than calls."""
     recorder = Recorder()

@@ -33,7 +33,7 @@ from ..record.results import Results, is_live, leaves_of
 from ..runtime.program import Program
 from ..state.guards import Guard
 from .before_call import LeftState, StateBefore
-from .capture import GraphProgram, Observer, address, capturing, copied, copied_out, static_copies, stream_of
+from .capture import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
 from .derivative import CapturedDerivative, CapturedNode
 from .preparation import Prepared, Wanted
 from .program import GpuProgram, write_down
@@ -300,7 +300,7 @@ class GraphRecorded(Recorded):
                     for i, one in enumerate(self.slots)
                 ]
             outputs = [
-                (i, copied_out(capture, made[i].ptr, address(observer, one, replay), one.size, where))
+                (i, copied(capture, made[i].ptr, address(observer, one, replay), one.size, where, True))
                 for i, one in enumerate(self.slots)
                 if i not in mine and one.size
             ]
