@@ -14,6 +14,7 @@ from .. import functional as F
 from .distance import PairwiseDistance
 from .linear import Linear
 from .module import Module
+from .settings import Declared, settings
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
@@ -24,27 +25,37 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Loss(Module):
-    """A loss with its reduction."""
+@settings
+class _Loss(Declared):
+    """A loss with its reduction; `size_average` and `reduce` are what `reduction` was called before."""
 
     __constants__ = ["reduction"]
-    reduction: str
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
 
-    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
-        super().__init__()
-        legacy = size_average is not None or reduce is not None
-        self.reduction = read_reduction(reduction, size_average, reduce) if legacy else reduction
+    def __post_init__(self) -> None:
+        size_average, reduce = (self.__dict__.pop(name, None) for name in ("size_average", "reduce"))
+        if size_average is not None or reduce is not None:
+            self.reduction = read_reduction(self.reduction, size_average, reduce)
+        for name in {"weight", "pos_weight"}.intersection(self._settings):
+            value = getattr(self, name)
+            delattr(self, name)
+            self.register_buffer(name, value)
+
+    def extra_repr(self) -> str:
+        return ""
 
 
+@settings
 class _WeightedLoss(_Loss):
     """A loss with a weight per class or element, kept as a buffer."""
 
-    def __init__(
-        self, weight: Tensor | None = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
-        self.weight: Tensor | None
+    weight: Tensor | None = None
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
+    __constants__ = ["reduction"]
 
 
 # -- regression -------------------------------------------------------------------------------------------------------
@@ -66,52 +77,47 @@ class MSELoss(_Loss):
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
+@settings
 class SmoothL1Loss(_Loss):
     """Quadratic below beta, linear above: like the squared error near zero, and less moved by outliers."""
 
-    def __init__(
-        self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", beta: float = 1.0
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.beta = beta
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
+    beta: float = 1.0
+    __constants__ = ["reduction"]
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.smooth_l1_loss(input, target, beta=self.beta, reduction=self.reduction)
 
 
+@settings
 class HuberLoss(_Loss):
     """SmoothL1Loss times its threshold: quadratic for errors below `delta`, linear above, so that outliers weigh less."""
 
-    __constants__ = ["reduction", "delta"]
+    reduction: str = "mean"
+    delta: float = 1.0
 
-    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction=reduction)
-        if not isinstance(delta, (int, float)):
-            raise TypeError(f"delta must be a float or int, got: {type(delta)}")
-        self.delta = delta
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.delta, (int, float)):
+            raise TypeError(f"delta must be a float or int, got: {type(self.delta)}")
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(input, target, delta=self.delta, reduction=self.reduction)
 
 
+@settings
 class PoissonNLLLoss(_Loss):
     """Negative log likelihood of counts under Poisson distributions, whose rates are given (or their logarithms, `log_input`)."""
 
+    log_input: bool = True
+    full: bool = False
+    size_average: Any = None
+    eps: float = 1e-8
+    reduce: Any = None
+    reduction: str = "mean"
     __constants__ = ["log_input", "full", "eps", "reduction"]
-
-    def __init__(
-        self,
-        log_input: bool = True,
-        full: bool = False,
-        size_average: Any = None,
-        eps: float = 1e-8,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.log_input = log_input
-        self.full = full
-        self.eps = eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         return F.poisson_nll_loss(
@@ -134,21 +140,16 @@ class GaussianNLLLoss(_Loss):
 
 
 # -- classification ---------------------------------------------------------------------------------------------------
+@settings
 class NLLLoss(_WeightedLoss):
     """Minus the log probability of the target class: takes what LogSoftmax gives; `weight` weighs classes, `ignore_index` leaves some out."""
 
+    weight: Tensor | None = None
+    size_average: Any = None
+    ignore_index: int = -100
+    reduce: Any = None
+    reduction: str = "mean"
     __constants__ = ["ignore_index", "reduction"]
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: Any = None,
-        ignore_index: int = -100,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
@@ -157,22 +158,16 @@ class NLLLoss(_WeightedLoss):
 class NLLLoss2d(NLLLoss):
     """The deprecated name of NLLLoss for images."""
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: Any = None,
-        ignore_index: int = -100,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
+    def __post_init__(self) -> None:
         warnings.warn(
             "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement.",
             FutureWarning,
-            stacklevel=2,
+            stacklevel=4,
         )
-        super().__init__(weight, size_average, ignore_index, reduce, reduction)
+        super().__post_init__()
 
 
+@settings
 class CrossEntropyLoss(_WeightedLoss):
     """Log softmax and negative log likelihood in one: takes scores, not probabilities, and targets that are classes or probabilities.
 
@@ -180,20 +175,13 @@ class CrossEntropyLoss(_WeightedLoss):
     tensor(0.6931)
     """
 
+    weight: Tensor | None = None
+    size_average: Any = None
+    ignore_index: int = -100
+    reduce: Any = None
+    reduction: str = "mean"
+    label_smoothing: float = 0.0
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: Any = None,
-        ignore_index: int = -100,
-        reduce: Any = None,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(
@@ -279,14 +267,15 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         )
 
 
+@settings
 class KLDivLoss(_Loss):
     """Kullback-Leibler divergence of the target from log probabilities; `reduction="batchmean"` is the divergence itself."""
 
-    def __init__(
-        self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.log_target = log_target
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
+    log_target: bool = False
+    __constants__ = ["reduction"]
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.kl_div(input, target, log_target=self.log_target, reduction=self.reduction)
@@ -299,20 +288,16 @@ class BCELoss(_WeightedLoss):
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
+@settings
 class BCEWithLogitsLoss(_Loss):
     """Sigmoid and binary cross entropy in one, which is safe for large scores; `pos_weight` weighs the positive examples of each class."""
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-        pos_weight: Tensor | None = None,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
-        self.register_buffer("pos_weight", pos_weight)
+    weight: Tensor | None = None
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
+    pos_weight: Tensor | None = None
+    __constants__ = ["reduction"]
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(
@@ -320,15 +305,14 @@ class BCEWithLogitsLoss(_Loss):
         )
 
 
+@settings
 class CTCLoss(_Loss):
     """Negative log likelihood of a label sequence, summed over all its alignments with the inputs: for speech and handwriting."""
 
+    blank: int = 0
+    reduction: str = "mean"
+    zero_infinity: bool = False
     __constants__ = ["blank", "reduction"]
-
-    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
-        super().__init__(reduction=reduction)
-        self.blank = blank
-        self.zero_infinity = zero_infinity
 
     def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
         return F.ctc_loss(
@@ -358,27 +342,25 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
+@settings
 class MultiMarginLoss(_WeightedLoss):
     """Hinge loss of the target class against all others: zero once it wins by the margin everywhere."""
 
+    p: int = 1
+    margin: float = 1.0
+    weight: Tensor | None = None
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
     __constants__ = ["p", "margin", "reduction"]
 
-    def __init__(
-        self,
-        p: int = 1,
-        margin: float = 1.0,
-        weight: Tensor | None = None,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        if p not in (1, 2):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.p not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
-        if weight is not None and weight.dim() != 1:
-            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, got {weight.dim()}D instead")
-        self.p = p
-        self.margin = margin
+        if self.weight is not None and self.weight.dim() != 1:
+            dims = self.weight.dim()
+            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, got {dims}D instead")
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multi_margin_loss(
@@ -386,23 +368,24 @@ class MultiMarginLoss(_WeightedLoss):
         )
 
 
+@settings
 class _MarginLoss(_Loss):
+    margin: float = 0.0
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
     __constants__ = ["margin", "reduction"]
 
-    def __init__(
-        self, margin: float = 0.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
 
-
+@settings
 class HingeEmbeddingLoss(_MarginLoss):
     """A distance for pairs that belong together (target 1), what it lacks to the margin for others (target -1)."""
 
-    def __init__(
-        self, margin: float = 1.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__(margin, size_average, reduce, reduction)
+    margin: float = 1.0
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
+    __constants__ = ["margin", "reduction"]
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
@@ -422,27 +405,22 @@ class MarginRankingLoss(_MarginLoss):
         return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
+@settings
 class TripletMarginLoss(_Loss):
     """Triplet loss: by how much an anchor misses being nearer, by the margin, to the positive than to the negative example."""
 
+    margin: float = 1.0
+    p: float = 2.0
+    eps: float = 1e-6
+    swap: bool = False
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
 
-    def __init__(
-        self,
-        margin: float = 1.0,
-        p: float = 2.0,
-        eps: float = 1e-6,
-        swap: bool = False,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        _check_margin(self, margin)
-        self.margin = margin
-        self.p = p
-        self.eps = eps
-        self.swap = swap
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_margin(self, self.margin)
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return F.triplet_margin_loss(
