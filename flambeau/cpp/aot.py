@@ -179,7 +179,7 @@ def _check_layouts(captured: Captured) -> None:
 def _write_cmake(folder: Path, name: str, library: str, static: bool) -> None:
     values = {"name": name, "library": library, "kind": "STATIC" if static else "SHARED"}
     values["links"] = "m;dl;pthread" if static else ""
-    text = templates.CMAKE
+    text = templates.template("config.cmake")
     for key, value in values.items():
         text = text.replace(f"${{{key}}}", value)
     (folder / f"{name}Config.cmake").write_text(text)

@@ -212,7 +212,7 @@ class CProgram:
         """oneDNN's functions are found when the first model is made."""
         path = dnnl.library().path
         text = templates.ONEDNN_LOADING.replace("FILE", os.path.basename(path)).replace("PATH", path)
-        names = [name for _, name, _ in _EXTERN.findall(templates.ONEDNN)]
+        names = [name for _, name, _ in _EXTERN.findall(templates.template("onednn.h"))]
         return "\n  ".join([text, *(f'FIND({name}, libdnnl, "{name}")' for name in names)])
 
     def _destruction(self) -> str:
@@ -277,7 +277,7 @@ class CProgram:
             if weights is None
             else templates.EMBEDDED.replace("FILE", weights).replace("NAME", self.name),
             "embedded": int(weights is not None),
-            "onednn_types": _EXTERN.sub(r"static \1(*\2)(\3);", templates.ONEDNN) if self.uses_onednn else "",
+            "onednn_types": _EXTERN.sub(r"static \1(*\2)(\3);", templates.template("onednn.h")) if self.uses_onednn else "",
             "loading": self._loading() if self.uses_onednn else "",
             "onednn_calls": self._calls() if self.uses_onednn else "",
             "create": "(void)m;"
@@ -287,11 +287,11 @@ class CProgram:
             "threads": self.threads,
             "body": self._numbered("\n    ".join([*self.body, *copies])),
         }
-        return re.sub(r"\$\{(\w+)\}", lambda found: str(values[found[1]]), templates.SOURCE)
+        return re.sub(r"\$\{(\w+)\}", lambda found: str(values[found[1]]), templates.template("model.c"))
 
     def _calls(self) -> str:
         """C functions that run oneDNN's primitives and products."""
-        text = templates.ONEDNN_CALLS.replace("${name}", self.name)
+        text = templates.template("onednn_calls.c").replace("${name}", self.name)
         return text.replace("${longest_on_stack}", str(signals.LONGEST_ON_STACK))
 
     def description(self) -> str:
@@ -318,7 +318,7 @@ class CProgram:
         )
         lines.append(f"#define {upper}_WEIGHTS_BYTES {len(self.weight_bytes)}")
         return (
-            templates.HEADER.replace("${facts}", "\n".join(lines))
+            templates.template("model.h").replace("${facts}", "\n".join(lines))
             .replace("${name}", self.name)
             .replace("${NAME}", upper)
         )
@@ -328,7 +328,7 @@ class CProgram:
         upper = self.name.upper()
         inputs = [f"const {t.dtype.c_type} *input{i}" for i, t in enumerate(self.captured.inputs)]
         outputs = [f"{o.dtype.c_type} *output{i}" for i, o in enumerate(self.captured.outputs)]
-        text = templates.WRAPPER.replace("${parameters}", ", ".join([*inputs, *outputs]))
+        text = templates.template("model.hpp").replace("${parameters}", ", ".join([*inputs, *outputs]))
         text = text.replace("${inputs}", ", ".join(f"input{i}" for i in range(len(inputs))) or "nullptr")
         text = text.replace("${outputs}", ", ".join(f"output{i}" for i in range(len(outputs))) or "nullptr")
         return text.replace("${name}", self.name).replace("${NAME}", upper)

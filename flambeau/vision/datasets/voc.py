@@ -13,51 +13,15 @@ from .utils import MISSING_OR_CORRUPTED, download_and_extract_archive, verify_st
 from .vision import VisionDataset
 
 _SERVER = "https://thor.robots.ox.ac.uk/pascal/VOC/"
-_KIT = "VOCdevkit"
-# year -> archive, its name here (one year's differs from the server's, as in torchvision), checksum, folder
+# set -> date in the archive's name, checksum
 _ARCHIVES = {
-    "2012": (
-        "voc2012/VOCtrainval_11-May-2012.tar",
-        "VOCtrainval_11-May-2012.tar",
-        "6cd6e144f989b92b3379bac3b3de84fd",
-        (_KIT, "VOC2012"),
-    ),
-    "2011": (
-        "voc2011/VOCtrainval_25-May-2011.tar",
-        "VOCtrainval_25-May-2011.tar",
-        "6c3384ef61512963050cb5d687e5bf1e",
-        ("TrainVal", _KIT, "VOC2011"),
-    ),
-    "2010": (
-        "voc2010/VOCtrainval_03-May-2010.tar",
-        "VOCtrainval_03-May-2010.tar",
-        "da459979d0c395079b5c75ee67908abb",
-        (_KIT, "VOC2010"),
-    ),
-    "2009": (
-        "voc2009/VOCtrainval_11-May-2009.tar",
-        "VOCtrainval_11-May-2009.tar",
-        "a3e00b113cfcfebf17e343f59da3caa1",
-        (_KIT, "VOC2009"),
-    ),
-    "2008": (
-        "voc2008/VOCtrainval_14-Jul-2008.tar",
-        "VOCtrainval_11-May-2012.tar",
-        "2629fa636546599198acfcfbfcf1904a",
-        (_KIT, "VOC2008"),
-    ),
-    "2007": (
-        "voc2007/VOCtrainval_06-Nov-2007.tar",
-        "VOCtrainval_06-Nov-2007.tar",
-        "c52e279531787c972589f7e41ab4ae64",
-        (_KIT, "VOC2007"),
-    ),
-    "2007-test": (
-        "voc2007/VOCtest_06-Nov-2007.tar",
-        "VOCtest_06-Nov-2007.tar",
-        "b6e924de25625d8de591ea690078ad9f",
-        (_KIT, "VOC2007"),
-    ),
+    "2012": ("11-May-2012", "6cd6e144f989b92b3379bac3b3de84fd"),
+    "2011": ("25-May-2011", "6c3384ef61512963050cb5d687e5bf1e"),
+    "2010": ("03-May-2010", "da459979d0c395079b5c75ee67908abb"),
+    "2009": ("11-May-2009", "a3e00b113cfcfebf17e343f59da3caa1"),
+    "2008": ("14-Jul-2008", "2629fa636546599198acfcfbfcf1904a"),
+    "2007": ("06-Nov-2007", "c52e279531787c972589f7e41ab4ae64"),
+    "2007-test": ("06-Nov-2007", "b6e924de25625d8de591ea690078ad9f"),
 }
 
 
@@ -80,11 +44,13 @@ class _VOC(VisionDataset):
         self.year = verify_str_arg(year, "year", [str(y) for y in range(2007, 2013)])
         sets = ["train", "trainval", "val"] + (["test"] if year == "2007" else [])
         self.image_set = verify_str_arg(image_set, "image_set", sets)
-        archive, self.filename, self.md5, folder = _ARCHIVES["2007-test" if image_set == "test" else year]
-        self.url = _SERVER + archive
+        date, self.md5 = _ARCHIVES["2007-test" if image_set == "test" else year]
+        name = f"VOC{'test' if image_set == 'test' else 'trainval'}_{date}.tar"
+        self.url = f"{_SERVER}voc{year}/{name}"
+        self.filename = "VOCtrainval_11-May-2012.tar" if year == "2008" else name  # as in torchvision
         if download:
             download_and_extract_archive(self.url, self.root, filename=self.filename, md5=self.md5)
-        base = os.path.join(self.root, *folder)
+        base = os.path.join(self.root, "TrainVal" if year == "2011" else "", "VOCdevkit", f"VOC{year}")
         if not os.path.isdir(base):
             raise RuntimeError(MISSING_OR_CORRUPTED)
         with open(os.path.join(base, "ImageSets", self._lists, f"{image_set}.txt")) as file:
