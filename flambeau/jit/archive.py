@@ -186,6 +186,3 @@ def readable(f: Any) -> Iterator[Any]:
         yield f
     else:
         yield io.BytesIO(f.read())
-
-
-__all__ = ["DAMAGE", "Archive", "readable", "write_module"]

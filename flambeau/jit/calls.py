@@ -7,32 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import signatures as notes
+from . import types as T
 from .conditions import Condition, Refinements
 from .ir import Value
 from .matching import Named
 from .named_values import ClassValue, IterableTree, MagicMethod, PythonModule, RangeValue, SliceValue
 from .source import Range, error
 from .type_joins import unify_all, unshaped
-from .types import (
-    ANY,
-    ANY_LIST,
-    ANY_TUPLE,
-    BOOL,
-    FLOAT,
-    INT,
-    NONE,
-    STRING,
-    TENSOR,
-    DictType,
-    FutureType,
-    ListType,
-    OptionalType,
-    TupleType,
-    Type,
-    UnionType,
-    is_subtype,
-    union_of,
-)
 from .values import BuiltinFunction, SimpleValue, SpecialForm, Sugared, SugaredTuple
 
 
@@ -43,7 +24,7 @@ class Calls:
 
         def __getattr__(self, name: str) -> Any: ...
 
-    def call(self: Any, node: ast.Call, wanted: Type | None) -> Sugared:
+    def call(self: Any, node: ast.Call, wanted: T.Type | None) -> Sugared:
         place = self.at(node)
         callee = self.sugared(node.func)
         if isinstance(callee, SpecialForm):
@@ -91,10 +72,10 @@ class Calls:
             if len(node.args) != 2 or not isinstance(node.args[1], ast.Constant):
                 raise error(place, "hasattr's second argument must be a string literal")
             found = self.sugared(node.args[0]).has_attr(place, self, node.args[1].value)
-            return Condition(self.constant(found, BOOL, place), Refinements(), found)
+            return Condition(self.constant(found, T.BOOL, place), Refinements(), found)
         if callee.form in ("is_scripting", "is_tracing"):
             truth = callee.form == "is_scripting"
-            return Condition(self.constant(truth, BOOL, place), Refinements(), truth)
+            return Condition(self.constant(truth, T.BOOL, place), Refinements(), truth)
         return None
 
     def _peek(self: Any, node: ast.expr) -> Sugared | None:
@@ -122,25 +103,25 @@ class Calls:
         name = node.args[0].id if isinstance(node.args[0], ast.Name) else None
         members = (
             list(actual.members)
-            if isinstance(actual, UnionType)
-            else [actual.element, NONE]
-            if isinstance(actual, OptionalType)
+            if isinstance(actual, T.UnionType)
+            else [actual.element, T.NONE]
+            if isinstance(actual, T.OptionalType)
             else [actual]
         )
-        if actual is ANY:
-            refined = Refinements({name: union_of(wanted)}, {}) if name else Refinements()
+        if actual is T.ANY:
+            refined = Refinements({name: T.union_of(wanted)}, {}) if name else Refinements()
             return Condition(self._isinstance_node(place, value, wanted), refined, None)
-        yes = [t for t in members if any(is_subtype(t, w) for w in wanted)]
+        yes = [t for t in members if any(T.is_subtype(t, w) for w in wanted)]
         no = [t for t in members if t not in yes]
         if not no:
             return Condition(
-                self.constant(True, BOOL, place),
+                self.constant(True, T.BOOL, place),
                 Refinements({name: actual} if name and len(members) > 1 else {}, {}),
                 True,
             )
         if not yes:
-            return Condition(self.constant(False, BOOL, place), Refinements(), False)
-        refined = Refinements({name: union_of(yes)}, {name: union_of(no)}) if name else Refinements()
+            return Condition(self.constant(False, T.BOOL, place), Refinements(), False)
+        refined = Refinements({name: T.union_of(yes)}, {name: T.union_of(no)}) if name else Refinements()
         return Condition(self._isinstance_node(place, value, wanted), refined, None)
 
     def _isinstance_of_object(self: Any, node: ast.Call, place: Range, thing: Sugared) -> Condition:
@@ -148,19 +129,19 @@ class Calls:
         python = self.resolver.python_object(self, node.args[1])
         instance = getattr(thing, "thing", None) or getattr(thing, "module", None)
         truth = isinstance(instance, python) if python is not None and instance is not None else False
-        return Condition(self.constant(truth, BOOL, place), Refinements(), truth)
+        return Condition(self.constant(truth, T.BOOL, place), Refinements(), truth)
 
-    def _isinstance_node(self: Any, place: Range, value: Value, wanted: Sequence[Type]) -> Value:
+    def _isinstance_node(self: Any, place: Range, value: Value, wanted: Sequence[T.Type]) -> Value:
         node = self.graph.create("prim::isinstance", [value], 1, place)
         node.attributes["types"] = list(wanted)
-        node.outputs_[0].type = BOOL
+        node.outputs_[0].type = T.BOOL
         return self.graph.insert(node).outputs_[0]
 
-    def _checked_types(self: Any, node: ast.expr) -> list[Type]:
+    def _checked_types(self: Any, node: ast.expr) -> list[T.Type]:
         if isinstance(node, ast.Tuple):
             return [t for part in node.elts for t in self._checked_types(part)]
         if isinstance(node, ast.Name) and node.id in ("list", "tuple") and self.frame.holder(node.id) is None:
-            return [ANY_LIST if node.id == "list" else ANY_TUPLE]
+            return [T.ANY_LIST if node.id == "list" else T.ANY_TUPLE]
         return [notes.type_of(self, node)]
 
     # -- special forms ---------------------------------------------------------------------------------------------------
@@ -178,8 +159,8 @@ class Calls:
         if not isinstance(thing, (SimpleValue, SugaredTuple)):
             return SimpleValue(thing.length(place, self))
         value = thing.as_value(place, self)
-        if isinstance(value.type, TupleType):
-            return SimpleValue(self.constant(len(value.type.elements), INT, place))
+        if isinstance(value.type, T.TupleType):
+            return SimpleValue(self.constant(len(value.type.elements), T.INT, place))
         return MagicMethod("__len__", BuiltinFunction("aten::len")).call(place, self, [Named(value, place)], [])
 
     def form___getitem__(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
@@ -204,7 +185,7 @@ class Calls:
             raise error(place, "torch._check() missing required argument 'cond'")
         condition = self.condition(parts["cond"])
         text = "Expected cond to be True, but got False"
-        message = self.expression(parts["message"]) if "message" in parts else self.constant(text, STRING, place)
+        message = self.expression(parts["message"]) if "message" in parts else self.constant(text, T.STRING, place)
         self.branches(
             place, condition, lambda: None, lambda: self.raise_exception(place, message, "builtins.RuntimeError")
         )
@@ -231,12 +212,12 @@ class Calls:
             raise error(place, f"expected exactly two arguments to annotate but found {len(node.args)}")
         kind = notes.type_of(self, node.args[0])
         value = self.convert(place, kind, self.expression(node.args[1], kind))
-        if not is_subtype(value.type, kind):
+        if not T.is_subtype(value.type, kind):
             raise error(place, f"expected an expression of type {kind.repr_str()} but found {value.type.repr_str()}")
         if (
-            isinstance(kind, (OptionalType, UnionType))
+            isinstance(kind, (T.OptionalType, T.UnionType))
             and value.type != kind
-            or (kind is ANY and value.type is not ANY)
+            or (kind is T.ANY and value.type is not T.ANY)
         ):
             value = self.graph.op("prim::unchecked_cast", [value], kind, place)
         return SimpleValue(value)
@@ -270,7 +251,7 @@ class Calls:
 
     def form_range(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         values = [a.value for a in self.positional(node.args)]
-        values = [self.convert(place, INT, v) for v in values]
+        values = [self.convert(place, T.INT, v) for v in values]
         return RangeValue(place, self, values)
 
     def form_zip(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
@@ -285,8 +266,8 @@ class Calls:
         if not 1 <= len(node.args) <= 2:
             bound = "at most 2" if node.args else "at least 1"
             raise error(place, f"enumerate expected {bound} arguments, got {len(node.args)}")
-        first = self.constant(0, INT, place) if start is None else self.expression(start)
-        counter = RangeValue(place, self, [first, self.constant(2**63 - 1, INT, place)], static=-1)
+        first = self.constant(0, T.INT, place) if start is None else self.expression(start)
+        counter = RangeValue(place, self, [first, self.constant(2**63 - 1, T.INT, place)], static=-1)
         return self._tree(place, [counter, self.sugared(node.args[0]).iterate(place, self)])
 
     def _tree(self: Any, place: Range, children: list[Sugared]) -> Sugared:
@@ -302,7 +283,7 @@ class Calls:
             )
         rows = []
         for number in range(min(known)):
-            index = self.constant(number, INT, place)
+            index = self.constant(number, T.INT, place)
             rows.append(SugaredTuple([c.item(place, self, index) for c in children]))
         return SugaredTuple(rows)
 
@@ -312,33 +293,35 @@ class Calls:
         if not node.args:
             return SimpleValue(self.graph.tuple_of([], place))
         thing = self.sugared(node.args[0])
-        if isinstance(thing, SimpleValue) and isinstance(thing.value.type, ListType):
+        if isinstance(thing, SimpleValue) and isinstance(thing.value.type, T.ListType):
             raise error(place, "cannot statically infer the expected size of a list in this context")
         return SimpleValue(thing.iterate(place, self).as_tuple_value(place, self).as_value(place, self))
 
     def form_list(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         if not node.args:
-            hint = wanted if isinstance(wanted, ListType) else ListType(TENSOR)
+            hint = wanted if isinstance(wanted, T.ListType) else T.ListType(T.TENSOR)
             return SimpleValue(self.graph.list_of(hint.element, [], place))
         thing = self.sugared(node.args[0])
-        if isinstance(thing, SimpleValue) and (isinstance(thing.value.type, ListType) or thing.value.type is STRING):
+        if isinstance(thing, SimpleValue) and (
+            isinstance(thing.value.type, T.ListType) or thing.value.type is T.STRING
+        ):
             return SimpleValue(self.builtin(place, "aten::list", [thing.value]))
         iterable = thing.iterate(place, self)
         if iterable.unrolled:
             values = [i.as_value(place, self) for i in iterable.as_tuple(place, self)]
-            joined = unify_all([unshaped(v.type) for v in values]) if values else TENSOR
+            joined = unify_all([unshaped(v.type) for v in values]) if values else T.TENSOR
             if joined is None:
                 raise error(place, "the elements of a list have no common type")
             return SimpleValue(self.graph.list_of(joined, values, place))
-        if isinstance(iterable, SimpleValue) and isinstance(iterable.value.type, ListType):
+        if isinstance(iterable, SimpleValue) and isinstance(iterable.value.type, T.ListType):
             return iterable
-        made = self.graph.list_of(TENSOR, [], place)
+        made = self.graph.list_of(T.TENSOR, [], place)
         item = self.fresh("item")
 
         def body() -> None:
             found = self.find(item)
             value = found.as_value(place, self)
-            made.type = ListType(unshaped(value.type))
+            made.type = T.ListType(unshaped(value.type))
             self.builtin(place, "aten::append", [made, value])
 
         self.loop_over(place, item, iterable, body)
@@ -351,31 +334,31 @@ class Calls:
         self.for_each(place, target, iterable, body)
 
     def form_dict(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
-        hint = wanted if isinstance(wanted, DictType) else None
+        hint = wanted if isinstance(wanted, T.DictType) else None
         if len(node.args) > 1:
             raise error(place, f"dict expected at most 1 argument, got {len(node.args)}")
-        pairs = [(self.constant(k.arg, STRING, place), self.expression(k.value)) for k in node.keywords]
+        pairs = [(self.constant(k.arg, T.STRING, place), self.expression(k.value)) for k in node.keywords]
         if not node.args:
-            values = unify_all([v.type for _, v in pairs], True) or TENSOR
-            return SimpleValue(self.graph.dict_of(hint or DictType(STRING, values), pairs, place))
+            values = unify_all([v.type for _, v in pairs], True) or T.TENSOR
+            return SimpleValue(self.graph.dict_of(hint or T.DictType(T.STRING, values), pairs, place))
         made = self._dict_of(place, node.args[0], hint)
         for key, value in pairs:
             self.add_pair(place, made, made.type, key, value)
         return SimpleValue(made)
 
-    def _dict_of(self: Any, place: Range, node: ast.expr, hint: DictType | None) -> Value:
+    def _dict_of(self: Any, place: Range, node: ast.expr, hint: T.DictType | None) -> Value:
         """A new dictionary with the entries of another one, or the pairs of an iterable."""
         if isinstance(node, (ast.Dict, ast.DictComp)):
             return self.expression(node, hint)
         if isinstance(node, (ast.List, ast.Tuple)) and not node.elts:
-            return self.graph.dict_of(hint or DictType(STRING, TENSOR), [], place)
+            return self.graph.dict_of(hint or T.DictType(T.STRING, T.TENSOR), [], place)
         thing = self.sugared(node)
-        if isinstance(thing, SimpleValue) and isinstance(thing.value.type, (DictType, ListType)):
+        if isinstance(thing, SimpleValue) and isinstance(thing.value.type, (T.DictType, T.ListType)):
             made = self.builtin(place, "aten::dict", [thing.value])
             if hint is not None:
                 self.check_pair(place, hint, made.type.key, made.type.value)
             return made
-        made = self.graph.dict_of(hint or DictType(STRING, TENSOR), [], place)
+        made = self.graph.dict_of(hint or T.DictType(T.STRING, T.TENSOR), [], place)
         pair = self.fresh("pair")
 
         def body() -> None:
@@ -390,7 +373,7 @@ class Calls:
         if thing.unrolled:
             return SugaredTuple(list(reversed(thing.as_tuple(place, self))))
         value = thing.as_value(place, self)
-        step = self.constant(-1, INT, place)
+        step = self.constant(-1, T.INT, place)
         none = self.none(place)
         return SimpleValue(self.builtin(place, "aten::slice", [value, none, none, step]))
 
@@ -398,15 +381,15 @@ class Calls:
         if wanted is None:
             raise error(place, "Expected type hint for result of tolist()")
         depth, element = 0, wanted
-        while isinstance(element, ListType):
+        while isinstance(element, T.ListType):
             depth, element = depth + 1, element.element
-        if element not in (INT, FLOAT, BOOL) and str(element) != "complex":
+        if element not in (T.INT, T.FLOAT, T.BOOL) and str(element) != "complex":
             raise error(
                 place,
                 f"{element.repr_str()} is not one of the supported element types for tolist: int, float, complex, bool",
             )
-        kinds = {INT: 0, FLOAT: 1, BOOL: 2}
-        inputs = [form.owner, self.constant(depth, INT, place), self.constant(kinds.get(element, 3), INT, place)]
+        kinds = {T.INT: 0, T.FLOAT: 1, T.BOOL: 2}
+        inputs = [form.owner, self.constant(depth, T.INT, place), self.constant(kinds.get(element, 3), T.INT, place)]
         return SimpleValue(self.graph.op("prim::tolist", inputs, wanted, place))
 
     def form___new__(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
@@ -433,7 +416,7 @@ class Calls:
             out = callee.call(place, self, args, kwargs).as_value(place, self)
             self.pop()
             block.add_output(out)
-        made.outputs_[0].type = FutureType(unshaped(out.type))
+        made.outputs_[0].type = T.FutureType(unshaped(out.type))
         return SimpleValue(made.outputs_[0])
 
     def form_wait(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
@@ -445,7 +428,7 @@ class Calls:
 
     def form_false(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         """Questions whose answer in compiled code is always no."""
-        return SimpleValue(self.constant(False, BOOL, place))
+        return SimpleValue(self.constant(False, T.BOOL, place))
 
     def form_isfinite(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         return SimpleValue(self.call_operator(place, "aten::isfinite", self.positional(node.args), []))

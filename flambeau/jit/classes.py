@@ -24,7 +24,7 @@ from .naming import qualified_name, unique_name
 from .schema import Argument, Schema, parse_schema
 from .source import Source, error
 from .type_joins import unify_all
-from .types import ClassType, EnumType, InterfaceType, TupleType, Type
+from .types import FLOAT, INFERRED, INT, STRING, ClassType, EnumType, InterfaceType, TupleType, Type
 from .value_types import inferred
 
 _tuples: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -35,7 +35,7 @@ def named_tuple(thing: Any) -> TupleType:
     found = _tuples.get(thing)
     if found is None:
         hints = _hints(thing)
-        kinds: list[Type] = [notes.python_type(hints[f]) if f in hints else notes.INFERRED for f in thing._fields]
+        kinds: list[Type] = [notes.python_type(hints[f]) if f in hints else INFERRED for f in thing._fields]
         defaults = [thing._field_defaults[f] for f in thing._fields if f in thing._field_defaults]
         if any(isinstance(value, torch.Tensor) for value in defaults):
             raise RuntimeError("Tensors are not supported as default NamedTuple fields. Their mutability could lead to potential memory aliasing problems")  # fmt: skip
@@ -60,7 +60,7 @@ def enum_type(thing: type[enum.Enum]) -> EnumType:
         if not members:
             raise RuntimeError(f"No enum values defined for: '{thing}'")
         joined = None if None in kinds else unify_all([k for k in kinds if k is not None])
-        if joined is not None and joined not in (notes.INT, notes.FLOAT, notes.STRING):
+        if joined is not None and joined not in (INT, FLOAT, STRING):
             raise RuntimeError(
                 f"Cannot create Enum with value type '{joined.repr_str()}', only int, float and string are supported"
             )

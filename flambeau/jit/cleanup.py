@@ -6,29 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from . import operators
+from . import types as T
 from .ir import Block, Graph, Node, Value
 from .ir_values import constant_of
 from .schema import schemas_of
-from .types import (
-    ANY,
-    BOOL,
-    COMPLEX,
-    DEVICE,
-    FLOAT,
-    INT,
-    NONE,
-    STRING,
-    ClassType,
-    ListType,
-    OptionalType,
-    TensorType,
-    TupleType,
-    Type,
-    UnionType,
-    is_subtype,
-)
 
-_FOLDED = (INT, FLOAT, BOOL, STRING, COMPLEX, DEVICE)
+_FOLDED = (T.INT, T.FLOAT, T.BOOL, T.STRING, T.COMPLEX, T.DEVICE)
 _EFFECTS = frozenset(
     {
         "aten::save", "prim::Print", "prim::RaiseException", "prim::SetAttr", "aten::warn", "aten::manual_seed", "prim::CallFunction",
@@ -53,7 +36,7 @@ def normalize(block: Block) -> None:
         for inner in node.blocks_:
             normalize(inner)
         kinds = [v.type for v in node.inputs_]
-        if node.kind_ in ("aten::__is__", "aten::__isnot__") and all(k is BOOL for k in kinds):
+        if node.kind_ in ("aten::__is__", "aten::__isnot__") and all(k is T.BOOL for k in kinds):
             node.kind_ = "aten::eq" if node.kind_ == "aten::__is__" else "aten::ne"
             node.schema_ = next(s for s in schemas_of(node.kind_) if s.overload_name == "bool")
         elif node.kind_ == "aten::rsub" and node.schema_ is not None and node.schema_.overload_name == "Tensor":
@@ -106,15 +89,15 @@ def _writes_what_nobody_reads(node: Node) -> bool:
     maker = target.node.schema_
     fresh = maker is not None and not maker.shares and target.node.kind_.startswith("aten::")
     fresh = fresh and not any(_holds_tensors(value.type) for value in target.node.inputs_)
-    return fresh and isinstance(target.type, TensorType) and _only_changed(target)
+    return fresh and isinstance(target.type, T.TensorType) and _only_changed(target)
 
 
-def _holds_tensors(kind: Type) -> bool:
+def _holds_tensors(kind: T.Type) -> bool:
     """Return whether a tensor may come out of a value of this type as it is: out of a list, for example."""
     return (
-        kind is ANY
-        or isinstance(kind, ClassType)
-        or any(isinstance(t, TensorType) or _holds_tensors(t) for t in kind.contained())
+        kind is T.ANY
+        or isinstance(kind, T.ClassType)
+        or any(isinstance(t, T.TensorType) or _holds_tensors(t) for t in kind.contained())
     )
 
 
@@ -226,7 +209,7 @@ def _folded(node: Node) -> tuple[Any] | None:
         result = run(*values)
     except Exception:  # what fails will fail again, and be reported, when the program runs
         return None
-    return (result,) if isinstance(result, (int, float, bool, str, complex)) or kind is DEVICE else None
+    return (result,) if isinstance(result, (int, float, bool, str, complex)) or kind is T.DEVICE else None
 
 
 def _take_branch(node: Node, inner: Block) -> None:
@@ -247,7 +230,7 @@ def _same_outputs(node: Node) -> None:
         known_a, x = constant_of(a)
         known_b, y = constant_of(b)
         both_constant = (
-            known_a and known_b and a.type is b.type and type(x) is type(y) and a.type in (*_FOLDED, NONE) and x == y
+            known_a and known_b and a.type is b.type and type(x) is type(y) and a.type in (*_FOLDED, T.NONE) and x == y
         )
         if a is b or both_constant:
             if a is not b:
@@ -301,9 +284,9 @@ def _constant_key(node: Node) -> Any:
     if "function" in node.attributes:
         return ("function", id(node.attributes["function"]))
     value = node.attributes.get("value")
-    if kind in _FOLDED or kind is NONE:
+    if kind in _FOLDED or kind is T.NONE:
         return (str(kind), repr(value))
-    if isinstance(kind, ListType) and kind.element in _FOLDED and isinstance(value, list):
+    if isinstance(kind, T.ListType) and kind.element in _FOLDED and isinstance(value, list):
         return (str(kind), repr(value))
     return None
 
@@ -362,6 +345,3 @@ def _permute_loop(node: Node, order: list[int]) -> None:
     body.ret.drop_inputs()
     for value in outputs:
         body.add_output(value)
-
-
-__all__ = ["ClassType", "OptionalType", "TupleType", "Type", "UnionType", "is_subtype", "run"]

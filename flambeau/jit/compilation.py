@@ -100,6 +100,3 @@ def define_methods(module: Any, text: str, outer: dict[str, Any] | None = None) 
         )
     for tree in trees:
         kind.methods[tree.name].ensure()
-
-
-__all__ = ["compile_text", "seen_by_caller"]

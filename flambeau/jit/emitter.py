@@ -20,13 +20,13 @@ from .frames import Definition, Frame, meaningful
 from .ir import Block, Graph, Value
 from .ir_values import constant_of
 from .matching import Named, carry_out, convert, match_call
-from .schema import REQUIRED, Argument, Schema, schemas_of
+from .schema import Schema, schemas_of
 from .source import Range, Source, error
 from .statements import Statements
 from .subscripts import Subscripts
 from .type_joins import unshaped
-from .types import NONE, TENSOR, ClassType, DictType, ListType, OptionalType, TensorType, Type, is_subtype
-from .values import FunctionValue, SimpleValue, Sugared, valid_name
+from .types import NONE, ClassType, ListType, TensorType, Type, is_subtype
+from .values import FunctionValue, SimpleValue, Sugared
 
 
 class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, Calls):
@@ -266,6 +266,3 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
 
     def _return_none(self, place: Range) -> None:
         self.graph.insert(self.graph.create("prim::ReturnStmt", [self.none(place)], 0, place))
-
-
-__all__ = ["REQUIRED", "TENSOR", "Argument", "DictType", "Emitter", "OptionalType", "valid_name"]

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import types as T
 from .comprehensions import hinted
 from .conditions import Condition, Refinements
 from .ir import Value
@@ -13,28 +14,6 @@ from .matching import Named
 from .named_values import CastValue
 from .source import FrontendError, Range, UnsupportedNodeError, error
 from .type_joins import unify, unify_all, unshaped, without_none
-from .types import (
-    ANY,
-    BOOL,
-    COMPLEX,
-    DEVICE,
-    FLOAT,
-    INT,
-    NONE,
-    OF_PYTHON,
-    STRING,
-    TENSOR,
-    ClassType,
-    DictType,
-    EnumType,
-    ListType,
-    OptionalType,
-    TensorType,
-    TupleType,
-    Type,
-    UnionType,
-    is_subtype,
-)
 from .values import MethodValue, SimpleValue, Sugared
 
 _BINARY = {
@@ -57,11 +36,11 @@ class Expressions:
 
         def __getattr__(self, name: str) -> Any: ...
 
-    def expression(self: Any, node: ast.expr, wanted: Type | None = None) -> Value:
+    def expression(self: Any, node: ast.expr, wanted: T.Type | None = None) -> Value:
         """The value of an expression; `wanted` is the type it should have, where that helps to choose one."""
         return self.sugared(node, wanted).as_value(self.at(node), self)
 
-    def sugared(self: Any, node: ast.expr, wanted: Type | None = None, size: int | None = None) -> Sugared:
+    def sugared(self: Any, node: ast.expr, wanted: T.Type | None = None, size: int | None = None) -> Sugared:
         """Return what an expression stands for."""
         method = getattr(self, f"of_{type(node).__name__}", None)
         if method is None:
@@ -69,20 +48,20 @@ class Expressions:
         return method(node, wanted)
 
     # -- literals --------------------------------------------------------------------------------------------------------
-    def of_Constant(self: Any, node: ast.Constant, wanted: Type | None) -> Sugared:
+    def of_Constant(self: Any, node: ast.Constant, wanted: T.Type | None) -> Sugared:
         value, place = node.value, self.at(node)
         if value is None:
             return SimpleValue(self.none(place))
-        kind = OF_PYTHON.get(type(value))
+        kind = T.OF_PYTHON.get(type(value))
         if value is ...:
-            return SimpleValue(self.constant("...", STRING, place))
+            return SimpleValue(self.constant("...", T.STRING, place))
         if kind is None:
             raise error(place, f"{type(value).__name__} literals aren't supported", FrontendError)
         if type(value) is int and value > 2**63 - 1:
             raise error(place, "Integer constant out of range: it does not fit in 64 bits")
         return SimpleValue(self.constant(value, kind, place))
 
-    def of_JoinedStr(self: Any, node: ast.JoinedStr, wanted: Type | None) -> Sugared:
+    def of_JoinedStr(self: Any, node: ast.JoinedStr, wanted: T.Type | None) -> Sugared:
         place, text, values = self.at(node), "", []
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
@@ -95,19 +74,19 @@ class Expressions:
             else:
                 assert isinstance(part, ast.Constant)
                 text += str(part.value)
-        head = self.constant(text, STRING, place)
+        head = self.constant(text, T.STRING, place)
         return SimpleValue(self.builtin(place, "aten::format", [head, *(self.expression(v) for v in values)]))
 
-    def of_Name(self: Any, node: ast.Name, wanted: Type | None) -> Sugared:
+    def of_Name(self: Any, node: ast.Name, wanted: T.Type | None) -> Sugared:
         return self.get(node.id, self.at(node))
 
-    def of_Attribute(self: Any, node: ast.Attribute, wanted: Type | None) -> Sugared:
+    def of_Attribute(self: Any, node: ast.Attribute, wanted: T.Type | None) -> Sugared:
         return self.sugared(node.value).attr(self.at(node), self, node.attr)
 
-    def of_Tuple(self: Any, node: ast.Tuple, wanted: Type | None) -> Sugared:
+    def of_Tuple(self: Any, node: ast.Tuple, wanted: T.Type | None) -> Sugared:
         place = self.at(node)
-        kinds: Sequence[Type | None] = [None] * len(node.elts)
-        if isinstance(wanted, TupleType) and len(wanted.elements) == len(node.elts):
+        kinds: Sequence[T.Type | None] = [None] * len(node.elts)
+        if isinstance(wanted, T.TupleType) and len(wanted.elements) == len(node.elts):
             kinds = wanted.elements
         values: list[Value] = []
         for element, kind in zip(node.elts, kinds):
@@ -117,9 +96,9 @@ class Expressions:
                 values.append(self.expression(element, kind))
         return SimpleValue(self.graph.tuple_of(values))
 
-    def of_List(self: Any, node: ast.List, wanted: Type | None) -> Sugared:
+    def of_List(self: Any, node: ast.List, wanted: T.Type | None) -> Sugared:
         place = self.at(node)
-        hint = hinted(wanted, ListType, place)
+        hint = hinted(wanted, T.ListType, place)
         element = hint.element if hint is not None else None
         values: list[Value] = []
         for item in node.elts:
@@ -129,16 +108,16 @@ class Expressions:
                 values.append(self.expression(item, element))
         if element is None:
             kinds = [unshaped(v.type) for v in values]
-            joined = unify_all(kinds) if kinds else TENSOR
+            joined = unify_all(kinds) if kinds else T.TENSOR
             if joined is None:
                 joined = unify_all(kinds, to_union=True)
                 assert joined is not None
             element = joined
-        elif element is not ANY:
+        elif element is not T.ANY:
             converted = []
             for v in values:
                 v = self.convert(place, element, v, False)
-                if not is_subtype(v.type, element):
+                if not T.is_subtype(v.type, element):
                     raise error(
                         place,
                         f"List type annotation `{hint.repr_str()}` did not match the types of the given list elements",
@@ -147,9 +126,9 @@ class Expressions:
             values = converted
         return SimpleValue(self.graph.list_of(element, values, place))
 
-    def of_Dict(self: Any, node: ast.Dict, wanted: Type | None) -> Sugared:
+    def of_Dict(self: Any, node: ast.Dict, wanted: T.Type | None) -> Sugared:
         place = self.at(node)
-        hint = hinted(wanted, DictType, place)
+        hint = hinted(wanted, T.DictType, place)
         key_hint, value_hint = (hint.key, hint.value) if hint is not None else (None, None)
         if any(k is None for k in node.keys):
             raise error(place, "Dict expansion (e.g. `{**dict}`) is not supported", FrontendError)
@@ -161,27 +140,27 @@ class Expressions:
                 self.check_pair(place, hint, key.type, value.type)
             return SimpleValue(self.graph.dict_of(hint, list(zip(keys, values)), place))
         if not keys:
-            return SimpleValue(self.graph.dict_of(DictType(STRING, TENSOR), [], place))
+            return SimpleValue(self.graph.dict_of(T.DictType(T.STRING, T.TENSOR), [], place))
         key = unify_all([k.type for k in keys])
         if key is None:
             raise error(place, "Dict keys must contain only a single type.")
         _check_key(place, key)
         value = unify_all([unshaped(v.type) for v in values], to_union=True)
         assert value is not None
-        return SimpleValue(self.graph.dict_of(DictType(key, value), list(zip(keys, values)), place))
+        return SimpleValue(self.graph.dict_of(T.DictType(key, value), list(zip(keys, values)), place))
 
-    def check_pair(self: Any, place: Range, hint: DictType, key: Type, value: Type) -> None:
+    def check_pair(self: Any, place: Range, hint: T.DictType, key: T.Type, value: T.Type) -> None:
         """Complain unless a key and a value fit a dictionary's annotation."""
         _check_key(place, hint.key)
         for word, actual, wanted in (("key", key, hint.key), ("value", value, hint.value)):
-            if not is_subtype(actual, wanted):
+            if not T.is_subtype(actual, wanted):
                 raise error(
                     place,
                     f"Dict type annotation `{hint.repr_str()}` did not match the type of an actual {word} type `{actual.repr_str()}`",
                 )
 
     # -- operators -------------------------------------------------------------------------------------------------------
-    def of_BinOp(self: Any, node: ast.BinOp, wanted: Type | None) -> Sugared:
+    def of_BinOp(self: Any, node: ast.BinOp, wanted: T.Type | None) -> Sugared:
         entry = _BINARY.get(type(node.op))
         place = self.at(node)
         if entry is None:
@@ -189,30 +168,30 @@ class Expressions:
         symbol, magic = entry
         if isinstance(node.op, ast.Mod):
             left = self.sugared(node.left)
-            if isinstance(left, SimpleValue) and left.value.type is STRING:
+            if isinstance(left, SimpleValue) and left.value.type is T.STRING:
                 return SimpleValue(self._percent(node, left.value))
             return SimpleValue(
                 self.binary_values(place, symbol, left.as_value(place, self), self.expression(node.right), magic)
             )
-        left_value = self.expression(node.left, wanted if isinstance(wanted, ListType) else None)
-        right_value = self.expression(node.right, wanted if isinstance(wanted, ListType) else None)
+        left_value = self.expression(node.left, wanted if isinstance(wanted, T.ListType) else None)
+        right_value = self.expression(node.right, wanted if isinstance(wanted, T.ListType) else None)
         return SimpleValue(self.binary_values(place, symbol, left_value, right_value, magic))
 
     def _percent(self: Any, node: ast.BinOp, text: Value) -> Value:
         right = self.sugared(node.right)
         place = self.at(node)
         value = right.as_value(place, self)
-        parts = self.graph.unpack(value, place) if isinstance(value.type, TupleType) else [value]
+        parts = self.graph.unpack(value, place) if isinstance(value.type, T.TupleType) else [value]
         return self.builtin(place, "aten::percentFormat", [text, *parts])
 
     def binary_values(self: Any, place: Range, symbol: str, left: Value, right: Value, magic: str = "") -> Value:
-        if symbol == "aten::add" and isinstance(left.type, TupleType) and isinstance(right.type, TupleType):
+        if symbol == "aten::add" and isinstance(left.type, T.TupleType) and isinstance(right.type, T.TupleType):
             return self.graph.tuple_of([*self.graph.unpack(left, place), *self.graph.unpack(right, place)])
-        if isinstance(left.type, ClassType):
+        if isinstance(left.type, T.ClassType):
             return MethodValue(left, [magic]).call(place, self, [Named(right, place)], []).as_value(place, self)
-        if symbol == "aten::floordiv" and (isinstance(left.type, TensorType) or isinstance(right.type, TensorType)):
+        if symbol == "aten::floordiv" and (isinstance(left.type, T.TensorType) or isinstance(right.type, T.TensorType)):
             symbol = "aten::floor_divide"
-        if isinstance(right.type, TensorType) and not isinstance(left.type, TensorType) and symbol in _REVERSED:
+        if isinstance(right.type, T.TensorType) and not isinstance(left.type, T.TensorType) and symbol in _REVERSED:
             return self._reversed(place, symbol, left, right)
         return self.builtin(place, symbol, [left, right])
 
@@ -226,7 +205,7 @@ class Expressions:
             return self.builtin(place, "aten::mul", [self.builtin(place, "aten::reciprocal", [right]), left])
         return self.builtin(place, symbol, [left, right])
 
-    def of_UnaryOp(self: Any, node: ast.UnaryOp, wanted: Type | None) -> Sugared:
+    def of_UnaryOp(self: Any, node: ast.UnaryOp, wanted: T.Type | None) -> Sugared:
         place = self.at(node)
         if isinstance(node.op, ast.Not):
             return SimpleValue(self.condition(node).value)
@@ -244,14 +223,14 @@ class Expressions:
         symbol, magic = (
             ("aten::neg", "__neg__") if isinstance(node.op, ast.USub) else ("aten::bitwise_not", "__invert__")
         )
-        if isinstance(value.type, ClassType):
+        if isinstance(value.type, T.ClassType):
             return MethodValue(value, [magic]).call(place, self, [], [])
         return SimpleValue(self.builtin(place, symbol, [value]))
 
-    def of_BoolOp(self: Any, node: ast.BoolOp, wanted: Type | None) -> Sugared:
+    def of_BoolOp(self: Any, node: ast.BoolOp, wanted: T.Type | None) -> Sugared:
         return SimpleValue(self.condition(node).value)
 
-    def of_Compare(self: Any, node: ast.Compare, wanted: Type | None) -> Sugared:
+    def of_Compare(self: Any, node: ast.Compare, wanted: T.Type | None) -> Sugared:
         return (
             SimpleValue(self.condition(node).value)
             if len(node.ops) > 1 or _decides(node)
@@ -268,14 +247,14 @@ class Expressions:
         return self.compare_values(place, symbol, magic, self.expression(left), self.expression(right))
 
     def compare_values(self: Any, place: Range, symbol: str, magic: str, a: Value, b: Value) -> Value:
-        if isinstance(a.type, ClassType) and a.type.find_method(magic) is not None:
+        if isinstance(a.type, T.ClassType) and a.type.find_method(magic) is not None:
             return MethodValue(a, [magic]).call(place, self, [Named(b, place)], []).as_value(place, self)
-        if isinstance(a.type, TupleType) and isinstance(b.type, TupleType):
+        if isinstance(a.type, T.TupleType) and isinstance(b.type, T.TupleType):
             return self._compare_tuples(place, symbol, magic, a, b)
         if (
-            isinstance(b.type, TensorType)
-            and not isinstance(a.type, TensorType)
-            and a.type in (INT, FLOAT, BOOL, COMPLEX)
+            isinstance(b.type, T.TensorType)
+            and not isinstance(a.type, T.TensorType)
+            and a.type in (T.INT, T.FLOAT, T.BOOL, T.COMPLEX)
         ):
             turned = {"aten::lt": "aten::gt", "aten::le": "aten::ge", "aten::gt": "aten::lt", "aten::ge": "aten::le"}
             return self.builtin(place, turned.get(symbol, symbol), [b, a])
@@ -286,8 +265,8 @@ class Expressions:
         if symbol not in ("aten::eq", "aten::ne"):
             return self.builtin(place, symbol, [a, b])
         if len(left) != len(right):
-            return self.constant(symbol == "aten::ne", BOOL, place)
-        same = self.constant(True, BOOL, place)
+            return self.constant(symbol == "aten::ne", T.BOOL, place)
+        same = self.constant(True, T.BOOL, place)
         for x, y in zip(left, right):
             each = self.compare_values(place, "aten::eq", "__eq__", x, y)
             same = self.builtin(place, "aten::__and__", [same, self.to_bool(place, each)])
@@ -298,17 +277,17 @@ class Expressions:
         if names is not None:
             known, word = self.known(item)
             if known:
-                return self.constant(word in names, BOOL, place)
+                return self.constant(word in names, T.BOOL, place)
         value = container.as_value(place, self)
-        if isinstance(value.type, ClassType):
+        if isinstance(value.type, T.ClassType):
             return (
                 MethodValue(value, ["__contains__"]).call(place, self, [Named(item, place)], []).as_value(place, self)
             )
-        if value.type is STRING and item.type is STRING:  # archives know no operator for it
+        if value.type is T.STRING and item.type is T.STRING:  # archives know no operator for it
             found = self.builtin(place, "aten::find", [value, item])
-            return self.builtin(place, "aten::ge", [found, self.constant(0, INT, place)])
-        if isinstance(value.type, TupleType):
-            found = self.constant(False, BOOL, place)
+            return self.builtin(place, "aten::ge", [found, self.constant(0, T.INT, place)])
+        if isinstance(value.type, T.TupleType):
+            found = self.constant(False, T.BOOL, place)
             for part in self.graph.unpack(value, place):
                 if unify(part.type, item.type) is not None:
                     found = self.builtin(
@@ -321,16 +300,16 @@ class Expressions:
 
     # -- conditions ------------------------------------------------------------------------------------------------------
     def to_bool(self: Any, place: Range | None, value: Value) -> Value:
-        if value.type is BOOL:
+        if value.type is T.BOOL:
             return value
-        if isinstance(value.type, (ListType, DictType)):
+        if isinstance(value.type, (T.ListType, T.DictType)):
             size = self.builtin(place, "aten::len", [value])
-            return self.builtin(place, "aten::gt", [size, self.constant(0, INT, place)])
+            return self.builtin(place, "aten::gt", [size, self.constant(0, T.INT, place)])
         try:
-            out = CastValue(BOOL, "aten::Bool").call(place, self, [Named(value, place)], []).as_value(place, self)
+            out = CastValue(T.BOOL, "aten::Bool").call(place, self, [Named(value, place)], []).as_value(place, self)
         except RuntimeError as problem:
             raise error(place, f"Could not cast value of type {value.type.repr_str()} to bool") from problem
-        if out.type is not BOOL:
+        if out.type is not T.BOOL:
             raise error(place, f"expected a bool expression for condition but found {out.type.repr_str()}")
         return out
 
@@ -340,7 +319,7 @@ class Expressions:
             inner = self.condition(node.operand)
             static = None if inner.static is None else not inner.static
             value = (
-                self.constant(static, BOOL, place)
+                self.constant(static, T.BOOL, place)
                 if static is not None and inner.value.node.kind_ == "prim::Constant"
                 else self.builtin(place, "aten::__not__", [inner.value])
             )
@@ -381,12 +360,12 @@ class Expressions:
         symbol = "aten::__isnot__" if negated else "aten::__is__"
         pairs = ((left, right, node.left), (right, left, node.comparators[0]))
         for value, other, tree in pairs:
-            if other.type is not NONE:
+            if other.type is not T.NONE:
                 continue
-            if value.type is NONE:
-                return Condition(self.constant(not negated, BOOL, place), Refinements(), not negated)
+            if value.type is T.NONE:
+                return Condition(self.constant(not negated, T.BOOL, place), Refinements(), not negated)
             if not _may_be_none(value.type):
-                return Condition(self.constant(negated, BOOL, place), Refinements(), negated)
+                return Condition(self.constant(negated, T.BOOL, place), Refinements(), negated)
             refined = Refinements()
             if isinstance(tree, ast.Name):
                 refined = Refinements({}, {tree.id: without_none(value.type)})
@@ -413,13 +392,13 @@ class Expressions:
             self.push(block)
             with self.graph.at(block):
                 if truth == is_or:
-                    block.add_output(self.constant(is_or, BOOL, place))
+                    block.add_output(self.constant(is_or, T.BOOL, place))
                 else:
                     self.refine(place, first.refinements.when(truth))
                     rest_condition = self._short_circuit(node, parts[1:], is_or)
                     block.add_output(rest_condition.value)
             self.pop()
-        out = made.add_output(BOOL)
+        out = made.add_output(T.BOOL)
         assert rest_condition is not None
         joined = (
             first.refinements.either(rest_condition.refinements)
@@ -429,10 +408,10 @@ class Expressions:
         static = rest_condition.static if rest_condition.static == is_or and rest_condition.static is not None else None
         return Condition(out, joined, static)
 
-    def refine_here(self: Any, place: Range, types: dict[str, Type]) -> None:
+    def refine_here(self: Any, place: Range, types: dict[str, T.Type]) -> None:
         self.refine(place, types)
 
-    def of_IfExp(self: Any, node: ast.IfExp, wanted: Type | None) -> Sugared:
+    def of_IfExp(self: Any, node: ast.IfExp, wanted: T.Type | None) -> Sugared:
         place = self.at(node)
         condition = self.condition(node.test)
         if condition.static is not None:
@@ -446,7 +425,9 @@ class Expressions:
                 values.append(self.expression(tree, wanted))
             self.pop()
         joined = unify(
-            values[0].type, values[1].type, to_union=isinstance(wanted, (UnionType, OptionalType)) or wanted is ANY
+            values[0].type,
+            values[1].type,
+            to_union=isinstance(wanted, (T.UnionType, T.OptionalType)) or wanted is T.ANY,
         )
         if joined is None:
             raise error(
@@ -457,10 +438,10 @@ class Expressions:
             block.add_output(value)
         return SimpleValue(made.add_output(unshaped(joined)))
 
-    def of_Lambda(self: Any, node: ast.Lambda, wanted: Type | None) -> Sugared:
+    def of_Lambda(self: Any, node: ast.Lambda, wanted: T.Type | None) -> Sugared:
         raise error(self.at(node).first(), "lambda expressions aren't supported", FrontendError)
 
-    def of_Call(self: Any, node: ast.Call, wanted: Type | None) -> Sugared:
+    def of_Call(self: Any, node: ast.Call, wanted: T.Type | None) -> Sugared:
         return self.call(node, wanted)
 
 
@@ -471,13 +452,15 @@ def _decides(node: ast.Compare) -> bool:
     return isinstance(node.ops[0], (ast.Is, ast.IsNot))
 
 
-def _may_be_none(kind: Type) -> bool:
-    return isinstance(kind, OptionalType) or kind is ANY or (isinstance(kind, UnionType) and NONE in kind.members)
+def _may_be_none(kind: T.Type) -> bool:
+    return (
+        isinstance(kind, T.OptionalType) or kind is T.ANY or (isinstance(kind, T.UnionType) and T.NONE in kind.members)
+    )
 
 
-def _check_key(place: Range, kind: Type) -> None:
-    simple = kind in (INT, FLOAT, COMPLEX, BOOL, STRING, DEVICE)
-    if not simple and not isinstance(kind, (TensorType, EnumType)):
+def _check_key(place: Range, kind: T.Type) -> None:
+    simple = kind in (T.INT, T.FLOAT, T.COMPLEX, T.BOOL, T.STRING, T.DEVICE)
+    if not simple and not isinstance(kind, (T.TensorType, T.EnumType)):
         raise error(
             place,
             f"Cannot create dict for key type '{kind.repr_str()}', only int, float, complex, Tensor, device and string keys are supported",

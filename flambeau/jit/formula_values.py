@@ -83,6 +83,3 @@ def _value(m: Any, place: Range | None, thing: Any) -> Any:
     if isinstance(thing, _Step):
         return thing.value
     return m.constant(thing, INT if type(thing) is int else FLOAT, place)
-
-
-__all__ = ["FormulaValue"]

@@ -19,7 +19,7 @@ from .naming import unmangled
 from .objects import to_python, to_script
 from .schema import REQUIRED, Schema
 from .source import FrontendError, Range, Source, compiling, error
-from .types import ANY, ClassType, TensorType, Type, result_type
+from .types import ClassType, Type, result_type
 
 
 class Definition:
@@ -202,6 +202,3 @@ def literal_defaults(tree: ast.FunctionDef) -> dict[str, Any]:
     pairs = list(zip(positional[len(positional) - len(tree.args.defaults) :], tree.args.defaults))
     pairs += [(a, d) for a, d in zip(tree.args.kwonlyargs, tree.args.kw_defaults) if d is not None]
     return {a.arg: ast.literal_eval(d) for a, d in pairs}
-
-
-__all__ = ["ANY", "Definition", "Function", "TensorType", "bind", "defaults_of", "parsed"]

@@ -16,6 +16,7 @@ from ..core.native_class import PREFIX
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
 from . import signatures as notes
+from . import types as T
 from .archive import DAMAGE, Archive, readable
 from .archive_names import NUMBERS, ArchiveResolver
 from .classes import native_named
@@ -25,21 +26,7 @@ from .module import RecursiveScriptModule
 from .naming import unique_name
 from .object_pickle import Pickled, Tagged
 from .objects import ScriptObject, make_tuple, to_script
-from .schema import Argument, Schema
 from .source import Source
-from .types import (
-    ANY,
-    TENSOR,
-    ClassType,
-    DictType,
-    EnumType,
-    InterfaceType,
-    ListType,
-    OptionalType,
-    TupleType,
-    Type,
-    UnionType,
-)
 from .value_types import inferred
 
 _KINDS = (
@@ -90,11 +77,11 @@ class Loader:
         thing = self.archive.unpickle("data.pkl", "data")
         if not isinstance(thing, Pickled):
             raise RuntimeError("corrupt archive: data.pkl holds no module")
-        made = self.convert(thing, ANY)
+        made = self.convert(thing, T.ANY)
         if not isinstance(made, RecursiveScriptModule):
             raise RuntimeError("corrupt archive: data.pkl holds no module")
         for kind in list(self.types.values()):
-            if isinstance(kind, ClassType):
+            if isinstance(kind, T.ClassType):
                 for method in list(kind.methods.values()):
                     method.ensure()
                     method.definition = None  # long code is a large tree, and nobody asks for it again
@@ -147,39 +134,39 @@ class Loader:
             return self._enum(name, tree)
         if "Interface" in bases or "ModuleInterface" in bases:
             return self._interface(name, tree, reader, "ModuleInterface" in bases)
-        made = ClassType(unique_name(name), is_module="Module" in bases)
+        made = T.ClassType(unique_name(name), is_module="Module" in bases)
         self.types[name] = made
         for node in tree.body:
             self._member(made, node, reader, prefix)
         return made
 
-    def _named_tuple(self, name: str, tree: ast.ClassDef, reader: Emitter) -> TupleType:
+    def _named_tuple(self, name: str, tree: ast.ClassDef, reader: Emitter) -> T.TupleType:
         fields, kinds = [], []
         for node in tree.body:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 fields.append(node.target.id)
                 kinds.append(notes.type_of(reader, node.annotation))
-        self.types[name] = made = TupleType(kinds, unique_name(name), fields)
+        self.types[name] = made = T.TupleType(kinds, unique_name(name), fields)
         return made
 
-    def _enum(self, name: str, tree: ast.ClassDef) -> EnumType:
+    def _enum(self, name: str, tree: ast.ClassDef) -> T.EnumType:
         members = []
         for node in tree.body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 members.append((node.targets[0].id, self.literal(node.value)))
         made = enum.Enum(name.rpartition(".")[2], members)  # type: ignore[misc]
         kind = inferred(members[0][1]) if members else None
-        self.types[name] = found = EnumType(unique_name(name), kind or ANY, made, members)
+        self.types[name] = found = T.EnumType(unique_name(name), kind or T.ANY, made, members)
         return found
 
-    def _interface(self, name: str, tree: ast.ClassDef, reader: Emitter, is_module: bool) -> InterfaceType:
-        self.types[name] = made = InterfaceType(unique_name(name), is_module)
+    def _interface(self, name: str, tree: ast.ClassDef, reader: Emitter, is_module: bool) -> T.InterfaceType:
+        self.types[name] = made = T.InterfaceType(unique_name(name), is_module)
         for node in tree.body:
             if isinstance(node, ast.FunctionDef):
                 made.methods[node.name] = notes.schema_of(reader, node, made, {})
         return made
 
-    def _member(self, made: ClassType, node: ast.stmt, reader: Emitter, prefix: str) -> None:
+    def _member(self, made: T.ClassType, node: ast.stmt, reader: Emitter, prefix: str) -> None:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             if node.value is not None:
                 made.constants[node.target.id] = self.literal(node.value)
@@ -194,7 +181,7 @@ class Loader:
         elif not isinstance(node, ast.Pass):
             raise RuntimeError(f"corrupt archive: the class {made.name} holds {type(node).__name__}")
 
-    def _listed(self, made: ClassType, target: ast.expr, value: ast.expr, reader: Emitter) -> None:
+    def _listed(self, made: T.ClassType, target: ast.expr, value: ast.expr, reader: Emitter) -> None:
         """`__parameters__ = [...]` and `__annotations__["0"] = T`."""
         if isinstance(target, ast.Subscript):
             name = self.literal(target.slice)
@@ -242,7 +229,7 @@ class Loader:
             if name.startswith("CONSTANTS.c"):
                 return self.constant(name.partition(".")[2])
             owner = self.find(name.rpartition(".")[0])
-            if isinstance(owner, EnumType):
+            if isinstance(owner, T.EnumType):
                 return owner.python_class[node.attr]
         raise RuntimeError(f"corrupt archive: {type(node).__name__} is no constant")
 
@@ -262,45 +249,45 @@ class Loader:
             return tuple(self._plain(v) for v in value)
         if isinstance(value, dict):
             return {k: self._plain(v) for k, v in value.items()}
-        return self.convert(value, ANY) if isinstance(value, Pickled) else value
+        return self.convert(value, T.ANY) if isinstance(value, Pickled) else value
 
-    def convert(self, value: Any, kind: Type) -> Any:
+    def convert(self, value: Any, kind: T.Type) -> Any:
         """A value of the pickle as a value of a type."""
         if isinstance(value, Tagged):
             return self._container(value.value, kind)
         if isinstance(value, (list, dict)):
             return self._container(value, kind)
         if isinstance(value, tuple):
-            inner = _pick(kind, TupleType)
-            kinds = inner.elements if inner is not None and len(inner.elements) == len(value) else [ANY] * len(value)
+            inner = _pick(kind, T.TupleType)
+            kinds = inner.elements if inner is not None and len(inner.elements) == len(value) else [T.ANY] * len(value)
             items = [self.convert(v, t) for v, t in zip(value, kinds)]
             return make_tuple(inner, items) if inner is not None else tuple(items)
         if not isinstance(value, Pickled):
-            return value if kind is ANY else to_script(value, kind)
+            return value if kind is T.ANY else to_script(value, kind)
         if id(value) in self.made:
             return self.made[id(value)]
         found = self.type(value.qualified)
-        if isinstance(found, EnumType):
+        if isinstance(found, T.EnumType):
             return found.python_class(value.arguments[0])
-        if not isinstance(found, ClassType):
+        if not isinstance(found, T.ClassType):
             raise RuntimeError(f"corrupt archive: an object of {value.qualified}")
         return self._module(value, found) if found.is_module else self._object(value, found)
 
-    def _container(self, value: Any, kind: Type) -> Any:
+    def _container(self, value: Any, kind: T.Type) -> Any:
         if id(value) in self.made:
             return self.made[id(value)]
         made: Any = [] if isinstance(value, list) else {}
         self.made[id(value)] = made
         if isinstance(value, list):
-            inner = _pick(kind, ListType)
-            made.extend(self.convert(v, inner.element if inner is not None else ANY) for v in value)
+            inner = _pick(kind, T.ListType)
+            made.extend(self.convert(v, inner.element if inner is not None else T.ANY) for v in value)
         else:
-            inner = _pick(kind, DictType)
-            key, item = (inner.key, inner.value) if inner is not None else (ANY, ANY)
+            inner = _pick(kind, T.DictType)
+            key, item = (inner.key, inner.value) if inner is not None else (T.ANY, T.ANY)
             made.update((self.convert(k, key), self.convert(v, item)) for k, v in value.items())
         return made
 
-    def _object(self, value: Pickled, kind: ClassType) -> Any:
+    def _object(self, value: Pickled, kind: T.ClassType) -> Any:
         native = kind.python_class
         made: Any = ScriptObject(kind) if native is None else native.__new__(native)
         self.made[id(value)] = made
@@ -312,7 +299,7 @@ class Loader:
         self._fill(value, kind, made.slots.__setitem__)
         return made
 
-    def _fill(self, value: Pickled, kind: ClassType, put: Any) -> None:
+    def _fill(self, value: Pickled, kind: T.ClassType, put: Any) -> None:
         if not isinstance(value.state, dict):
             raise RuntimeError(f"corrupt archive: an object of {kind.name} without state")
         for name, t in kind.attributes.items():
@@ -320,7 +307,7 @@ class Loader:
                 raise RuntimeError(f"corrupt archive: an object of {kind.name} lacks its attribute {name}")
             put(name, self.convert(value.state[name], t))
 
-    def _module(self, value: Pickled, kind: ClassType) -> RecursiveScriptModule:
+    def _module(self, value: Pickled, kind: T.ClassType) -> RecursiveScriptModule:
         made = self.made[id(value)] = RecursiveScriptModule._make(kind)
 
         def put(name: str, held: Any) -> None:
@@ -329,7 +316,7 @@ class Loader:
                 made._parameters[name] = Parameter(held, held.requires_grad) if isinstance(held, Tensor) else held
             elif name in kind.buffers:
                 made._buffers[name] = held
-            elif isinstance(held, RecursiveScriptModule) or isinstance(t, ClassType) and t.is_module:
+            elif isinstance(held, RecursiveScriptModule) or isinstance(t, T.ClassType) and t.is_module:
                 made._modules[name] = held
             else:
                 made.__dict__[name] = held
@@ -350,24 +337,21 @@ class Loader:
         return made
 
 
-def _packed_once(owner: str, name: str, kind: Type) -> Type | None:
+def _packed_once(owner: str, name: str, kind: T.Type) -> T.Type | None:
     """The type of packed weights in old files, whose source says that they are tensors."""
     layer = owner.rpartition(".")[2]
-    if name != "_packed_params" or kind is not TENSOR or not owner.startswith("__torch__.torch.nn."):
+    if name != "_packed_params" or kind is not T.TENSOR or not owner.startswith("__torch__.torch.nn."):
         return None
     word = "Linear" if layer.startswith("Linear") else f"Conv{layer[-2:]}" if layer.endswith(("2d", "3d")) else ""
     return native_named(f"{PREFIX}quantized.{word}PackedParamsBase") if word else None
 
 
-def _pick(kind: Type, wanted: type) -> Any:
-    if isinstance(kind, OptionalType):
+def _pick(kind: T.Type, wanted: type) -> Any:
+    if isinstance(kind, T.OptionalType):
         return _pick(kind.element, wanted)
-    if isinstance(kind, UnionType):
+    if isinstance(kind, T.UnionType):
         return next((m for m in kind.members if isinstance(m, wanted)), None)
     return kind if isinstance(kind, wanted) else None
-
-
-__all__ = ["Argument", "Loader", "Schema", "parse"]
 
 
 def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, _restore_shapes: bool = False) -> Any:  # fmt: skip

@@ -10,37 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..ops.machinery.matching import FUNCTION_NAMES, NoMatch, assigned
+from . import types as T
 from .ir import Graph, Value
 from .schema import REQUIRED, Argument, Schema
 from .source import Range, error
 from .type_joins import unify, without_none
-from .types import (
-    ANY,
-    BOOL,
-    COMPLEX,
-    DEVICE,
-    FLOAT,
-    INFERRED,
-    INT,
-    INT_LIKE,
-    NONE,
-    NUMBER,
-    STRING,
-    TENSOR,
-    ClassType,
-    DictType,
-    FutureType,
-    InterfaceType,
-    ListType,
-    OptionalType,
-    TensorType,
-    TupleType,
-    Type,
-    UnionType,
-    VarType,
-    is_subtype,
-    optional_of,
-)
 
 
 class Named(NamedTuple):
@@ -57,40 +31,42 @@ Plan = Callable[[], Value]
 class Match(NamedTuple):
     schema: Schema
     plans: list[Plan]
-    returns: list[Type]
+    returns: list[T.Type]
 
 
 # -- conversions ------------------------------------------------------------------------------------------------------------
 
 
-def convertible_to_list(actual: Type, wanted: Type) -> bool:
+def convertible_to_list(actual: T.Type, wanted: T.Type) -> bool:
     """Return whether a tuple can stand for a list: all its elements fit."""
-    if not isinstance(wanted, ListType):
+    if not isinstance(wanted, T.ListType):
         return False
-    if isinstance(actual, ListType):
+    if isinstance(actual, T.ListType):
         return True
-    if isinstance(actual, TupleType):
-        return all(is_subtype(e, wanted.element) for e in actual.elements)
+    if isinstance(actual, T.TupleType):
+        return all(T.is_subtype(e, wanted.element) for e in actual.elements)
     return False
 
 
-def plan_conversion(graph: Graph, place: Range | None, wanted: Type, value: Value, allow: bool) -> tuple[Plan, Type]:
+def plan_conversion(
+    graph: Graph, place: Range | None, wanted: T.Type, value: Value, allow: bool
+) -> tuple[Plan, T.Type]:
     """Plan how to make a value of a type from another one; return also the type that this gives (it may still not fit)."""
     actual = value.type
-    if isinstance(wanted, OptionalType) and not isinstance(actual, OptionalType) and actual is not NONE:
+    if isinstance(wanted, T.OptionalType) and not isinstance(actual, T.OptionalType) and actual is not T.NONE:
         return plan_conversion(graph, place, wanted.element, value, allow)
-    if value.node.kind_ == "prim::EmptyListLiteral" and isinstance(wanted, ListType):
+    if value.node.kind_ == "prim::EmptyListLiteral" and isinstance(wanted, T.ListType):
         element = wanted.element
         return (lambda: graph.list_of(element, [], place)), wanted
-    if isinstance(actual, TupleType):
+    if isinstance(actual, T.TupleType):
         target = without_none(wanted)
-        if isinstance(target, ListType) and convertible_to_list(actual, target):
+        if isinstance(target, T.ListType) and convertible_to_list(actual, target):
             element = target.element
             return (lambda: graph.list_of(element, graph.unpack(value, place), place)), target
         if (
-            isinstance(wanted, TupleType)
+            isinstance(wanted, T.TupleType)
             and len(wanted.elements) == len(actual.elements)
-            and not is_subtype(actual, wanted)
+            and not T.is_subtype(actual, wanted)
         ):
             return _plan_tuple(graph, place, wanted, value, allow)
     if allow:
@@ -101,34 +77,41 @@ def plan_conversion(graph: Graph, place: Range | None, wanted: Type, value: Valu
     return (lambda: value), actual
 
 
-def _plan_tuple(graph: Graph, place: Range | None, wanted: TupleType, value: Value, allow: bool) -> tuple[Plan, Type]:
+def _plan_tuple(
+    graph: Graph, place: Range | None, wanted: T.TupleType, value: Value, allow: bool
+) -> tuple[Plan, T.Type]:
     actual = value.type
-    assert isinstance(actual, TupleType)
+    assert isinstance(actual, T.TupleType)
     if value.node.kind_ == "prim::TupleConstruct":
         parts = [plan_conversion(graph, place, w, v, allow) for w, v in zip(wanted.elements, value.node.inputs_)]
-        made = TupleType([t for _, t in parts])
+        made = T.TupleType([t for _, t in parts])
         return (lambda: graph.tuple_of([p() for p, _ in parts], place)), made
     return (lambda: value), actual
 
 
-def _implicit(actual: Type, wanted: Type) -> tuple[str, Type] | None:
+def _implicit(actual: T.Type, wanted: T.Type) -> tuple[str, T.Type] | None:
     """The operator that converts silently."""
-    if isinstance(actual, TensorType):
-        words = {FLOAT: "FloatImplicit", COMPLEX: "ComplexImplicit", INT: "IntImplicit", NUMBER: "ScalarImplicit"}
+    if isinstance(actual, T.TensorType):
+        words = {
+            T.FLOAT: "FloatImplicit",
+            T.COMPLEX: "ComplexImplicit",
+            T.INT: "IntImplicit",
+            T.NUMBER: "ScalarImplicit",
+        }
         return (f"aten::{words[wanted]}", wanted) if wanted in words else None
-    if actual is NUMBER:
-        words = {FLOAT: "Float", COMPLEX: "Complex", INT: "Int"}
+    if actual is T.NUMBER:
+        words = {T.FLOAT: "Float", T.COMPLEX: "Complex", T.INT: "Int"}
         return (f"aten::{words[wanted]}", wanted) if wanted in words else None
-    if actual is BOOL:
-        if wanted is FLOAT:
-            return "aten::Float", FLOAT
-        return ("aten::Int", INT) if wanted in (INT, NUMBER) else None
-    if actual is STRING and wanted is DEVICE:
-        return "aten::device", DEVICE
+    if actual is T.BOOL:
+        if wanted is T.FLOAT:
+            return "aten::Float", T.FLOAT
+        return ("aten::Int", T.INT) if wanted in (T.INT, T.NUMBER) else None
+    if actual is T.STRING and wanted is T.DEVICE:
+        return "aten::device", T.DEVICE
     return None
 
 
-def convert(graph: Graph, place: Range | None, wanted: Type, value: Value, allow: bool = False) -> Value:
+def convert(graph: Graph, place: Range | None, wanted: T.Type, value: Value, allow: bool = False) -> Value:
     """The value converted to a type as far as TorchScript does so silently."""
     plan, _ = plan_conversion(graph, place, wanted, value, allow)
     return plan()
@@ -137,25 +120,25 @@ def convert(graph: Graph, place: Range | None, wanted: Type, value: Value, allow
 # -- type variables ---------------------------------------------------------------------------------------------------------
 
 
-def bind_variables(formal: Type, actual: Type, known: dict[str, Type]) -> str | None:
+def bind_variables(formal: T.Type, actual: T.Type, known: dict[str, T.Type]) -> str | None:
     """Find out what a schema's type variables stand for; what is wrong, if anything."""
-    if isinstance(formal, VarType):
+    if isinstance(formal, T.VarType):
         before = known.get(formal.name)
         joined = actual if before is None else unify(before, actual)
         if joined is None:
             return f"Type variable '{formal.name}' previously matched to type {before} is matched to type {actual}"
         known[formal.name] = joined
         return None
-    if isinstance(formal, OptionalType):
-        if isinstance(actual, OptionalType):
+    if isinstance(formal, T.OptionalType):
+        if isinstance(actual, T.OptionalType):
             return bind_variables(formal.element, actual.element, known)
-        if actual is not NONE:
+        if actual is not T.NONE:
             return bind_variables(formal.element, actual, known)
         return None
-    if isinstance(formal, ListType):
-        if isinstance(actual, ListType):
+    if isinstance(formal, T.ListType):
+        if isinstance(actual, T.ListType):
             return bind_variables(formal.element, actual.element, known)
-        if isinstance(actual, TupleType):
+        if isinstance(actual, T.TupleType):
             if not actual.elements:
                 return "Cannot match empty tuple"
             joined = actual.elements[0]
@@ -166,12 +149,16 @@ def bind_variables(formal: Type, actual: Type, known: dict[str, Type]) -> str | 
                 joined = step
             return bind_variables(formal.element, joined, known)
         return f"Cannot match {formal.repr_str()} to {actual.repr_str()}"
-    pairs: Sequence[tuple[Type, Type]] = ()
-    if isinstance(formal, TupleType) and isinstance(actual, TupleType) and len(formal.elements) == len(actual.elements):
+    pairs: Sequence[tuple[T.Type, T.Type]] = ()
+    if (
+        isinstance(formal, T.TupleType)
+        and isinstance(actual, T.TupleType)
+        and len(formal.elements) == len(actual.elements)
+    ):
         pairs = list(zip(formal.elements, actual.elements))
-    elif isinstance(formal, DictType) and isinstance(actual, DictType):
+    elif isinstance(formal, T.DictType) and isinstance(actual, T.DictType):
         pairs = [(formal.key, actual.key), (formal.value, actual.value)]
-    elif isinstance(formal, FutureType) and isinstance(actual, FutureType):
+    elif isinstance(formal, T.FutureType) and isinstance(actual, T.FutureType):
         pairs = [(formal.element, actual.element)]
     else:
         return f"Cannot match {formal.repr_str()} to {actual.repr_str()}"
@@ -182,14 +169,14 @@ def bind_variables(formal: Type, actual: Type, known: dict[str, Type]) -> str | 
     return None
 
 
-def has_variables(t: Type) -> bool:
-    return isinstance(t, VarType) or any(map(has_variables, t.contained()))
+def has_variables(t: T.Type) -> bool:
+    return isinstance(t, T.VarType) or any(map(has_variables, t.contained()))
 
 
-def filled(t: Type, known: dict[str, Type]) -> Type:
+def filled(t: T.Type, known: dict[str, T.Type]) -> T.Type:
     """A type with the variables replaced by what they stand for."""
-    if isinstance(t, VarType):
-        return known.get(t.name, ANY)
+    if isinstance(t, T.VarType):
+        return known.get(t.name, T.ANY)
     parts = t.contained()
     return t.with_contained([filled(p, known) for p in parts]) if parts and has_variables(t) else t
 
@@ -203,16 +190,16 @@ def plan_argument(
     argument: Argument,
     given: Named,
     allow: bool,
-    known: dict[str, Type],
+    known: dict[str, T.Type],
     wrong: list[str],
 ) -> Plan | None:
     value = given.value
     actual = value.type
     formal = argument.type
     bare = without_none(formal)
-    if argument.N is not None and isinstance(bare, ListType):
+    if argument.N is not None and isinstance(bare, T.ListType):
         element = bare.element
-        if actual is element or (actual in INT_LIKE and element in INT_LIKE):
+        if actual is element or (actual in T.INT_LIKE and element in T.INT_LIKE):
             size = argument.N
             one, _ = plan_conversion(graph, place, element, value, allow)
 
@@ -233,14 +220,14 @@ def plan_argument(
         wanted = formal
     plan, result = plan_conversion(graph, place, wanted, value, allow)
     why: list[str] = []
-    if is_subtype(result, wanted, why):
+    if T.is_subtype(result, wanted, why):
         return plan
-    message = mismatch(argument.name, formal if formal is INFERRED else wanted, actual.repr_str())
-    if actual is INFERRED:
+    message = mismatch(argument.name, formal if formal is T.INFERRED else wanted, actual.repr_str())
+    if actual is T.INFERRED:
         message += f"Inferred the value for argument '{argument.name}' to be of type 'Tensor' because it was not annotated with an explicit type.\n"
     if (
-        isinstance(wanted, ListType)
-        and isinstance(actual, ListType)
+        isinstance(wanted, T.ListType)
+        and isinstance(actual, T.ListType)
         and value.node.kind_ == "prim::ListConstruct"
         and not value.node.inputs_
     ):
@@ -251,10 +238,10 @@ def plan_argument(
     return None
 
 
-def mismatch(name: str, wanted: Type, found: str) -> str:
+def mismatch(name: str, wanted: T.Type, found: str) -> str:
     """The sentence about an argument of another type than wanted."""
     text = f"Expected a value of type '{wanted.repr_str()}' for argument '{name}' but instead found type '{found}'.\n"
-    if wanted is INFERRED:
+    if wanted is T.INFERRED:
         text += f"Inferred '{name}' to be of type 'Tensor' because it was not annotated with an explicit type.\n"
     return text
 
@@ -267,9 +254,9 @@ def _takes_rest(schema: Schema, index: int) -> bool:
     return (
         last
         and argument.N is None
-        and isinstance(kind, ListType)
+        and isinstance(kind, T.ListType)
         and not has_variables(kind)
-        and not isinstance(kind.element, (ListType, TupleType))
+        and not isinstance(kind.element, (T.ListType, T.TupleType))
     )
 
 
@@ -290,7 +277,7 @@ def try_match(
             return None
         place_of_self = min(schema.index_of("self") or 0, len(args))
         args = [*args[:place_of_self], owner, *args[place_of_self:]]
-    known: dict[str, Type] = {}
+    known: dict[str, T.Type] = {}
     plans: list[Plan] = []
     args = _with_rest_joined(schema, args)
     named = {k.name or "": k for k in kwargs}
@@ -337,12 +324,14 @@ def _given(value: Value) -> Value:
     return value
 
 
-def _is_spread(args: Sequence[Named], position: int, kind: Type) -> bool:
+def _is_spread(args: Sequence[Named], position: int, kind: T.Type) -> bool:
     """Return whether the rest of the arguments are the elements of a list rather than one list."""
     first = args[position].value.type
-    assert isinstance(kind, ListType)
+    assert isinstance(kind, T.ListType)
     return not (
-        isinstance(first, (ListType, TupleType)) or first is NONE or isinstance(first, (OptionalType, UnionType))
+        isinstance(first, (T.ListType, T.TupleType))
+        or first is T.NONE
+        or isinstance(first, (T.OptionalType, T.UnionType))
     )
 
 
@@ -353,18 +342,18 @@ def _plan_rest(
     plans = []
     for given in rest:
         plan, result = plan_conversion(graph, place, element, given.value, allow)
-        if not is_subtype(result, element):
+        if not T.is_subtype(result, element):
             wrong.append(mismatch(argument.name, argument.type, given.value.type.repr_str()))
             return None
         plans.append(plan)
     return lambda: graph.list_of(element, [p() for p in plans], place)
 
 
-def _plan_default(graph: Graph, argument: Argument, kind: Type) -> Plan:
+def _plan_default(graph: Graph, argument: Argument, kind: T.Type) -> Plan:
     default = argument.default
     if (
         isinstance(argument.N, int)
-        and isinstance(without_none(kind), ListType)
+        and isinstance(without_none(kind), T.ListType)
         and isinstance(default, (int, float))
         and not isinstance(default, bool)
     ):
@@ -372,23 +361,25 @@ def _plan_default(graph: Graph, argument: Argument, kind: Type) -> Plan:
     return lambda: insert_constant(graph, default, kind)
 
 
-def insert_constant(graph: Graph, value: Any, kind: Type, place: Range | None = None) -> Value:
+def insert_constant(graph: Graph, value: Any, kind: T.Type, place: Range | None = None) -> Value:
     """A constant of a Python value whose type is wanted to be `kind`."""
     if value is None:
-        return graph.constant(None, NONE, place)
+        return graph.constant(None, T.NONE, place)
     target = without_none(kind)
-    if isinstance(value, list) and isinstance(target, ListType):
-        return graph.constant(list(value), ListType(INT if target.element in INT_LIKE else target.element), place)
+    if isinstance(value, list) and isinstance(target, T.ListType):
+        return graph.constant(list(value), T.ListType(T.INT if target.element in T.INT_LIKE else target.element), place)
     if isinstance(value, bool):
-        return graph.constant(value, BOOL, place)
+        return graph.constant(value, T.BOOL, place)
     if isinstance(value, int):
-        return graph.constant(float(value), FLOAT, place) if target is FLOAT else graph.constant(value, INT, place)
+        return (
+            graph.constant(float(value), T.FLOAT, place) if target is T.FLOAT else graph.constant(value, T.INT, place)
+        )
     if isinstance(value, float):
-        return graph.constant(value, FLOAT, place)
+        return graph.constant(value, T.FLOAT, place)
     if isinstance(value, complex):
-        return graph.constant(value, COMPLEX, place)
+        return graph.constant(value, T.COMPLEX, place)
     if isinstance(value, str):
-        return graph.constant(value, STRING, place)
+        return graph.constant(value, T.STRING, place)
     return graph.constant(value, target, place)
 
 
@@ -432,13 +423,7 @@ def carry_out(graph: Graph, kind: str, match: Match, place: Range | None) -> Val
     if len(match.returns) == 1:
         return node.outputs_[0]
     if not match.returns:
-        return graph.constant(None, NONE, place)
+        return graph.constant(None, T.NONE, place)
     fields = match.schema.fields
-    type = TupleType(match.returns, None, fields if len(fields) == len(match.returns) else ())
+    type = T.TupleType(match.returns, None, fields if len(fields) == len(match.returns) else ())
     return graph.tuple_of(list(node.outputs_), place, type)
-
-
-__all__ = [
-    "ClassType", "InterfaceType", "Named", "bind_variables", "carry_out", "convert", "insert_constant", "match_call", "optional_of",
-    "TENSOR",
-]  # fmt: skip

@@ -17,8 +17,8 @@ from .functions import Function
 from .ir import Graph
 from .marks import Mark, mark_of
 from .naming import unmangled
-from .objects import ScriptObject, to_script
-from .types import ANY, ClassType, InterfaceType
+from .objects import to_script
+from .types import ClassType, InterfaceType
 
 _Module = torch.nn.Module
 _NOTHING = object()
@@ -464,6 +464,3 @@ class _Inner:
 def _is_dict(kind: ClassType) -> bool:
     concrete = getattr(kind, "concrete", None)
     return concrete is not None and concrete.container == "dict"
-
-
-__all__ = ["ANY", "RecursiveScriptModule", "ScriptMethod", "ScriptModule", "ScriptObject"]

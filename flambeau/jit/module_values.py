@@ -8,7 +8,6 @@ from typing import Any
 
 from ..core.device import device
 from . import operators
-from . import signatures as notes
 from .functions import Function
 from .ir import Value
 from .marks import Mark, mark_of
@@ -16,7 +15,7 @@ from .matching import Named
 from .named_values import SugaredDict
 from .naming import is_library
 from .source import Range, error
-from .types import INT, STRING, ClassType, InterfaceType, Type, is_subtype
+from .types import INT, NONE, STRING, ClassType, InterfaceType, TupleType, Type, is_subtype
 from .values import FunctionValue, MethodValue, SimpleValue, Sugared, SugaredTuple, class_attribute, short_name
 
 
@@ -148,14 +147,14 @@ class ModuleValue(Sugared):
         for hook in kind.forward_pre_hooks:
             packed = m.graph.tuple_of([a.value for a in args], place)
             out = _call_hook(m, place, hook, [self.value, packed])
-            if out.type is not notes.NONE:
-                parts = m.graph.unpack(out, place) if isinstance(out.type, notes.TupleType) else [out]
+            if out.type is not NONE:
+                parts = m.graph.unpack(out, place) if isinstance(out.type, TupleType) else [out]
                 args = [Named(v, place) for v in parts]
         result = forward.call(place, m, args, kwargs).as_value(place, m)
         for hook in kind.forward_hooks:
             packed = m.graph.tuple_of([a.value for a in args], place)
             out = _call_hook(m, place, hook, [self.value, packed, result])
-            result = result if out.type is notes.NONE else out
+            result = result if out.type is NONE else out
         return SimpleValue(result)
 
     # -- containers ----------------------------------------------------------------------------------------------------------

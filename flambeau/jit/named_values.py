@@ -5,24 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import types as T
 from .ir import Value
 from .matching import Named, match_call
 from .schema import Argument, Schema
 from .source import Range, error
-from .types import (
-    BOOL,
-    COMPLEX,
-    FLOAT,
-    INT,
-    STRING,
-    ClassType,
-    EnumType,
-    ListType,
-    TupleType,
-    Type,
-    is_subtype,
-    result_type,
-)
 
 if TYPE_CHECKING:
     from .emitter import Emitter
@@ -32,22 +19,26 @@ from .values import BuiltinFunction, FunctionValue, MethodValue, SimpleValue, Sp
 class CastValue(Sugared):
     """`int`, `float`, `bool`, `str`, `complex` as functions."""
 
-    def __init__(self, type: Type, symbol: str):
+    def __init__(self, type: T.Type, symbol: str):
         self.type, self.symbol = type, symbol
         self.kind = f"{type} cast"
 
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
         if len(args) == 1 and not kwargs:
             value = args[0].value
-            if is_subtype(value.type, self.type):
+            if T.is_subtype(value.type, self.type):
                 return SimpleValue(value)
-            method = {BOOL: "__bool__", INT: "__int__", FLOAT: "__float__", COMPLEX: "__complex__", STRING: "__str__"}[
-                self.type
-            ]
-            if isinstance(value.type, ClassType) and value.type.find_method(method) is not None:
+            method = {
+                T.BOOL: "__bool__",
+                T.INT: "__int__",
+                T.FLOAT: "__float__",
+                T.COMPLEX: "__complex__",
+                T.STRING: "__str__",
+            }[self.type]
+            if isinstance(value.type, T.ClassType) and value.type.find_method(method) is not None:
                 return MethodValue(value, [method]).call(place, m, [], [])
-        if not args and not kwargs and self.type is not STRING:
-            empty = {BOOL: False, INT: 0, FLOAT: 0.0, COMPLEX: 0j}[self.type]
+        if not args and not kwargs and self.type is not T.STRING:
+            empty = {T.BOOL: False, T.INT: 0, T.FLOAT: 0.0, T.COMPLEX: 0j}[self.type]
             return SimpleValue(m.constant(empty, self.type, place))
         return SimpleValue(m.call_operator(place, self.symbol, args, kwargs))
 
@@ -63,7 +54,7 @@ class MagicMethod(Sugared):
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
         if args:
             kind = args[0].value.type
-            if isinstance(kind, ClassType) and kind.find_method(self.method) is not None:
+            if isinstance(kind, T.ClassType) and kind.find_method(self.method) is not None:
                 return MethodValue(args[0].value, [self.method]).call(place, m, args[1:], kwargs)
         return self.base.call(place, m, args, kwargs)
 
@@ -73,7 +64,7 @@ class ClassValue(Sugared):
 
     kind = "class"
 
-    def __init__(self, type: ClassType):
+    def __init__(self, type: T.ClassType):
         self.type = type
 
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
@@ -102,7 +93,7 @@ class NamedTupleClass(Sugared):
 
     kind = "named tuple constructor"
 
-    def __init__(self, type: TupleType):
+    def __init__(self, type: T.TupleType):
         self.type = type
         required = len(type.fields) - len(type.defaults)
         arguments = [
@@ -122,7 +113,7 @@ class EnumClass(Sugared):
 
     kind = "enum class"
 
-    def __init__(self, type: EnumType):
+    def __init__(self, type: T.EnumType):
         self.type = type
 
     def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
@@ -136,7 +127,7 @@ class EnumClass(Sugared):
         return SimpleValue(self.as_value(place, m))
 
     def as_value(self, place: Range | None, m: Emitter) -> Value:
-        return m.graph.constant([self.type.python_class[n] for n, _ in self.type.members], ListType(self.type), place)
+        return m.graph.constant([self.type.python_class[n] for n, _ in self.type.members], T.ListType(self.type), place)
 
 
 class SugaredDict(Sugared):
@@ -163,7 +154,7 @@ class RangeValue(Sugared):
         if not inputs:
             raise error(place, "range expected at least 1 arguments, got 0")
         for value in inputs:
-            if value.type is not INT:
+            if value.type is not T.INT:
                 raise error(
                     place,
                     f"all inputs of range must be ints, found {value.type.repr_str()} in argument {list(inputs).index(value)}",
@@ -176,7 +167,7 @@ class RangeValue(Sugared):
         if not 2 <= len(inputs) <= 3:
             raise error(place, f"range expected at most 3 arguments, got {len(inputs)}")
         self.start, self.stop = inputs[0], inputs[1]
-        self.step = inputs[2] if len(inputs) == 3 else m.constant(1, INT, place)
+        self.step = inputs[2] if len(inputs) == 3 else m.constant(1, T.INT, place)
 
     def iterate(self, place: Range | None, m: Emitter) -> Sugared:
         return self
@@ -186,7 +177,7 @@ class RangeValue(Sugared):
             return self.stop
         return m.builtin(place, "aten::__range_length", [self.start, self.stop, self.step])
 
-    def item(self, place: Range | None, m: Emitter, index: Value, kind: Type | None = None) -> Sugared:
+    def item(self, place: Range | None, m: Emitter, index: Value, kind: T.Type | None = None) -> Sugared:
         if self.simple:
             return SimpleValue(index)
         return SimpleValue(m.builtin(place, "aten::__derive_index", [index, self.start, self.step]))
@@ -218,10 +209,10 @@ class IterableTree(Sugared):
             raise error(place, "Need at least one iterable")
         if len(lengths) == 1:
             return lengths[0]
-        together = m.graph.list_of(INT, lengths, place)
+        together = m.graph.list_of(T.INT, lengths, place)
         return m.builtin(place, "prim::min", [together])
 
-    def item(self, place: Range | None, m: Emitter, index: Value, kind: Type | None = None) -> Sugared:
+    def item(self, place: Range | None, m: Emitter, index: Value, kind: T.Type | None = None) -> Sugared:
         return SugaredTuple([child.item(place, m, index) for child in self.children])
 
     def static_length(self) -> int | None:
@@ -243,9 +234,9 @@ class ExceptionClass(Sugared):
 
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
         if not args:
-            return ExceptionClass(self.name, m.constant("", STRING, place))
+            return ExceptionClass(self.name, m.constant("", T.STRING, place))
         values = [a.value for a in args]
-        if len(values) == 1 and values[0].type is STRING:
+        if len(values) == 1 and values[0].type is T.STRING:
             return ExceptionClass(self.name, values[0])
         return ExceptionClass(
             self.name,
@@ -352,8 +343,8 @@ class IgnoredFunction(Sugared):
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
         given = [Named(self.owner, place), *args] if self.owner is not None else args
         if self.unused:
-            m.raise_exception(place, m.constant(f"{self.unused_text()}", STRING, place), "")
-            return SimpleValue(m.graph.op("prim::Uninitialized", [], result_type(self.schema), place))
+            m.raise_exception(place, m.constant(f"{self.unused_text()}", T.STRING, place), "")
+            return SimpleValue(m.graph.op("prim::Uninitialized", [], T.result_type(self.schema), place))
         if self.schema.is_vararg:
             values = [a.value for a in (*given, *kwargs)]
             named = [str(k.name) for k in kwargs]
@@ -366,7 +357,7 @@ class IgnoredFunction(Sugared):
             node.attributes["keywords"] = named
         if self.unannotated:
             node.attributes["unannotated"] = True
-        node.outputs_[0].type = result_type(self.schema)
+        node.outputs_[0].type = T.result_type(self.schema)
         return SimpleValue(m.graph.insert(node).outputs_[0])
 
     def unused_text(self) -> str:

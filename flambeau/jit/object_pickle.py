@@ -15,25 +15,10 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..serialization.names import STORAGE_OF
 from ..serialization.unpickler import RestrictedUnpickler
+from . import types as T
 from .classes import enum_type
 from .objects import ScriptObject
 from .operators import is_numbered, number_of
-from .types import (
-    ANY,
-    BOOL,
-    FLOAT,
-    INT,
-    ClassType,
-    DictType,
-    EnumType,
-    ListType,
-    OptionalType,
-    TensorType,
-    TupleType,
-    Type,
-    UnionType,
-    result_type,
-)
 from .value_types import inferred
 
 _BUILDERS = {
@@ -54,7 +39,7 @@ class Writer:
         self.memo: dict[int, int] = {}
         self.alive: list[Any] = []
 
-    def dump(self, value: Any, kind: Type) -> bytes:
+    def dump(self, value: Any, kind: T.Type) -> bytes:
         self.out.write(b"\x80\x02")
         self.value(value, kind)
         self.out.write(b".")
@@ -92,7 +77,7 @@ class Writer:
         self.out.write(b"r" + struct.pack("<I", index))
 
     # -- values ----------------------------------------------------------------------------------------------------------
-    def value(self, value: Any, kind: Type) -> None:
+    def value(self, value: Any, kind: T.Type) -> None:
         if id(value) in self.memo and not isinstance(value, (int, str, float, tuple)):
             self.out.write(b"j" + struct.pack("<I", self.memo[id(value)]))
         elif value is None:
@@ -117,7 +102,7 @@ class Writer:
             self._dict(value, kind)
         elif isinstance(value, complex):
             self.call(
-                "builtins", "complex", lambda: self.value(value.real, FLOAT), lambda: self.value(value.imag, FLOAT)
+                "builtins", "complex", lambda: self.value(value.real, T.FLOAT), lambda: self.value(value.imag, T.FLOAT)
             )
         elif isinstance(value, torch.device):
             self.call("torch", "device", lambda: self.text(str(value)))
@@ -128,23 +113,23 @@ class Writer:
         else:
             raise RuntimeError(f"Could not serialize a value of type {type(value).__name__}")
 
-    def _inner(self, kind: Type, wanted: type) -> Any:
-        if isinstance(kind, OptionalType):
+    def _inner(self, kind: T.Type, wanted: type) -> Any:
+        if isinstance(kind, T.OptionalType):
             return self._inner(kind.element, wanted)
-        if isinstance(kind, UnionType):
+        if isinstance(kind, T.UnionType):
             return next((m for m in kind.members if isinstance(m, wanted)), None)
         return kind if isinstance(kind, wanted) else None
 
-    def _tuple(self, value: tuple, kind: Type) -> None:
-        inner = self._inner(kind, TupleType)
-        kinds = inner.elements if inner is not None else [ANY] * len(value)
+    def _tuple(self, value: tuple, kind: T.Type) -> None:
+        inner = self._inner(kind, T.TupleType)
+        kinds = inner.elements if inner is not None else [T.ANY] * len(value)
         self.out.write(b"(")
         for item, t in zip(value, kinds):
             self.value(item, t)
         self.out.write(b"t")
 
-    def _list(self, value: list, kind: Type) -> None:
-        inner = self._inner(kind, ListType)
+    def _list(self, value: list, kind: T.Type) -> None:
+        inner = self._inner(kind, T.ListType)
         element = inner.element if inner is not None else _guess(value)
 
         def items() -> None:
@@ -153,15 +138,15 @@ class Writer:
                 self.value(item, element)
             self.out.write(b"e")
 
-        builder = _BUILDERS.get(str(element) if not isinstance(element, TensorType) else "Tensor")
+        builder = _BUILDERS.get(str(element) if not isinstance(element, T.TensorType) else "Tensor")
         if builder is not None:
             self.call("torch.jit._pickle", builder, items)
         else:
             self.call("torch.jit._pickle", "restore_type_tag", items, lambda: self.text(f"List[{element.code}]"))
         self.remember(value)
 
-    def _dict(self, value: dict, kind: Type) -> None:
-        inner = self._inner(kind, DictType) or DictType(_guess(list(value)), _guess(list(value.values())))
+    def _dict(self, value: dict, kind: T.Type) -> None:
+        inner = self._inner(kind, T.DictType) or T.DictType(_guess(list(value)), _guess(list(value.values())))
 
         def items() -> None:
             self.out.write(b"}(")
@@ -173,8 +158,8 @@ class Writer:
         self.call("torch.jit._pickle", "restore_type_tag", items, lambda: self.text(inner.code))
         self.remember(value)
 
-    def _enum(self, value: enum.Enum, kind: Type) -> None:
-        inner = self._inner(kind, EnumType)
+    def _enum(self, value: enum.Enum, kind: T.Type) -> None:
+        inner = self._inner(kind, T.EnumType)
         if inner is None:
             inner = enum_type(type(value))
         self.mention(inner)
@@ -184,7 +169,7 @@ class Writer:
         self.out.write(b"R")
 
     def object(self, value: Any) -> None:
-        kind: ClassType = value.script_type
+        kind: T.ClassType = value.script_type
         self.mention(kind)
         module, _, name = kind.name.rpartition(".")
         self.name(module, name)
@@ -196,7 +181,7 @@ class Writer:
             else None
         )
         if state is not None:
-            self.value(state.run([value]), result_type(state.schema))
+            self.value(state.run([value]), T.result_type(state.schema))
         else:
             self.out.write(b"}(")
             for label, t in kind.attributes.items():
@@ -240,7 +225,7 @@ class Writer:
             numbers(value.shape),
             numbers(value.stride()),
             *scales,
-            lambda: self.value(bool(value.requires_grad), BOOL),
+            lambda: self.value(bool(value.requires_grad), T.BOOL),
             lambda: self.call("collections", "OrderedDict"),
         )
         self.remember(value)
@@ -250,7 +235,7 @@ class Writer:
         self.out.write(b"(")
         self.name("torch", str(value.qscheme()).rpartition(".")[2])
         if value.qscheme() is torch.per_tensor_affine:
-            self.value(value.q_scale(), FLOAT)
+            self.value(value.q_scale(), T.FLOAT)
             self.number(value.q_zero_point())
         else:
             self.tensor(value.q_per_channel_scales())
@@ -266,9 +251,9 @@ class Writer:
         return str(len(self.storages) - 1)
 
 
-def _guess(values: list) -> Type:
+def _guess(values: list) -> T.Type:
     found = inferred(values) if values else None
-    return found.element if isinstance(found, ListType) else ANY
+    return found.element if isinstance(found, T.ListType) else T.ANY
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------------
@@ -362,6 +347,3 @@ class Reader(RestrictedUnpickler):
 
 def _is_pickled(thing: Any) -> bool:
     return isinstance(thing, type) and issubclass(thing, Pickled)
-
-
-__all__ = ["BOOL", "INT", "Pickled", "Reader", "Tagged", "Writer"]

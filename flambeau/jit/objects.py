@@ -15,43 +15,14 @@ from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..futures import Future
 from . import operators
+from . import types as T
 from .marks import compiled
-from .types import (
-    ANY,
-    ANY_CLASS,
-    ANY_ENUM,
-    ANY_LIST,
-    ANY_TUPLE,
-    BOOL,
-    COMPLEX,
-    DEVICE,
-    FLOAT,
-    GENERATOR,
-    INT,
-    INT_LIKE,
-    NONE,
-    NUMBER,
-    STORAGE,
-    STRING,
-    ClassType,
-    DictType,
-    EnumType,
-    FutureType,
-    InterfaceType,
-    ListType,
-    OptionalType,
-    TensorType,
-    TupleType,
-    Type,
-    UnionType,
-    is_subtype,
-)
 
 
 class ScriptObject:
     """An object of a compiled class."""
 
-    def __init__(self, script_type: ClassType):
+    def __init__(self, script_type: T.ClassType):
         self.__dict__["script_type"] = script_type
         self.__dict__["slots"] = {}
 
@@ -63,13 +34,13 @@ class ScriptObject:
         return method.run([self, *args])
 
     def __getattr__(self, name: str) -> Any:
-        kind: ClassType = self.__dict__["script_type"]
+        kind: T.ClassType = self.__dict__["script_type"]
         if name in self.__dict__["slots"]:
-            return to_python(self.slots[name], kind.attributes.get(name, ANY))
+            return to_python(self.slots[name], kind.attributes.get(name, T.ANY))
         if name in kind.constants:
             return kind.constants[name]
         if name in kind.properties:
-            return to_python(kind.properties[name][0].run([self]), ANY)
+            return to_python(kind.properties[name][0].run([self]), T.ANY)
         method = None if name.startswith("__") and name not in kind.methods else kind.find_method(name)
         if method is None:
             raise AttributeError(f"'{kind.name}' object has no attribute '{name}'")
@@ -128,40 +99,40 @@ def set_slot(thing: Any, name: str, value: Any) -> None:
 # -- the border between Python and programs -------------------------------------------------------------------------------
 
 
-def to_script(value: Any, kind: Type) -> Any:
+def to_script(value: Any, kind: T.Type) -> Any:
     """A Python value as a program's value of a type; TypeError if it is not one. Containers are copied."""
-    if isinstance(kind, TensorType):
+    if isinstance(kind, T.TensorType):
         if isinstance(value, Tensor):
             return value
         raise TypeError(_unfit(value, kind))
-    if kind is ANY:
+    if kind is T.ANY:
         return _any_to_script(value)
-    if isinstance(kind, OptionalType):
+    if isinstance(kind, T.OptionalType):
         return None if value is None else to_script(value, kind.element)
-    if isinstance(kind, UnionType):
+    if isinstance(kind, T.UnionType):
         for member in sorted(kind.members, key=lambda m: not fits(value, m)):
             try:
                 return to_script(value, member)
             except TypeError:
                 continue
         raise TypeError(_unfit(value, kind))
-    if isinstance(value, Tensor) and (kind is INT or kind is FLOAT):
-        return (int if kind is INT else float)(value.item())
-    if kind is INT or kind in INT_LIKE:
+    if isinstance(value, Tensor) and (kind is T.INT or kind is T.FLOAT):
+        return (int if kind is T.INT else float)(value.item())
+    if kind is T.INT or kind in T.INT_LIKE:
         if isinstance(value, int) and not isinstance(value, bool):
             return int(value)
         if operators.is_numbered(value):
             return operators.number_of(value)
         raise TypeError(_unfit(value, kind))
-    if kind is FLOAT:
+    if kind is T.FLOAT:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
         raise TypeError(_unfit(value, kind))
-    if kind is BOOL:
+    if kind is T.BOOL:
         if isinstance(value, int):
             return bool(value)
         raise TypeError(_unfit(value, kind))
-    if isinstance(kind, ListType):
+    if isinstance(kind, T.ListType):
         if getattr(value, "script_kind", None) == kind:  # a ScriptList: programs change it in place
             return value
         if isinstance(value, (list, tuple)) or (
@@ -169,60 +140,60 @@ def to_script(value: Any, kind: Type) -> Any:
         ):
             return [to_script(v, kind.element) for v in value]
         raise TypeError(_unfit(value, kind))
-    if isinstance(kind, DictType):
+    if isinstance(kind, T.DictType):
         if getattr(value, "script_kind", None) == kind:
             return value
         if not isinstance(value, dict):
             raise TypeError(_unfit(value, kind))
         return {to_script(k, kind.key): to_script(v, kind.value) for k, v in value.items()}
-    if isinstance(kind, TupleType):
+    if isinstance(kind, T.TupleType):
         if not isinstance(value, tuple) or len(value) != len(kind.elements):
             raise TypeError(_unfit(value, kind))
         return make_tuple(kind, [to_script(v, t) for v, t in zip(value, kind.elements)])
     return _other_to_script(value, kind)
 
 
-def _other_to_script(value: Any, kind: Type) -> Any:
-    if isinstance(kind, ClassType):
+def _other_to_script(value: Any, kind: T.Type) -> Any:
+    if isinstance(kind, T.ClassType):
         native = issubclass(kind.python_class or object, CustomClass)
         if kind.is_module or native or isinstance(value, (ScriptObject, CustomClass)):
             if getattr(value, "script_type", None) is not kind:
                 raise TypeError(_unfit(value, kind))
             return value
         return object_to_script(value, kind)
-    if isinstance(kind, InterfaceType):
+    if isinstance(kind, T.InterfaceType):
         return _fulfilling(value, kind)
-    checks: dict[Type, Any] = {
-        STRING: str, NONE: type(None), COMPLEX: (int, float, complex), NUMBER: (int, float, complex), GENERATOR: torch.Generator,
-        ANY_ENUM: enum.Enum, ANY_TUPLE: tuple, ANY_LIST: list,
+    checks: dict[T.Type, Any] = {
+        T.STRING: str, T.NONE: type(None), T.COMPLEX: (int, float, complex), T.NUMBER: (int, float, complex), T.GENERATOR: torch.Generator,
+        T.ANY_ENUM: enum.Enum, T.ANY_TUPLE: tuple, T.ANY_LIST: list,
     }  # fmt: skip
-    if kind is DEVICE and isinstance(value, (str, torch.device)):
+    if kind is T.DEVICE and isinstance(value, (str, torch.device)):
         return torch.device(value)
-    if isinstance(kind, EnumType):
+    if isinstance(kind, T.EnumType):
         if isinstance(value, kind.python_class):
             return value
-    elif isinstance(kind, FutureType):
+    elif isinstance(kind, T.FutureType):
         if isinstance(value, Future):
             return value
     elif kind in checks and isinstance(value, checks[kind]):
-        return complex(value) if kind is COMPLEX else value
-    elif kind is STORAGE or kind is ANY_CLASS:
+        return complex(value) if kind is T.COMPLEX else value
+    elif kind is T.STORAGE or kind is T.ANY_CLASS:
         return value
     raise TypeError(_unfit(value, kind))
 
 
-def _fulfilling(value: Any, kind: InterfaceType) -> Any:
+def _fulfilling(value: Any, kind: T.InterfaceType) -> Any:
     """An object that has the methods of an interface."""
     actual: Any = getattr(value, "script_type", None) or compiled.get(type(value))
     if actual is None:
         raise TypeError(f"Cannot cast {value} to {kind}: the value is not a TorchScript compatible type, did you forget to turn it into a user defined TorchScript class?")  # fmt: skip
     why: list[str] = []
-    if not is_subtype(actual, kind, why):
+    if not T.is_subtype(actual, kind, why):
         raise TypeError(f"Object {value} is not compatible with interface {kind.name}\n{''.join(why)}")
     return value if hasattr(value, "script_type") else object_to_script(value, actual)
 
 
-def object_to_script(value: Any, kind: ClassType) -> ScriptObject:
+def object_to_script(value: Any, kind: T.ClassType) -> ScriptObject:
     """A Python object of a class that was compiled."""
     made = ScriptObject(kind)
     for name, t in kind.attributes.items():
@@ -245,24 +216,24 @@ def _any_to_script(value: Any) -> Any:
     return value
 
 
-def _unfit(value: Any, kind: Type) -> str:
+def _unfit(value: Any, kind: T.Type) -> str:
     return f"Unable to cast {type(value).__name__} to {kind.code}"
 
 
-def to_python(value: Any, kind: Type) -> Any:
+def to_python(value: Any, kind: T.Type) -> Any:
     return value
 
 
 _tuple_classes: dict[tuple, Any] = {}
 
 
-def make_tuple(kind: TupleType, values: Sequence[Any]) -> tuple:
+def make_tuple(kind: T.TupleType, values: Sequence[Any]) -> tuple:
     if not kind.fields:
         return tuple(values)
     return tuple_class(kind)(*values)
 
 
-def tuple_class(kind: TupleType) -> Any:
+def tuple_class(kind: T.TupleType) -> Any:
     """The Python class of a NamedTuple type."""
     if kind.python_class is not None:
         return kind.python_class
@@ -273,37 +244,37 @@ def tuple_class(kind: TupleType) -> Any:
     return _tuple_classes[key]
 
 
-def fits(value: Any, kind: Type) -> bool:
+def fits(value: Any, kind: T.Type) -> bool:
     """Return whether a program's value is of a type."""
-    if isinstance(kind, OptionalType):
+    if isinstance(kind, T.OptionalType):
         return value is None or fits(value, kind.element)
-    if isinstance(kind, UnionType):
+    if isinstance(kind, T.UnionType):
         return any(fits(value, m) for m in kind.members)
-    if isinstance(kind, ListType):
+    if isinstance(kind, T.ListType):
         return isinstance(value, list) and all(fits(v, kind.element) for v in value)
-    if isinstance(kind, DictType):
+    if isinstance(kind, T.DictType):
         return isinstance(value, dict) and all(fits(k, kind.key) and fits(v, kind.value) for k, v in value.items())
-    if isinstance(kind, TupleType):
+    if isinstance(kind, T.TupleType):
         return isinstance(value, tuple) and len(value) == len(kind.elements) and all(map(fits, value, kind.elements))
-    if isinstance(kind, ClassType):
+    if isinstance(kind, T.ClassType):
         return getattr(value, "script_type", None) is kind
-    if isinstance(kind, TensorType):
+    if isinstance(kind, T.TensorType):
         return isinstance(value, Tensor)
-    if kind is BOOL:
+    if kind is T.BOOL:
         return isinstance(value, bool)
-    if kind is INT:
+    if kind is T.INT:
         return isinstance(value, int) and not isinstance(value, bool)
-    kinds: dict[Type, Any] = {
-        FLOAT: float,
-        COMPLEX: complex,
-        STRING: str,
-        NONE: type(None),
-        ANY_LIST: list,
-        ANY_TUPLE: tuple,
-        DEVICE: torch.device,
+    kinds: dict[T.Type, Any] = {
+        T.FLOAT: float,
+        T.COMPLEX: complex,
+        T.STRING: str,
+        T.NONE: type(None),
+        T.ANY_LIST: list,
+        T.ANY_TUPLE: tuple,
+        T.DEVICE: torch.device,
     }
     if kind in kinds:
         return isinstance(value, kinds[kind])
-    if isinstance(kind, EnumType):
+    if isinstance(kind, T.EnumType):
         return isinstance(value, kind.python_class)
-    return kind is ANY
+    return kind is T.ANY

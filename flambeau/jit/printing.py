@@ -14,27 +14,13 @@ from typing import Any, NamedTuple
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.native_class import CustomClass
 from ..ops.machinery.schema import number_text, quoted
+from . import types as T
 from .functions import Function
 from .interpreter import _schema_of
 from .ir import Block, Node, Value
 from .ir_values import constant_of
 from .printed_nodes import EXPRESSIONS, is_identifier
 from .schema import REQUIRED, Argument, Schema
-from .types import (
-    NONE,
-    STRING,
-    ClassType,
-    EnumType,
-    FunctionType,
-    FutureType,
-    InterfaceType,
-    ListType,
-    OptionalType,
-    TupleType,
-    Type,
-    UnionType,
-    result_type,
-)
 
 _LONG = 40
 _RESERVED = frozenset(
@@ -71,7 +57,7 @@ class Printer:
         if thing not in self.types:
             self.types.append(thing)
 
-    def type_name(self, kind: Type) -> str:
+    def type_name(self, kind: T.Type) -> str:
         for inner in _named(kind):
             self.mention(inner)
         return kind.code
@@ -84,11 +70,11 @@ class Printer:
         return f"CONSTANTS.c{len(self.constants) - 1}"
 
 
-def _named(kind: Type) -> list[Type]:
-    if isinstance(kind, (ClassType, InterfaceType, EnumType)):
+def _named(kind: T.Type) -> list[T.Type]:
+    if isinstance(kind, (T.ClassType, T.InterfaceType, T.EnumType)):
         return [kind]
     found = [n for part in kind.contained() for n in _named(part)]
-    return [*found, kind] if isinstance(kind, TupleType) and kind.tuple_name else found
+    return [*found, kind] if isinstance(kind, T.TupleType) and kind.tuple_name else found
 
 
 class Body:
@@ -147,7 +133,7 @@ class Body:
                 word += f"={self.literal(argument.default, argument.type)}"
             words.append(word)
         inside = f",\n{indent}    ".join(words)
-        return f"{indent}def {function.base_name}({inside}) -> {self.printer.type_name(result_type(schema))}:\n"
+        return f"{indent}def {function.base_name}({inside}) -> {self.printer.type_name(T.result_type(schema))}:\n"
 
     def leave(self, block: Block) -> None:
         self.split(block.outputs_)
@@ -348,15 +334,15 @@ class Body:
 
     def constant(self, node: Node) -> str:
         kind = node.outputs_[0].type
-        if isinstance(kind, FunctionType):
+        if isinstance(kind, T.FunctionType):
             self.printer.mention(kind.function)
             return kind.function.qualified_name
         value = node.attributes.get("value")
-        if isinstance(kind, (OptionalType, UnionType)) or (value is None and kind is not NONE):
+        if isinstance(kind, (T.OptionalType, T.UnionType)) or (value is None and kind is not T.NONE):
             return f"annotate({self.printer.type_name(kind)}, {self.literal(value, kind)})"
         return self.literal(value, kind)
 
-    def literal(self, value: Any, kind: Type) -> str:
+    def literal(self, value: Any, kind: T.Type) -> str:
         if value is None or isinstance(value, bool):
             return str(value)
         if isinstance(value, str):
@@ -367,21 +353,23 @@ class Body:
             return f"complex({number_text(value.real)}, {number_text(value.imag)})"
         if isinstance(value, int) and not hasattr(value, "name"):
             return str(value)
-        if isinstance(kind, EnumType):
+        if isinstance(kind, T.EnumType):
             self.printer.mention(kind)
             return f"{kind.enum_name}.{value.name}"
-        inner = kind.element if isinstance(kind, OptionalType) else kind
+        inner = kind.element if isinstance(kind, T.OptionalType) else kind
         if isinstance(value, list):
-            element = inner.element if isinstance(inner, ListType) else NONE
+            element = inner.element if isinstance(inner, T.ListType) else T.NONE
             text = f"[{', '.join(self.literal(v, element) for v in value)}]"
             return text if value else f"annotate({self.printer.type_name(inner)}, [])"
         if isinstance(value, tuple):
-            kinds = inner.elements if isinstance(inner, TupleType) else [NONE] * len(value)
+            kinds = inner.elements if isinstance(inner, T.TupleType) else [T.NONE] * len(value)
             texts = [self.literal(v, k) for v, k in zip(value, kinds)]
             return f"({', '.join(texts)},)" if len(texts) == 1 else f"({', '.join(texts)})"
         if isinstance(value, dict):
             return (
-                "{" + ", ".join(f"{self.literal(k, STRING)}: {self.literal(v, NONE)}" for k, v in value.items()) + "}"
+                "{"
+                + ", ".join(f"{self.literal(k, T.STRING)}: {self.literal(v, T.NONE)}" for k, v in value.items())
+                + "}"
             )
         if hasattr(value, "dim") or isinstance(value, CustomClass):
             return self.printer.constant(value)
@@ -468,6 +456,3 @@ def method_code(function: Function) -> tuple[str, list[Any]]:
 def code_with_constants(function: Function) -> tuple[str, ConstMap]:
     text, tensors = method_code(function)
     return text, ConstMap({f"c{i}": t for i, t in enumerate(tensors)})
-
-
-__all__ = ["FutureType", "Printer", "method_code"]

@@ -22,7 +22,7 @@ from .marks import Mark, mark_of, overloads
 from .module_values import is_constant
 from .naming import is_library, qualified_name, unique_name
 from .resolver import PythonResolver, function_for_overload
-from .types import TENSOR, ClassType, InterfaceType, Type
+from .types import NONE, TENSOR, ClassType, InterfaceType, Type
 from .value_types import inferred
 
 _INTERNAL = frozenset(torch.nn.Module().__dict__) - {"training"}
@@ -162,13 +162,13 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
         if name in made.ignored:
             continue
         declared = _declared(hints.get(name))
-        made.attributes[name] = declared if declared is not None else notes.NONE if value is None else TENSOR
+        made.attributes[name] = declared if declared is not None else NONE if value is None else TENSOR
         (made.parameters if name in module._parameters else made.buffers).add(name)
     for name, value in module._modules.items():
         if name in made.ignored:
             continue
         if value is None:
-            made.attributes[name] = notes.NONE
+            made.attributes[name] = NONE
             continue
         interface = _declared(hints.get(name))
         made.modules[name] = infer(value, share, memo)
@@ -470,6 +470,3 @@ def _compile_hooks(module: Any, kind: ClassType) -> None:
     for hook in [*kind.forward_pre_hooks, *kind.forward_hooks]:
         hook.ensure()
     check_hooks(type(module).__name__, kind)
-
-
-__all__ = ["script_module"]

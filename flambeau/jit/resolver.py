@@ -54,7 +54,7 @@ from .python_values import BoundFunction, Dispatch, LegacyConstructor, ModuleCla
 from .record_forms import declares_calls, forms_of, takes_alike
 from .schema import Schema, all_names, schemas_of, symbol_of
 from .source import Range, error
-from .types import ANY, DEVICE, INT, OF_PYTHON, ClassType, EnumType, InterfaceType, TupleType, Type
+from .types import DEVICE, INT, OF_PYTHON, TENSOR, ClassType, EnumType, InterfaceType, TupleType, Type
 from .values import BuiltinFunction, FunctionValue, SimpleValue, SpecialForm, Sugared, SugaredTuple
 
 # -- functions with a meaning of their own ----------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Resolver:
             )
         if isinstance(thing, list) and constant:
             values = [self.sugared(m, place, item, True).as_value(place, m) for item in thing]
-            return SimpleValue(m.graph.list_of(values[0].type if values else notes.TENSOR, values, place))
+            return SimpleValue(m.graph.list_of(values[0].type if values else TENSOR, values, place))
         if isinstance(thing, enum.Enum):
             return SimpleValue(m.graph.constant(thing, classes.enum_type(type(thing)), place))
         return None
@@ -310,7 +310,7 @@ class Resolver:
         """The type of what a Python object returns when it is called: what it is annotated with, else a tensor."""
         function = thing if inspect.isroutine(thing) else type(thing).__call__
         hint = getattr(function, "__annotations__", {}).get("return")
-        return notes.TENSOR if hint is None or isinstance(hint, str) else notes.python_type(hint)
+        return TENSOR if hint is None or isinstance(hint, str) else notes.python_type(hint)
 
 
 class _Namespace(PythonModule):
@@ -487,12 +487,9 @@ def ignored(m: Any, thing: Any, mark: Mark | None, owner: Any = None, self_type:
         schema = notes.schema_of(reader, tree, self_type, defaults_of(thing))
     unannotated = not schema.returns
     if unannotated:
-        schema = Schema(schema.name, "", schema.arguments, [notes.TENSOR], schema.is_vararg)
+        schema = Schema(schema.name, "", schema.arguments, [TENSOR], schema.is_vararg)
     return IgnoredFunction(thing, schema, thing.__name__, unused, owner, unannotated)
 
 
 def _exception_name(thing: type) -> str:
     return f"{thing.__module__}.{thing.__qualname__}"
-
-
-__all__ = ["ANY", "PythonResolver", "Resolver", "function_for"]

@@ -16,40 +16,15 @@ from .. import library as _library  # noqa: F401  the whole room before its part
 from ..compat.legacy import TENSOR_TYPES
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
+from . import types as T
 from .objects import to_script
 from .schema import REQUIRED, Argument, Schema
 from .source import FrontendError, NotSupportedError, Range, error
-from .types import (
-    ANY,
-    BOOL,
-    COMPLEX,
-    DEVICE,
-    FLOAT,
-    GENERATOR,
-    INFERRED,
-    INT,
-    NONE,
-    NUMBER,
-    OF_PYTHON,
-    STORAGE,
-    STRING,
-    TENSOR,
-    ClassType,
-    DictType,
-    EnumType,
-    FutureType,
-    ListType,
-    TupleType,
-    Type,
-    optional_of,
-    result_type,
-    union_of,
-)
 
-_SIMPLE: dict[Any, Type] = {**OF_PYTHON, None: NONE, Any: ANY, Tensor: TENSOR}
-_NAMES: dict[str, Type] = {
-    "Tensor": TENSOR, "int": INT, "float": FLOAT, "bool": BOOL, "str": STRING, "complex": COMPLEX, "None": NONE, "NoneType": NONE,
-    "Any": ANY, "Device": DEVICE, "number": NUMBER, "Generator": GENERATOR, "Storage": STORAGE, "__torch__.torch.classes.Any": ANY,
+_SIMPLE: dict[Any, T.Type] = {**T.OF_PYTHON, None: T.NONE, Any: T.ANY, Tensor: T.TENSOR}
+_NAMES: dict[str, T.Type] = {
+    "Tensor": T.TENSOR, "int": T.INT, "float": T.FLOAT, "bool": T.BOOL, "str": T.STRING, "complex": T.COMPLEX, "None": T.NONE, "NoneType": T.NONE,
+    "Any": T.ANY, "Device": T.DEVICE, "number": T.NUMBER, "Generator": T.GENERATOR, "Storage": T.STORAGE, "__torch__.torch.classes.Any": T.ANY,
 }  # fmt: skip
 _BROADCASTING = re.compile(r"BroadcastingList(\d)")
 
@@ -61,7 +36,7 @@ class UnknownType(Exception):
 # -- Python objects -----------------------------------------------------------------------------------------------------
 
 
-def python_type(thing: Any) -> Type:
+def python_type(thing: Any) -> T.Type:
     """The type that a Python object (a class, `List[int]`...) stands for; UnknownType if none."""
     try:
         known = _SIMPLE.get(thing)
@@ -69,7 +44,7 @@ def python_type(thing: Any) -> Type:
         known = None
     if known is not None:
         return known
-    if isinstance(thing, Type):
+    if isinstance(thing, T.Type):
         return thing
     origin, inside = typing.get_origin(thing), typing.get_args(thing)
     if origin in (list,) or thing in (list,):
@@ -77,55 +52,55 @@ def python_type(thing: Any) -> Type:
             raise error(
                 None, "Attempted to use List without a contained type. Please add a contained type, e.g. List[int]"
             )
-        return ListType(python_type(inside[0]))
+        return T.ListType(python_type(inside[0]))
     if origin is dict or thing is dict:
         if not inside:
             raise error(
                 None, "Attempted to use Dict without contained types. Please add contained type, e.g. Dict[int, int]"
             )
-        return DictType(python_type(inside[0]), python_type(inside[1]))
+        return T.DictType(python_type(inside[0]), python_type(inside[1]))
     if origin is tuple or thing is tuple:
         if thing is tuple or thing is typing.Tuple:  # noqa: UP006  Tuple[()] has no parts either
             raise error(
                 None, "Attempted to use Tuple without a contained type. Please add a contained type, e.g. Tuple[int]"
             )
-        return TupleType([] if inside in ((), ((),)) else [python_type(t) for t in inside])
+        return T.TupleType([] if inside in ((), ((),)) else [python_type(t) for t in inside])
     if origin in (typing.Union, python_types.UnionType):
-        return union_of([python_type(t) for t in inside])
+        return T.union_of([python_type(t) for t in inside])
     if origin is typing.Final or getattr(origin, "__name__", "") == "Final":
         return python_type(inside[0])
     if origin is torch.futures.Future:
-        return FutureType(python_type(inside[0]))
+        return T.FutureType(python_type(inside[0]))
     if thing is torch.futures.Future or thing is typing.Optional:
         word = "Future" if thing is torch.futures.Future else "Optional"
         raise error(
             None, f"Attempted to use {word} without a contained type. Please add a contained type, e.g. {word}[int]"
         )
     if thing in (torch.device,):
-        return DEVICE
+        return T.DEVICE
     if thing in (torch.dtype, torch.layout, torch.memory_format, torch.qscheme):
-        return INT
+        return T.INT
     if thing is torch.Generator:
-        return GENERATOR
+        return T.GENERATOR
     if thing is torch.Size:
-        return ListType(INT)
+        return T.ListType(T.INT)
     if thing in TENSOR_TYPES.values():
         warnings.warn(
             "TorchScript will treat type annotations of Tensor dtype-specific subtypes as if they are normal Tensors. dtype constraints are not enforced in compilation either.",
             stacklevel=2,
         )
-        return TENSOR
+        return T.TENSOR
     if isinstance(thing, type):
         return class_type(thing)
     raise UnknownType(thing)
 
 
-def class_type(thing: type) -> Type:
+def class_type(thing: type) -> T.Type:
     """The type of a user's class: tensor, NamedTuple, Enum, interface, or a class to compile."""
     from . import classes  # noqa: PLC0415  modules, classes and functions need one another
 
     if issubclass(thing, Tensor):
-        return TENSOR
+        return T.TENSOR
     if issubclass(thing, tuple) and hasattr(thing, "_fields"):
         return classes.named_tuple(thing)
     if issubclass(thing, enum.Enum):
@@ -150,18 +125,18 @@ def dotted(node: ast.expr) -> str | None:
     return None
 
 
-def type_of(m: Any, node: ast.expr | None) -> Type:
+def type_of(m: Any, node: ast.expr | None) -> T.Type:
     """Return the type that an annotation names."""
     place = m.at(node)
     if isinstance(node, ast.Constant):
         if node.value is None:
-            return NONE
+            return T.NONE
         if isinstance(node.value, str):
             return _from_text(m, node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return union_of([type_of(m, node.left), type_of(m, node.right)])
+        return T.union_of([type_of(m, node.left), type_of(m, node.right)])
     if isinstance(node, ast.Tuple) and not node.elts:
-        return TupleType([])
+        return T.TupleType([])
     if isinstance(node, ast.Subscript):
         return _subscripted(m, node, place)
     name = dotted(node) if node is not None else None
@@ -169,7 +144,7 @@ def type_of(m: Any, node: ast.expr | None) -> Type:
         word = _SPOKEN.get(type(getattr(node, "op", None)), type(node).__name__)
         raise error(place, f"Expression of type {word} cannot be used in a type expression")
     found = m.resolver.type(m, name)
-    if isinstance(found, Type):
+    if isinstance(found, T.Type):
         return found
     if found is not None and found in _BARE:
         raise error(place, _BARE[found])
@@ -181,7 +156,7 @@ def type_of(m: Any, node: ast.expr | None) -> Type:
     return annotated_type(found, place)
 
 
-def annotated_type(thing: Any, place: Range) -> Type:
+def annotated_type(thing: Any, place: Range) -> T.Type:
     """The type that an annotation's value stands for; an error that shows the place."""
     try:
         return python_type(thing)
@@ -199,7 +174,7 @@ _BARE = {
 _SPOKEN: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**"}
 
 
-def _from_text(m: Any, node: ast.Constant) -> Type:
+def _from_text(m: Any, node: ast.Constant) -> T.Type:
     try:
         tree = ast.parse(str(node.value), mode="eval").body
     except SyntaxError:
@@ -210,36 +185,36 @@ def _from_text(m: Any, node: ast.Constant) -> Type:
     return type_of(m, tree)
 
 
-def _subscripted(m: Any, node: ast.Subscript, place: Range) -> Type:
+def _subscripted(m: Any, node: ast.Subscript, place: Range) -> T.Type:
     name = dotted(node.value)
     if name is None:
         raise error(m.at(node.value), "Subscripted type must be a type identifier")
     word = name.rpartition(".")[2]
     parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
     if word in ("List", "list", "Sequence"):
-        return ListType(type_of(m, parts[0]))
+        return T.ListType(type_of(m, parts[0]))
     if word == "Optional":
-        return optional_of(type_of(m, parts[0]))
+        return T.optional_of(type_of(m, parts[0]))
     if word == "Union":
-        return union_of([type_of(m, p) for p in parts])
+        return T.union_of([type_of(m, p) for p in parts])
     if word in ("Dict", "dict"):
-        return DictType(type_of(m, parts[0]), type_of(m, parts[1]))
+        return T.DictType(type_of(m, parts[0]), type_of(m, parts[1]))
     if word in ("Tuple", "tuple"):
         if not parts:
-            return TupleType([])
+            return T.TupleType([])
         if isinstance(node.slice, ast.Tuple) and m.at(node.slice).text().startswith("("):
             raise error(m.at(node.slice), "Tuple literal in Tuple type annotation must not have any elements!")
-        return TupleType([type_of(m, p) for p in parts])
+        return T.TupleType([type_of(m, p) for p in parts])
     if word == "Final":
         return type_of(m, parts[0])
     if word in ("Future",):
-        return FutureType(type_of(m, parts[0]))
+        return T.FutureType(type_of(m, parts[0]))
     if word.startswith("BroadcastingList"):
         if not _BROADCASTING.fullmatch(word):
             raise error(place, "subscript of Broadcastable list must be a positive integer")
-        return ListType(type_of(m, parts[0]))
+        return T.ListType(type_of(m, parts[0]))
     alias = m.resolver.type(m, name)
-    if alias is not None and not isinstance(alias, Type):
+    if alias is not None and not isinstance(alias, T.Type):
         try:
             return python_type(alias[tuple(m.resolver.type(m, dotted(p) or "") for p in parts)])
         except (TypeError, UnknownType):
@@ -266,7 +241,7 @@ _MISSPELT = re.compile(r"#[\t ]*type[\t ]*:\s*\(")
 _VARIABLE = "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults"
 
 
-def schema_of(m: Any, tree: ast.FunctionDef, self_type: Type | None, defaults: dict[str, Any]) -> Schema:
+def schema_of(m: Any, tree: ast.FunctionDef, self_type: T.Type | None, defaults: dict[str, Any]) -> Schema:
     """The schema that a definition declares; results left open if it does not say."""
     for extra in (tree.args.vararg, tree.args.kwarg):
         if extra is not None:
@@ -283,13 +258,13 @@ def schema_of(m: Any, tree: ast.FunctionDef, self_type: Type | None, defaults: d
         if number == 0 and self_type is not None:
             arguments.append(Argument(parameter.arg, self_type))
             continue
-        kind: Type = INFERRED
+        kind: T.Type = T.INFERRED
         if comment_types is not None and number < len(names):
             kind, size = comment_types[number - (self_type is not None)]
         else:
             size = _broadcast_size(parameter.annotation)
             given = m.resolver.argument_type(m, tree, parameter.arg)
-            if tree.name == "__setstate__" and parameter.annotation is None and isinstance(self_type, ClassType):
+            if tree.name == "__setstate__" and parameter.annotation is None and isinstance(self_type, T.ClassType):
                 given = _state_type(m, tree, self_type)
             if given is not None:
                 kind = given
@@ -308,17 +283,17 @@ def schema_of(m: Any, tree: ast.FunctionDef, self_type: Type | None, defaults: d
     return Schema(tree.name, "", arguments, returns)
 
 
-def _state_type(m: Any, tree: ast.FunctionDef, owner: ClassType) -> Type:
+def _state_type(m: Any, tree: ast.FunctionDef, owner: T.ClassType) -> T.Type:
     """Return the type that `__setstate__` is given: what `__getstate__` returns."""
     getter = owner.find_method("__getstate__")
     if getter is None:
         raise error(
             m.at(tree), f"'{owner.name}' defines __setstate__ but no __getstate__ (torch.jit.export marks both)"
         )
-    return result_type(getter.schema)
+    return T.result_type(getter.schema)
 
 
-def _annotated(m: Any, node: ast.expr, name: str) -> Type:
+def _annotated(m: Any, node: ast.expr, name: str) -> T.Type:
     """The type of an annotation; where its names are local to another function, from the value that Python gave it."""
     try:
         return type_of(m, node)
@@ -334,7 +309,7 @@ def _says_nothing(m: Any, node: ast.expr) -> bool:
     return m.resolver.is_library and dotted(node) == "Any"
 
 
-def _checked_default(m: Any, tree: ast.FunctionDef, name: str, default: Any, kind: Type, size: int | None) -> Any:
+def _checked_default(m: Any, tree: ast.FunctionDef, name: str, default: Any, kind: T.Type, size: int | None) -> Any:
     if _is_mutable(default) and not m.resolver.trusts_returns:  # an archive may hold any
         raise error(
             m.at(tree),
@@ -346,7 +321,7 @@ def _checked_default(m: Any, tree: ast.FunctionDef, name: str, default: Any, kin
         isinstance(default, float) is False
         and isinstance(default, int)
         and not isinstance(default, bool)
-        and kind is FLOAT
+        and kind is T.FLOAT
     ):
         return float(default)
     try:
@@ -359,7 +334,7 @@ def _is_mutable(value: Any) -> bool:
     return isinstance(value, (list, dict)) or (isinstance(value, tuple) and any(map(_is_mutable, value)))
 
 
-def comment_type(m: Any, node: ast.stmt) -> Type | None:
+def comment_type(m: Any, node: ast.stmt) -> T.Type | None:
     """The type in `x = ...  # type: T`."""
     line = m.source.lines[node.end_lineno - 1] if node.end_lineno is not None else ""
     if "# type:" not in line:
@@ -370,7 +345,7 @@ def comment_type(m: Any, node: ast.stmt) -> Type | None:
     return _parse_comment(m, found[1], node)
 
 
-def _parse_comment(m: Any, text: str, node: Any) -> Type:
+def _parse_comment(m: Any, text: str, node: Any) -> T.Type:
     tree = _located(ast.parse(text.strip(), mode="eval").body, node)
     return type_of(m, tree)
 
@@ -383,7 +358,7 @@ def _located(tree: Any, node: Any) -> Any:
     return tree
 
 
-def _comment_signature(m: Any, tree: ast.FunctionDef, count: int) -> tuple[list | None, Type | None]:
+def _comment_signature(m: Any, tree: ast.FunctionDef, count: int) -> tuple[list | None, T.Type | None]:
     """The types of `# type: (Tensor, int) -> Tensor` under (or in) a definition."""
     body = tree.body[0].lineno if tree.body else tree.lineno
     if tree.body and isinstance(tree.body[0], ast.Expr) and len(tree.body) > 1:
@@ -437,6 +412,3 @@ def _check_spelling(lines: list[str]) -> None:
                 "\nSee PEP 484 (https://www.python.org/dev/peps/pep-0484/#suggested-syntax-for-python-2-7-and-straddling-code)"
                 "\nfor examples"
             )
-
-
-__all__ = ["EnumType", "NotSupportedError", "python_type", "schema_of", "type_of"]

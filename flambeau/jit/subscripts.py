@@ -6,27 +6,12 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import types as T
 from .ir import Value
 from .matching import Named
 from .named_values import PythonObject, SliceValue
 from .source import Range, error
 from .type_joins import unify_all
-from .types import (
-    BOOL,
-    COMPLEX,
-    FLOAT,
-    INT,
-    NONE,
-    STRING,
-    TENSOR,
-    ClassType,
-    DictType,
-    ListType,
-    OptionalType,
-    TensorType,
-    TupleType,
-    Type,
-)
 from .values import MethodValue, SimpleValue, Sugared, SugaredTuple
 
 
@@ -38,14 +23,14 @@ class Subscripts:
         def __getattr__(self, name: str) -> Any: ...
 
     # -- subscripts ------------------------------------------------------------------------------------------------------
-    def of_Subscript(self: Any, node: ast.Subscript, wanted: Type | None) -> Sugared:
+    def of_Subscript(self: Any, node: ast.Subscript, wanted: T.Type | None) -> Sugared:
         place = self.at(node)
         owner = self.sugared(node.value)
         if isinstance(owner, SugaredTuple) or not isinstance(owner, SimpleValue):
             return self._sugared_item(place, node, owner, wanted)
         value = owner.value
         kind = value.type
-        if isinstance(kind, TensorType):
+        if isinstance(kind, T.TensorType):
             return SimpleValue(self.tensor_item(place, value, _indices(node.slice)))
         if isinstance(node.slice, ast.Slice):
             bounds = [
@@ -56,15 +41,15 @@ class Subscripts:
             thing = self.sugared(node.slice)
             if isinstance(thing, SliceValue):
                 return SimpleValue(self._slice(place, value, thing.parts))
-        if isinstance(kind, TupleType):
+        if isinstance(kind, T.TupleType):
             return SimpleValue(self._tuple_subscript(place, value, node.slice))
-        if isinstance(kind, (ListType, DictType)) or kind is STRING or isinstance(kind, ClassType):
-            if isinstance(node.slice, ast.Tuple) and isinstance(kind, ListType):
+        if isinstance(kind, (T.ListType, T.DictType)) or kind is T.STRING or isinstance(kind, T.ClassType):
+            if isinstance(node.slice, ast.Tuple) and isinstance(kind, T.ListType):
                 raise error(place, "cannot index a list with a tuple")
             return owner.item(place, self, self.expression(node.slice), wanted)
         raise error(place, f"'{kind.repr_str()}' object is not subscriptable")
 
-    def _sugared_item(self: Any, place: Range, node: ast.Subscript, owner: Sugared, wanted: Type | None) -> Sugared:
+    def _sugared_item(self: Any, place: Range, node: ast.Subscript, owner: Sugared, wanted: T.Type | None) -> Sugared:
         if isinstance(node.slice, ast.Slice):
             items = owner.as_tuple(place, self)
             return SugaredTuple(
@@ -83,7 +68,7 @@ class Subscripts:
         return number
 
     def _slice(self: Any, place: Range, value: Value, bounds: Sequence[Value | None]) -> Value:
-        if isinstance(value.type, TupleType):
+        if isinstance(value.type, T.TupleType):
             numbers = []
             for bound in bounds:
                 known, number = (True, None) if bound is None else self.known(bound)
@@ -91,18 +76,18 @@ class Subscripts:
                     raise error(place, "Slices of modules and tuples need integer literals")
                 numbers.append(number)
             return self.graph.tuple_of(self.graph.unpack(value, place)[slice(*numbers)], place)
-        if not (isinstance(value.type, ListType) or value.type is STRING):
+        if not (isinstance(value.type, T.ListType) or value.type is T.STRING):
             raise error(place, f"Unsupported operation: attempted to use slicing on {value.type.repr_str()}")
         low, high = (self.none(place) if bound is None else bound for bound in bounds[:2])
-        step = self.constant(1, INT, place) if bounds[2] is None or bounds[2].type is NONE else bounds[2]
+        step = self.constant(1, T.INT, place) if bounds[2] is None or bounds[2].type is T.NONE else bounds[2]
         return self.builtin(place, "aten::slice", [value, low, high, step])
 
     def _tuple_subscript(self: Any, place: Range, value: Value, node: ast.expr) -> Value:
         index = self.expression(node)
         known, number = self.known(index)
-        assert isinstance(value.type, TupleType)
+        assert isinstance(value.type, T.TupleType)
         kinds = value.type.elements
-        if index.type is not INT:
+        if index.type is not T.INT:
             raise error(place, "tuple index must be an integer")
         if not known:
             if unify_all(kinds) is None:
@@ -116,8 +101,8 @@ class Subscripts:
         return self.tuple_item(place, value, number % len(kinds))
 
     def tuple_item(self: Any, place: Range | None, value: Value, index: int) -> Value:
-        number = self.constant(index, INT, place)
-        assert isinstance(value.type, TupleType)
+        number = self.constant(index, T.INT, place)
+        assert isinstance(value.type, T.TupleType)
         return self.graph.op("prim::TupleIndex", [value, number], value.type.elements[index], place)
 
     def tensor_item(self: Any, place: Range, value: Value, indices: Sequence[ast.expr]) -> Value:
@@ -132,7 +117,7 @@ class Subscripts:
 
     def _index_list(self: Any, place: Range, tensors: list[Value | None]) -> Value:
         filled = [self.none(place) if t is None else t for t in tensors]
-        return self.graph.list_of(OptionalType(TENSOR), filled, place)
+        return self.graph.list_of(T.OptionalType(T.TENSOR), filled, place)
 
     def _index_parts(
         self: Any, place: Range, value: Value, indices: Sequence[ast.expr]
@@ -148,12 +133,12 @@ class Subscripts:
                 behind, dim = True, -sum(k in ("int", "slice", "tensor") for k, _ in parts[number + 1 :])
                 continue
             if kind == "int":
-                value = self.builtin(place, "aten::select", [value, self.constant(dim, INT, place), given])
+                value = self.builtin(place, "aten::select", [value, self.constant(dim, T.INT, place), given])
                 dim += 1 if behind else 0
                 continue
             if kind == "none":
                 value = self.builtin(
-                    place, "aten::unsqueeze", [value, self.constant(dim - 1 if behind else dim, INT, place)]
+                    place, "aten::unsqueeze", [value, self.constant(dim - 1 if behind else dim, T.INT, place)]
                 )
                 if not behind:
                     self._note(tensors, dim, None)
@@ -163,8 +148,8 @@ class Subscripts:
                 low, high, step = given
                 low = self.none(place) if low is None else low
                 high = self.none(place) if high is None else high
-                step = self.constant(1, INT, place) if step is None else step
-                value = self.builtin(place, "aten::slice", [value, self.constant(dim, INT, place), low, high, step])
+                step = self.constant(1, T.INT, place) if step is None else step
+                value = self.builtin(place, "aten::slice", [value, self.constant(dim, T.INT, place), low, high, step])
                 if not behind:
                     self._note(tensors, dim, None)
             else:
@@ -190,25 +175,29 @@ class Subscripts:
         if isinstance(thing, PythonObject) and thing.thing is ...:
             return "dots", None
         if isinstance(thing, SliceValue):
-            return "slice", tuple(None if p is None or p.type is NONE else p for p in thing.parts)
+            return "slice", tuple(None if p is None or p.type is T.NONE else p for p in thing.parts)
         value = thing.as_value(place, self)
         kind = value.type
-        if kind is NONE:
+        if kind is T.NONE:
             return "none", None
-        if kind is INT:
+        if kind is T.INT:
             return "int", value
-        if isinstance(kind, OptionalType) and isinstance(kind.element, TensorType) or isinstance(kind, TensorType):
+        if (
+            isinstance(kind, T.OptionalType)
+            and isinstance(kind.element, T.TensorType)
+            or isinstance(kind, T.TensorType)
+        ):
             return "tensor", value
         innermost = kind
-        while isinstance(innermost, ListType):
+        while isinstance(innermost, T.ListType):
             innermost = innermost.element
-        if isinstance(kind, ListType) and innermost in (
-            INT,
-            BOOL,
-            FLOAT,
+        if isinstance(kind, T.ListType) and innermost in (
+            T.INT,
+            T.BOOL,
+            T.FLOAT,
         ):  # of floats: an error when it runs, as in PyTorch
-            number = {INT: 4, BOOL: 11, FLOAT: 6}[innermost]
-            dtype = Named(self.constant(number, INT, place), place, "dtype")
+            number = {T.INT: 4, T.BOOL: 11, T.FLOAT: 6}[innermost]
+            dtype = Named(self.constant(number, T.INT, place), place, "dtype")
             return "tensor", self.call_operator(place, "aten::tensor", [Named(value, place)], [dtype])
         raise error(
             place,
@@ -219,42 +208,42 @@ class Subscripts:
         """`x[...] = value`."""
         owner = self.sugared(target.value).as_value(place, self)
         kind = owner.type
-        if isinstance(kind, TensorType):
+        if isinstance(kind, T.TensorType):
             picked, tensors = self._index_parts(place, owner, _indices(target.slice))
             if not any(t is not None for t in tensors):
                 self._copy_into(place, picked, value)
                 return
-            filled = value if isinstance(value.type, TensorType) else self._as_tensor(place, value, picked)
-            flag = self.constant(False, BOOL, place)
+            filled = value if isinstance(value.type, T.TensorType) else self._as_tensor(place, value, picked)
+            flag = self.constant(False, T.BOOL, place)
             self.builtin(place, "aten::index_put_", [picked, self._index_list(place, tensors), filled, flag])
             return
         if isinstance(target.slice, ast.Slice):
             raise error(place, "Subscripted assign with slices is only supported for tensors")
-        if isinstance(kind, ClassType):
+        if isinstance(kind, T.ClassType):
             index = self.expression(target.slice)
             MethodValue(owner, ["__setitem__"]).call(place, self, [Named(index, place), Named(value, place)], [])
             return
-        if not isinstance(kind, (ListType, DictType)):
+        if not isinstance(kind, (T.ListType, T.DictType)):
             raise error(place, f"'{kind.repr_str()}' does not support subscripted assignment")
         index = self.expression(target.slice)
-        element = kind.element if isinstance(kind, ListType) else kind.value
+        element = kind.element if isinstance(kind, T.ListType) else kind.value
         self.builtin(place, "aten::_set_item", [owner, index, self.convert(place, element, value)])
 
     def _copy_into(self: Any, place: Range, picked: Value, value: Value) -> None:
-        if isinstance(value.type, TensorType):
-            flag = self.constant(False, BOOL, place)
+        if isinstance(value.type, T.TensorType):
+            flag = self.constant(False, T.BOOL, place)
             self.builtin(place, "aten::copy_", [picked, value, flag])
         else:
             number = value
             self.builtin(
                 place,
                 "aten::copy_",
-                [picked, self._as_tensor(place, number, picked), self.constant(False, BOOL, place)],
+                [picked, self._as_tensor(place, number, picked), self.constant(False, T.BOOL, place)],
             )
 
     def _as_tensor(self: Any, place: Range, value: Value, like: Value) -> Value:
         """A number as a tensor of another one's dtype."""
-        if value.type not in (INT, FLOAT, BOOL, COMPLEX):
+        if value.type not in (T.INT, T.FLOAT, T.BOOL, T.COMPLEX):
             raise error(place, f"Expected a Tensor or a number to assign, got {value.type.repr_str()}")
         dtype = self.builtin(place, "prim::dtype", [like])
         device = self.builtin(place, "prim::device", [like])
@@ -263,21 +252,21 @@ class Subscripts:
 
     def augment_item(self: Any, place: Range, word: str, target: ast.Subscript, right: ast.expr) -> None:
         owner = self.expression(target.value)
-        if isinstance(owner.type, TensorType):
+        if isinstance(owner.type, T.TensorType):
             picked, tensors = self._index_parts(place, owner, _indices(target.slice))
             if not any(t is not None for t in tensors):
                 self.augmented(place, word, picked, right)
                 return
             index = self._index_list(place, tensors)
             after = self.augmented(place, word, self.builtin(place, "aten::index", [picked, index]), right)
-            self.builtin(place, "aten::index_put_", [picked, index, after, self.constant(False, BOOL, place)])
+            self.builtin(place, "aten::index_put_", [picked, index, after, self.constant(False, T.BOOL, place)])
             return
-        if isinstance(owner.type, TupleType):
+        if isinstance(owner.type, T.TupleType):
             raise error(place, f"'{owner.type.repr_str()}' does not support augmented assignment")
         index = self.expression(target.slice)
         before = SimpleValue(owner).item(place, self, index).as_value(place, self)
         after = self.augmented(place, word, before, right)
-        if isinstance(owner.type, ClassType):
+        if isinstance(owner.type, T.ClassType):
             MethodValue(owner, ["__setitem__"]).call(place, self, [Named(index, place), Named(after, place)], [])
             return
         self.builtin(place, "aten::_set_item", [owner, index, after])

@@ -12,6 +12,7 @@ from ..core.tensor import Tensor
 from ..graph import program
 from . import operators
 from . import signatures as notes
+from . import types as T
 from .functions import Function
 from .ir import Block, Graph, Value
 from .matching import Named, carry_out, match_call
@@ -20,22 +21,6 @@ from .source import Range
 from .trace_recorder import ENTER, LEAVE, RETURN, UNTRACEABLE, Submodule, Tracer
 from .traced_sizes import TracedInt, plain
 from .type_joins import unshaped
-from .types import (
-    DEVICE,
-    FLOAT,
-    INT,
-    NONE,
-    OF_PYTHON,
-    STRING,
-    TENSOR,
-    ClassType,
-    DictType,
-    ListType,
-    ShapedTensor,
-    TupleType,
-    Type,
-    result_type,
-)
 from .values import FunctionValue
 
 FORWARD = "prim::TracedModuleForward"
@@ -55,7 +40,7 @@ class TraceReader:
     place: Range | None = None  # of the call that is read
     result: Value  # what the program returns
 
-    def __init__(self, tracer: Tracer, root_type: ClassType | None = None):
+    def __init__(self, tracer: Tracer, root_type: T.ClassType | None = None):
         tracer.reader = self
         self.tracer, self.graph = tracer, Graph()
         self.nodes: dict[int, Value] = {}
@@ -97,7 +82,7 @@ class TraceReader:
             match = match_call(self.graph, None, schemas_of(symbol), [Named(v) for v in values], by_name)
             return carry_out(self.graph, symbol, match, self.place)
 
-    def constant(self, value: Any, kind: Type) -> Value:
+    def constant(self, value: Any, kind: T.Type) -> Value:
         with self.graph.at(self.frame.block):
             return self.graph.constant(value, kind)
 
@@ -110,41 +95,41 @@ class TraceReader:
         if isinstance(thing, TracedInt) and thing.tracer is self.tracer:
             return thing.make()
         thing = int(thing) if type(thing) is TracedInt else thing
-        kind = OF_PYTHON.get(type(thing))
+        kind = T.OF_PYTHON.get(type(thing))
         if kind is not None:
             return self.constant(thing, kind)
         if operators.is_numbered(thing):
-            return self.constant(operators.number_of(thing), INT)
+            return self.constant(operators.number_of(thing), T.INT)
         if isinstance(thing, torch.device):
-            return self.constant(thing, DEVICE)
+            return self.constant(thing, T.DEVICE)
         if isinstance(thing, (list, tuple)):
             return self._container(thing)
         if isinstance(thing, dict):
             pairs = [(self.value(k), self.value(v)) for k, v in thing.items()]
-            held = unshaped(pairs[0][1].type) if pairs else TENSOR
+            held = unshaped(pairs[0][1].type) if pairs else T.TENSOR
             with self.graph.at(self.frame.block):
-                return self.graph.dict_of(DictType(pairs[0][0].type if pairs else STRING, held), pairs)
+                return self.graph.dict_of(T.DictType(pairs[0][0].type if pairs else T.STRING, held), pairs)
         if isinstance(thing, torch.Generator):
-            return self.constant(None, NONE)
+            return self.constant(None, T.NONE)
         if isinstance(thing, int):
-            return self.constant(int(thing), INT)
+            return self.constant(int(thing), T.INT)
         if isinstance(thing, CustomClass):
             path = self.tracer.paths.get(id(thing))
             return self.constant(thing, notes.class_type(type(thing))) if path is None else self._attribute(path)
         if hasattr(thing, "__index__") or hasattr(thing, "__float__"):
             number = thing.__index__() if hasattr(thing, "__index__") else float(thing)
-            return self.constant(number, INT if isinstance(number, int) else FLOAT)
+            return self.constant(number, T.INT if isinstance(number, int) else T.FLOAT)
         raise RuntimeError(UNTRACEABLE.format(type(thing).__name__))
 
     def _container(self, things: Any) -> Value:
         values = [self.value(t) for t in things]
         kinds = {str(unshaped(v.type)) for v in values}
         with self.graph.at(self.frame.block):
-            if isinstance(things, list) or (len(kinds) == 1 and values and values[0].type is INT):
+            if isinstance(things, list) or (len(kinds) == 1 and values and values[0].type is T.INT):
                 if len(kinds) <= 1:
-                    return self.graph.list_of(unshaped(values[0].type) if values else INT, values)
+                    return self.graph.list_of(unshaped(values[0].type) if values else T.INT, values)
                 if kinds == {"Tensor", "NoneType"}:
-                    return self.graph.list_of(notes.optional_of(TENSOR), values)
+                    return self.graph.list_of(T.optional_of(T.TENSOR), values)
             return self.graph.tuple_of(values)
 
     def tensor(self, value: program.Value) -> Value:
@@ -157,7 +142,7 @@ class TraceReader:
             return self._attribute(path)
         if thing.requires_grad and thing.grad_fn is None:
             raise RuntimeError("Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or input, or detaching the gradient\n" + f"Tensor:\n{thing}")  # fmt: skip
-        made = self.nodes[value.number] = self.constant(thing.detach() if thing.requires_grad else thing, TENSOR)
+        made = self.nodes[value.number] = self.constant(thing.detach() if thing.requires_grad else thing, T.TENSOR)
         return made
 
     def _attribute(self, path: str) -> Value:
@@ -178,10 +163,10 @@ class TraceReader:
             key = ".".join(walked)
             if key not in frame.attributes:
                 kind = value.type
-                assert isinstance(kind, ClassType)
+                assert isinstance(kind, T.ClassType)
                 node = self.graph.create("prim::GetAttr", [value])
                 node.attributes["name"] = part
-                node.outputs_[0].type = kind.attributes.get(part, TENSOR)
+                node.outputs_[0].type = kind.attributes.get(part, T.TENSOR)
                 # At the beginning of the block, where it can be used again.
                 index = sum(n.kind_ == "prim::GetAttr" for n in frame.block.nodes_)
                 later = frame.block.nodes_[index:]
@@ -200,21 +185,21 @@ class TraceReader:
         elif isinstance(thing, (tuple, list)) and not isinstance(thing, torch.Size):
             kind = value.type
             with self.graph.at(self.frame.block):
-                if isinstance(kind, TupleType):
+                if isinstance(kind, T.TupleType):
                     parts = self.graph.unpack(value)
                 else:
                     node = self.graph.create("prim::ListUnpack", [value], len(thing), self.place)
                     parts = list(self.graph.insert(node).outputs_)
                     for part in parts:
-                        part.type = kind.element if isinstance(kind, ListType) else TENSOR
+                        part.type = kind.element if isinstance(kind, T.ListType) else T.TENSOR
             for item, part in zip(thing, parts):
                 self.set_value(item, part)
-        elif isinstance(thing, dict) and isinstance(value.type, DictType):
+        elif isinstance(thing, dict) and isinstance(value.type, T.DictType):
             for key, item in thing.items():
                 self.set_value(item, self.insert("aten::__getitem__", [value, self.value(key)]))
 
     def size(self, value: program.Value, dim: int) -> Value:
-        return self.insert("aten::size", [self.nodes[value.number], self.constant(dim, INT)])
+        return self.insert("aten::size", [self.nodes[value.number], self.constant(dim, T.INT)])
 
     def combine(self, symbol: str, left: Any, right: Any) -> Value:
         return self.insert(f"aten::{symbol}", [self.value(left), self.value(right)])
@@ -245,7 +230,7 @@ class TraceReader:
             node = self.graph.create("prim::CallMethod", [plan() for plan in match.plans], 1, self.place)
             node.attributes["name"] = function.base_name
             out = self.graph.insert(node).outputs_[0]
-            out.type = result_type(function.schema)
+            out.type = T.result_type(function.schema)
             return out
 
     def _enter(self, path: str) -> None:
@@ -263,18 +248,18 @@ class _Scratch(TraceReader):
     """Reads one call, of tensors that are not in a program."""
 
     def value(self, thing: Any) -> Value:
-        return self.graph.add_input("", TENSOR) if isinstance(thing, Tensor) else super().value(thing)
+        return self.graph.add_input("", T.TENSOR) if isinstance(thing, Tensor) else super().value(thing)
 
 
-def tensor_type(value: program.Value, tensor: Tensor) -> Type:
+def tensor_type(value: program.Value, tensor: Tensor) -> T.Type:
     """`Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu)`."""
     if tensor.layout is not torch.strided or tensor.is_nested:
-        return TENSOR
+        return T.TENSOR
     if value.dtype.method is None:
-        return TENSOR
+        return T.TENSOR
     shape, strides = list(value.shape), list(value.strides)
     parts = [*map(str, shape)]
     if shape:
         parts.append(f"strides=[{', '.join(map(str, strides))}]")
     parts += [f"requires_grad={int(value.requires_grad)}", f"device={value.device}"]
-    return ShapedTensor(f"{value.dtype.scalar_type}({', '.join(parts)})", value.dtype, shape, strides)
+    return T.ShapedTensor(f"{value.dtype.scalar_type}({', '.join(parts)})", value.dtype, shape, strides)

@@ -18,7 +18,7 @@ from ..core.tensor import Tensor, tensors_in
 from . import enabled, operators, recursive
 from .functions import Function
 from .inlining import inlined
-from .ir import Block, Graph, Node, copy_graph
+from .ir import Block, Graph, Node
 from .module import RecursiveScriptModule, ScriptModule, TopLevelTracedModule
 from .naming import qualified_name, unique_name
 from .schema import Argument, Schema
@@ -304,6 +304,3 @@ def _agree(found: Any, expected: Any, of: str, tolerance: float, graph: Graph) -
 
 def _cloned(tree: Any) -> Any:
     return tree_map_only(Tensor, lambda t: t.detach().clone(), tree)
-
-
-__all__ = ["TracerWarning", "TracingCheckError", "copy_graph", "trace", "trace_module"]

@@ -10,44 +10,32 @@ import flambeau as torch
 
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
+from . import types as T
 from .objects import to_script
 from .signatures import class_type
 from .type_joins import unify_all
-from .types import (
-    DEVICE,
-    GENERATOR,
-    INT,
-    OF_PYTHON,
-    TENSOR,
-    ClassType,
-    DictType,
-    InterfaceType,
-    ListType,
-    TupleType,
-    Type,
-)
 
 
-def inferred(value: Any) -> Type | None:
+def inferred(value: Any) -> T.Type | None:
     """The type of a Python value, or None if it has none."""
     if isinstance(value, Tensor):
-        return TENSOR
-    known = OF_PYTHON.get(type(value))
+        return T.TENSOR
+    known = T.OF_PYTHON.get(type(value))
     if known is not None:
         return known
     if isinstance(value, (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)):
-        return INT
+        return T.INT
     if isinstance(value, torch.device):
-        return DEVICE
+        return T.DEVICE
     if isinstance(value, torch.Generator):
-        return GENERATOR
+        return T.GENERATOR
     if isinstance(value, enum.Enum):
         return class_type(type(value))
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
             return _inferred_fields(value)
         parts = [inferred(v) for v in value]
-        return None if None in parts else TupleType([p for p in parts if p is not None])
+        return None if None in parts else T.TupleType([p for p in parts if p is not None])
     if isinstance(value, list):
         return _inferred_list(value)
     if isinstance(value, (dict, collections.OrderedDict)):
@@ -55,10 +43,10 @@ def inferred(value: Any) -> Type | None:
     if isinstance(value, CustomClass):
         return class_type(type(value))
     script_type = getattr(value, "script_type", None)
-    return script_type if isinstance(script_type, (ClassType, InterfaceType)) else None
+    return script_type if isinstance(script_type, (T.ClassType, T.InterfaceType)) else None
 
 
-def _inferred_fields(value: tuple) -> Type | None:
+def _inferred_fields(value: tuple) -> T.Type | None:
     """The type of a NamedTuple, if its fields hold what they are declared to."""
     kind = class_type(type(value))
     try:
@@ -68,21 +56,21 @@ def _inferred_fields(value: tuple) -> Type | None:
     return kind
 
 
-def _inferred_list(value: list) -> Type | None:
+def _inferred_list(value: list) -> T.Type | None:
     if not value:
         return None
     parts = [inferred(v) for v in value]
     if None in parts:
         return None
     joined = unify_all([p for p in parts if p is not None])
-    return None if joined is None else ListType(joined)
+    return None if joined is None else T.ListType(joined)
 
 
-def _inferred_dict(value: dict) -> Type | None:
+def _inferred_dict(value: dict) -> T.Type | None:
     if not value:
         return None
     keys, values = [inferred(k) for k in value], [inferred(v) for v in value.values()]
     if None in keys or None in values:
         return None
     key, item = unify_all([k for k in keys if k is not None]), unify_all([v for v in values if v is not None])
-    return None if key is None or item is None else DictType(key, item)
+    return None if key is None or item is None else T.DictType(key, item)

@@ -9,29 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..core.dtype import METHODS
+from . import types as T
 from .ir import Value
 from .matching import Named, match_call
 from .schema import Schema, schemas_of
 from .source import Range, error
-from .types import (
-    ANY_TUPLE,
-    COMPLEX,
-    DEVICE,
-    INT,
-    STRING,
-    ClassType,
-    DictType,
-    EnumType,
-    FunctionType,
-    FutureType,
-    InterfaceType,
-    ListType,
-    TensorType,
-    TupleType,
-    Type,
-    is_subtype,
-    result_type,
-)
 
 if TYPE_CHECKING:
     from .emitter import Emitter
@@ -67,7 +49,7 @@ class Sugared:
     def iterate(self, place: Range | None, m: Emitter) -> Sugared:
         raise error(place, f"'{self.kind}' object is not iterable")
 
-    def item(self, place: Range | None, m: Emitter, index: Value, kind: Type | None = None) -> Sugared:
+    def item(self, place: Range | None, m: Emitter, index: Value, kind: T.Type | None = None) -> Sugared:
         raise error(place, f"'{self.kind}' object is not subscriptable")
 
     def length(self, place: Range | None, m: Emitter) -> Value:
@@ -104,14 +86,14 @@ class SimpleValue(Sugared):
 
     def has_attr(self, place: Range | None, m: Emitter, name: str) -> bool:
         kind = self.value.type
-        if isinstance(kind, ClassType):
+        if isinstance(kind, T.ClassType):
             return (
                 name in kind.attributes
                 or name in kind.constants
                 or kind.find_method(name) is not None
                 or name in kind.properties
             )
-        if isinstance(kind, TupleType):
+        if isinstance(kind, T.TupleType):
             return name in kind.fields
         raise error(
             place,
@@ -120,55 +102,55 @@ class SimpleValue(Sugared):
 
     def _attribute(self, place: Range | None, m: Emitter, name: str) -> Sugared | None:
         value, kind = self.value, self.value.type
-        if isinstance(kind, TensorType):
+        if isinstance(kind, T.TensorType):
             if name in TENSOR_PROPERTIES:
                 return SimpleValue(m.builtin(place, TENSOR_PROPERTIES[name], [value]))
             if name == "imag" or name == "real":
                 return SimpleValue(m.builtin(place, f"aten::{name}", [value]))
-        if kind is DEVICE and name in ("type", "index"):
+        if kind is T.DEVICE and name in ("type", "index"):
             return SimpleValue(m.builtin(place, f"prim::{name}", [value]))
-        if kind is COMPLEX and name in ("real", "imag"):
+        if kind is T.COMPLEX and name in ("real", "imag"):
             return SimpleValue(m.builtin(place, f"aten::{name}", [value]))
-        if isinstance(kind, TupleType) and name in kind.fields:
+        if isinstance(kind, T.TupleType) and name in kind.fields:
             index = kind.fields.index(name)
             return SimpleValue(m.tuple_item(place, value, index))
-        if isinstance(kind, ClassType):
+        if isinstance(kind, T.ClassType):
             return class_attribute(place, m, value, kind, name)
-        if isinstance(kind, InterfaceType) and name in kind.methods:
+        if isinstance(kind, T.InterfaceType) and name in kind.methods:
             return MethodValue(value, [name])
-        if isinstance(kind, EnumType):
+        if isinstance(kind, T.EnumType):
             known, member = m.known(value)
             if known and name in ("name", "value"):
-                return SimpleValue(m.constant(getattr(member, name), STRING if name == "name" else kind.value, None))
+                return SimpleValue(m.constant(getattr(member, name), T.STRING if name == "name" else kind.value, None))
             if name == "name":
-                return SimpleValue(m.graph.op("prim::EnumName", [value], STRING, place))
+                return SimpleValue(m.graph.op("prim::EnumName", [value], T.STRING, place))
             if name == "value":
                 return SimpleValue(m.graph.op("prim::EnumValue", [value], kind.value, place))
-        if isinstance(kind, TensorType) and name in METHODS:
+        if isinstance(kind, T.TensorType) and name in METHODS:
             return TensorCast(value, METHODS[name].number)
-        if isinstance(kind, TensorType) and name in ("tolist", "__getitem__"):
+        if isinstance(kind, T.TensorType) and name in ("tolist", "__getitem__"):
             return SpecialForm(name, value)
-        if isinstance(kind, TensorType) and name == "type":
+        if isinstance(kind, T.TensorType) and name == "type":
             return BuiltinFunction("aten::to", Named(value, place))
-        if isinstance(kind, FutureType) and name in ("wait", "value"):
+        if isinstance(kind, T.FutureType) and name in ("wait", "value"):
             return BuiltinFunction("aten::wait", Named(value, place))
         symbol = f"aten::{name}"
         if schemas_of(symbol) and any(_takes(s, kind) for s in schemas_of(symbol)):
             return BuiltinFunction(symbol, Named(value, place))
         if (
-            (kind is STRING or isinstance(kind, (ListType, DictType)))
+            (kind is T.STRING or isinstance(kind, (T.ListType, T.DictType)))
             and schemas_of(symbol)
-            and not isinstance(kind, TensorType)
+            and not isinstance(kind, T.TensorType)
         ):
             return BuiltinFunction(symbol, Named(value, place))
         if schemas_of(f"prim::{name}") and any(_takes(s, kind) for s in schemas_of(f"prim::{name}")):
             return BuiltinFunction(f"prim::{name}", Named(value, place))
-        special = TENSOR_METHODS.get(name) if isinstance(kind, TensorType) else None
+        special = TENSOR_METHODS.get(name) if isinstance(kind, T.TensorType) else None
         return m.resolver.tensor_method(m, place, special, value) if special else None
 
     def set_attr(self, place: Range | None, m: Emitter, name: str, value: Value) -> None:
         kind = self.value.type
-        if not isinstance(kind, ClassType):
+        if not isinstance(kind, T.ClassType):
             raise error(place, f"Tried to set an attribute: {name} on a non-class: {kind.repr_str()}")
         expected = kind.attributes.get(name)
         if expected is None:
@@ -194,7 +176,7 @@ class SimpleValue(Sugared):
         if kind.is_module and name in kind.parameters:
             pass
         converted = m.convert(place, expected, value)
-        if not is_subtype(converted.type, expected):
+        if not T.is_subtype(converted.type, expected):
             raise error(
                 place,
                 f"Wrong type for attribute assignment. Expected {expected.repr_str()} but got {converted.type.repr_str()}",
@@ -205,17 +187,17 @@ class SimpleValue(Sugared):
 
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
         kind = self.value.type
-        if isinstance(kind, ClassType):
+        if isinstance(kind, T.ClassType):
             return self.attr(place, m, "forward" if kind.is_module else "__call__").call(place, m, args, kwargs)
-        if isinstance(kind, InterfaceType):
+        if isinstance(kind, T.InterfaceType):
             return self.attr(place, m, "forward").call(place, m, args, kwargs)
         return super().call(place, m, args, kwargs)
 
     def as_tuple(self, place: Range | None, m: Emitter, size: int | None = None) -> list[Sugared]:
         kind = self.value.type
-        if isinstance(kind, TupleType):
+        if isinstance(kind, T.TupleType):
             return [SimpleValue(v) for v in m.graph.unpack(self.value, place)]
-        if isinstance(kind, ListType):
+        if isinstance(kind, T.ListType):
             if size is None:
                 raise error(place, "cannot statically infer the expected size of a list in this context")
             node = m.graph.create("prim::ListUnpack", [self.value], size, place)
@@ -223,7 +205,7 @@ class SimpleValue(Sugared):
                 out.type = kind.element
             m.graph.insert(node)
             return [SimpleValue(v) for v in node.outputs_]
-        if kind is ANY_TUPLE:
+        if kind is T.ANY_TUPLE:
             raise error(
                 place,
                 "Provided tuple is not fully defined/refined including its element types, please provide a value of type like Tuple[int, int]",
@@ -235,43 +217,43 @@ class SimpleValue(Sugared):
 
     def iterate(self, place: Range | None, m: Emitter) -> Sugared:
         kind = self.value.type
-        if isinstance(kind, (ListType, TensorType)) or kind is STRING:
+        if isinstance(kind, (T.ListType, T.TensorType)) or kind is T.STRING:
             return self
-        if isinstance(kind, DictType):
+        if isinstance(kind, T.DictType):
             return SimpleValue(m.builtin(place, "aten::keys", [self.value]))
-        if isinstance(kind, TupleType):
+        if isinstance(kind, T.TupleType):
             return SugaredTuple([SimpleValue(v) for v in m.graph.unpack(self.value, place)])
-        if isinstance(kind, ClassType) and kind.find_method("__iter__") is not None:
+        if isinstance(kind, T.ClassType) and kind.find_method("__iter__") is not None:
             return self
         raise error(place, f"'{kind.repr_str()}' object is not iterable")
 
     def length(self, place: Range | None, m: Emitter) -> Value:
         kind = self.value.type
-        if isinstance(kind, ListType) or kind is STRING or isinstance(kind, (TensorType, DictType)):
+        if isinstance(kind, T.ListType) or kind is T.STRING or isinstance(kind, (T.TensorType, T.DictType)):
             return m.builtin(place, "aten::len", [self.value])
-        if isinstance(kind, TupleType):
-            return m.constant(len(kind.elements), INT, place)
+        if isinstance(kind, T.TupleType):
+            return m.constant(len(kind.elements), T.INT, place)
         raise error(place, f"'{kind.repr_str()}' object is not iterable")
 
-    def item(self, place: Range | None, m: Emitter, index: Value, kind: Type | None = None) -> Sugared:
+    def item(self, place: Range | None, m: Emitter, index: Value, kind: T.Type | None = None) -> Sugared:
         actual = self.value.type
-        if isinstance(actual, ListType) or actual is STRING:
+        if isinstance(actual, T.ListType) or actual is T.STRING:
             return SimpleValue(m.builtin(place, "aten::__getitem__", [self.value, index]))
-        if isinstance(actual, DictType):
+        if isinstance(actual, T.DictType):
             return SimpleValue(m.builtin(place, "aten::__getitem__", [self.value, index]))
-        if isinstance(actual, TensorType):
-            zero = m.constant(0, INT, place)
+        if isinstance(actual, T.TensorType):
+            zero = m.constant(0, T.INT, place)
             return SimpleValue(m.builtin(place, "aten::select", [self.value, zero, index]))
-        if isinstance(actual, ClassType):
-            if actual.is_module and isinstance(kind, InterfaceType):
+        if isinstance(actual, T.ClassType):
+            if actual.is_module and isinstance(kind, T.InterfaceType):
                 return SimpleValue(m.graph.op("prim::ModuleContainerIndex", [self.value, index], kind, place))
             return self.attr(place, m, "__getitem__").call(place, m, [Named(index, place)], [])
         raise error(place, f"'{actual.repr_str()}' object is not subscriptable")
 
 
-def no_attribute(place: Range | None, kind: Type, name: str) -> Exception:
+def no_attribute(place: Range | None, kind: T.Type, name: str) -> Exception:
     """The error of a name that values of a type do not have."""
-    if not isinstance(kind, ClassType):
+    if not isinstance(kind, T.ClassType):
         return error(place, f"'{kind.repr_str()}' object has no attribute or method '{name}'.")
     if kind.is_module:
         return error(place, f"Module '{short_name(kind)}' has no attribute '{name}' ")
@@ -281,21 +263,21 @@ def no_attribute(place: Range | None, kind: Type, name: str) -> Exception:
     return error(place, f"'{kind.repr_str()}' object has no attribute or method '{name}'. {hint}")
 
 
-def _takes(schema: Schema, kind: Type) -> bool:
+def _takes(schema: Schema, kind: T.Type) -> bool:
     """Return whether there is an argument self that could be of a type (in the coarse sense of a method lookup)."""
     formal = next((a.type for a in schema.arguments if a.name == "self"), None)
     if formal is None:
         return False
-    if isinstance(kind, TensorType):
-        return isinstance(formal, TensorType)
-    return str(formal) == "t" or type(formal) is type(kind) or is_subtype(kind, formal)
+    if isinstance(kind, T.TensorType):
+        return isinstance(formal, T.TensorType)
+    return str(formal) == "t" or type(formal) is type(kind) or T.is_subtype(kind, formal)
 
 
-def short_name(kind: ClassType) -> str:
+def short_name(kind: T.ClassType) -> str:
     return kind.name.rpartition(".")[2]
 
 
-def class_attribute(place: Range | None, m: Emitter, value: Value, kind: ClassType, name: str) -> Sugared | None:
+def class_attribute(place: Range | None, m: Emitter, value: Value, kind: T.ClassType, name: str) -> Sugared | None:
     if name in kind.attributes:
         node = m.graph.create("prim::GetAttr", [value])
         node.attributes["name"] = name
@@ -342,7 +324,7 @@ class TensorCast(Sugared):
         self.value, self.dtype = value, dtype
 
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
-        return SimpleValue(m.builtin(place, "aten::to", [self.value, m.constant(self.dtype, INT, place)]))
+        return SimpleValue(m.builtin(place, "aten::to", [self.value, m.constant(self.dtype, T.INT, place)]))
 
 
 class BuiltinFunction(Sugared):
@@ -386,10 +368,10 @@ class FunctionValue(Sugared):
         chosen = next(f for f in self.functions if f.schema is match.schema)
         name = m.graph.create("prim::Constant", (), 1, place)
         name.attributes.update(name=chosen.base_name, function=chosen)
-        name.outputs_[0].type = FunctionType(chosen)
+        name.outputs_[0].type = T.FunctionType(chosen)
         fn = m.graph.insert(name).outputs_[0]
         inputs = [plan() for plan in match.plans]
-        return SimpleValue(m.graph.op("prim::CallFunction", [fn, *inputs], result_type(chosen.schema), place))
+        return SimpleValue(m.graph.op("prim::CallFunction", [fn, *inputs], T.result_type(chosen.schema), place))
 
 
 class MethodValue(Sugared):
@@ -404,19 +386,19 @@ class MethodValue(Sugared):
         kind = self.owner.type
         schemas = []
         for name in self.names:
-            if isinstance(kind, ClassType):
+            if isinstance(kind, T.ClassType):
                 method = kind.find_method(name)
                 if method is None:
                     raise no_attribute(place, kind, name)
                 method.ensure(place)
                 schemas.append(method.schema)
             else:
-                assert isinstance(kind, InterfaceType)
+                assert isinstance(kind, T.InterfaceType)
                 schemas.append(kind.methods[name])
         match = match_call(m.graph, place, schemas, [Named(self.owner, place), *args], kwargs)
         node = m.graph.create("prim::CallMethod", [plan() for plan in match.plans], 1, place)
         node.attributes["name"] = self.names[schemas.index(match.schema)]
-        node.outputs_[0].type = result_type(match.schema)
+        node.outputs_[0].type = T.result_type(match.schema)
         return SimpleValue(m.graph.insert(node).outputs_[0])
 
 
@@ -442,7 +424,7 @@ class SugaredTuple(Sugared):
         return self
 
     def length(self, place: Range | None, m: Emitter) -> Value:
-        return m.constant(len(self.items), INT, place)
+        return m.constant(len(self.items), T.INT, place)
 
     def static_length(self) -> int | None:
         return len(self.items)
@@ -450,13 +432,10 @@ class SugaredTuple(Sugared):
     def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
         return SimpleValue(self.as_value(place, m)).attr(place, m, name)
 
-    def item(self, place: Range | None, m: Emitter, index: Value, kind: Type | None = None) -> Sugared:
+    def item(self, place: Range | None, m: Emitter, index: Value, kind: T.Type | None = None) -> Sugared:
         known, number = m.known(index)
         if not known:
             raise error(place, "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer literals. For example, 'i = 4; self.layers[i](x)' will fail because i is not a literal. Enumeration is supported, e.g. 'for index, v in enumerate(self): out = v(inp)'")  # fmt: skip
         if not -len(self.items) <= number < len(self.items):
             raise error(place, f"Index {number} out of range of length {len(self.items)}")
         return self.items[number]
-
-
-__all__ = ["BuiltinFunction", "FunctionValue", "SimpleValue", "Sugared"]

@@ -103,7 +103,7 @@ def _upright(image: Any, wanted: bool) -> Any:
 def decode_jpeg(
     input: Any, mode: Any = ImageReadMode.UNCHANGED, device: Any = "cpu", apply_exif_orientation: bool = False
 ) -> Any:
-    """An image of the bytes of a JPEG file, or a list of images of a list of such."""
+    """Decode the bytes of a JPEG file to an image, or a list of them to a list of images."""
     if isinstance(input, list):
         if not input:
             raise ValueError("Input list must contain at least one element")
@@ -181,7 +181,7 @@ def decode_webp(input: Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
 
 
 def decode_avif(input: Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
-    """An image of the bytes of an AVIF file, if this build of Pillow can read such."""
+    """Decode the bytes of an AVIF file to an image; needs a Pillow build with AVIF."""
     pillow()
     if "avif" not in pillow("features").get_supported_modules():
         raise RuntimeError("this build of Pillow cannot read AVIF images: pip install -U pillow")
@@ -220,7 +220,7 @@ def decode_image(input: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_ori
 
 
 def read_image(path: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
-    """The image of a file; `decode_image` does the same."""
+    """Read and decode an image file, as `decode_image` does."""
     return decode_image(read_file(path), mode, apply_exif_orientation)
 
 

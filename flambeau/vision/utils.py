@@ -110,7 +110,7 @@ def _from_picture(picture: Any, like: Tensor) -> Tensor:
 
 
 def _palette(count: int) -> list[Color]:
-    """Colours that are far apart, the same in every image."""
+    """Return a palette of distinct colours, the same for every image."""
     steps = ((1 << 25) - 1, (1 << 15) - 1, (1 << 21) - 1)
     return [(number * steps[0] % 255, number * steps[1] % 255, number * steps[2] % 255) for number in range(count)]
 
@@ -203,7 +203,7 @@ def _draw_corners(draw: Any, corners: Sequence[float], inside: Any, outline: Any
 
 
 def _draw_dashes(draw: Any, start: tuple, end: tuple, color: Any, width: int, length: float = 5) -> None:
-    """Dashes with gaps of the same length; the last is cut where the line ends."""
+    """Draw dashes with gaps of equal length; the last dash ends with the line."""
     rest = math.dist(start, end)
     angle = math.atan2(end[1] - start[1], end[0] - start[0])
     x, y = start
@@ -218,7 +218,7 @@ def _draw_dashes(draw: Any, start: tuple, end: tuple, color: Any, width: int, le
 
 @no_grad()
 def draw_segmentation_masks(image: Tensor, masks: Tensor, alpha: float = 0.8, colors: Any = None) -> Tensor:
-    """An image with coloured masks over it, as opaque as `alpha` says (0 to 1); where masks overlap, it is darkened."""
+    """Draw coloured masks over an image with opacity `alpha` (0 to 1); overlapping masks are darker."""
     wrong = "Pass an RGB image. Other Image formats are not supported"
     _check_image(image, (3,), wrong, "The image must be a tensor, got {}")
     if masks.ndim == 2:

@@ -72,7 +72,7 @@ def get_logger_dict(mod: nn.Module, prefix: str = "") -> dict[str, dict]:
 
 
 class Logger(nn.Module):
-    """A module that keeps what it is shown in `stats`."""
+    """Base of modules that record the tensors passing through them in `stats`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ def prepare_model_outputs(
 def compare_model_outputs(
     float_model: nn.Module, q_model: nn.Module, *data: Any, logger_cls: Any = OutputLogger, allow_list: Any = None
 ) -> dict[str, dict[str, Tensor]]:
-    """Return what the modules of both models give for the same input of the models."""
+    """Return the outputs of the modules of both models for one input."""
     prepare_model_outputs(float_model, q_model, logger_cls, allow_list)
     float_model(*data)
     q_model(*data)

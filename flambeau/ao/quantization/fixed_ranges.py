@@ -1,4 +1,4 @@
-"""Functions, methods and layers whose results lie in a known range: no observer needs to find their levels."""
+"""Functions, methods and layers whose results have a known range, so that no observer is needed."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ FUNCTIONS: tuple[Any, ...] = (*(form for form in _ALL if form not in (*METHODS, 
 
 
 def by_range(zero_to_one: Any, minus_one_to_one: Any) -> dict[Any, Any]:
-    """Return what is said of each of them, from what is said of the two ranges."""
+    """Map each of these operators to the value given for its range."""
     return {**dict.fromkeys(ZERO_TO_ONE, zero_to_one), **dict.fromkeys(MINUS_ONE_TO_ONE, minus_one_to_one)}

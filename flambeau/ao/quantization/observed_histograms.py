@@ -27,7 +27,7 @@ def _rounded(number: float) -> float:
 class HistogramObserver(UniformQuantizationObserverBase):
     """Counts values in bins of equal width, and chooses the range whose levels lose least, in the sum of squares.
 
-    Where new values lie outside of the bins, these are made wider, and counts move to the bin that their middle is in."""
+    Values outside of the bins widen them: counts move to the bin that contains their centre."""
 
     histogram: Tensor
     min_val: Tensor
@@ -68,7 +68,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         return density * (cubes / 3)
 
     def _compute_quantization_error(self, next_start_bin: int, next_end_bin: int) -> float:
-        """Return what is lost where the levels cover the bins from start to end."""
+        """Return the quantization error if the levels cover the bins from start to end."""
         width = (float(self.max_val) - float(self.min_val)) / self.bins
         level_width = width * (next_end_bin - next_start_bin + 1) / self.dst_nbins
         if level_width == 0.0:

@@ -27,7 +27,7 @@ _DTYPES = (
 
 
 class ObserverBase(ABC, nn.Module):
-    """A module that returns what it is given, and has seen it."""
+    """Base of observers: modules that return their input unchanged and record statistics of it."""
 
     def __init__(self, dtype: Any, is_dynamic: bool = False):
         super().__init__()
@@ -47,7 +47,7 @@ class ObserverBase(ABC, nn.Module):
 
 
 class UniformQuantizationObserverBase(ObserverBase):
-    """An observer for levels at equal distances: knows dtype, scheme and limits, and makes qparams of a range."""
+    """Base of observers for uniform quantization: holds dtype, scheme and limits, and computes scale and zero point of a range."""
 
     _version = 3  # 2: eps is a buffer; 3: min_val and max_val are called so and have no dimension before use
     eps: Tensor

@@ -101,7 +101,7 @@ class _WithoutQParams(ObserverBase):
 
 
 class PlaceholderObserver(_WithoutQParams):
-    """Says which dtype is wanted, where scales are found later or there are none (float16)."""
+    """Observer that only declares a dtype, for scales found later or not needed (float16)."""
 
     _NAME = "PlaceholderObserver"
 
@@ -164,7 +164,7 @@ class NoopObserver(_WithoutQParams):
 
 
 class ReuseInputObserver(_WithoutQParams):
-    """Says that the observer of the operator's input is the one of its output, too."""
+    """Observer that declares that an operator's output shares the observer of its input."""
 
     _NAME = "ReuseInputObserver"
 

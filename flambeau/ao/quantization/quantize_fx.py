@@ -44,7 +44,7 @@ def _check_is_graph_module(model: Any) -> None:
 
 
 def _swap_ff_with_fxff(model: nn.Module) -> None:
-    """FloatFunctional becomes the form whose operators stand in the graph."""
+    """Replace FloatFunctional modules by FXFloatFunctional, whose operators are traced."""
     for name, module in list(model.named_children()):
         if isinstance(module, FloatFunctional):
             model._modules[name] = FXFloatFunctional()

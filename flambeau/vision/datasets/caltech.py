@@ -26,7 +26,7 @@ class _ByCategory(VisionDataset):
     _images: str
 
     def _number(self, counts: list[int]) -> None:
-        """List all images, of which each category has so many."""
+        """Fill `index` and `y` from the number of images in each category."""
         self.index = [number for count in counts for number in range(1, count + 1)]
         self.y = [category for category, count in enumerate(counts) for _ in range(count)]
 

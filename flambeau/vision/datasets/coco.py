@@ -112,7 +112,7 @@ class CocoDetection(VisionDataset):
 
 
 class CocoCaptions(CocoDetection):
-    """Images, and the sentences people wrote about them."""
+    """MS COCO images with their captions."""
 
     def _load_target(self, id: Any) -> list[str]:
         return [annotation["caption"] for annotation in super()._load_target(id)]

@@ -14,7 +14,7 @@ from .vision import VisionDataset
 
 
 class FakeData(VisionDataset):
-    """`size` images; the one at `index` is drawn with the seed `index + random_offset`, so it is always the same."""
+    """A data set of `size` random images. Image `index` is drawn with the seed `index + random_offset`, so it is reproducible."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ def make_dataset(
     is_valid_file: Callable[[str], bool] | None = None,
     allow_empty: bool = False,
 ) -> list[tuple[str, int]]:
-    """(path, number of its class) for every file below the classes' folders that has one of the endings, or is found valid."""
+    """List (path, class index) of every file below the class folders that has one of the extensions or passes `is_valid_file`."""
     directory = os.path.expanduser(directory)
     if class_to_idx is None:
         class_to_idx = find_classes(directory)[1]
@@ -77,8 +77,7 @@ def make_dataset(
 class DatasetFolder(VisionDataset):
     """Samples of any kind: `root/class_x/xxx.ext`, read by `loader`.
 
-    Which files count, their endings say (`extensions`) or a function (`is_valid_file`). `classes`, `class_to_idx`, `samples` and
-    `targets` hold what was found; override `find_classes` for other arrangements."""
+    Files are selected by `extensions` or by the function `is_valid_file`. `classes`, `class_to_idx`, `samples` and `targets` hold the result; override `find_classes` for other arrangements."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from .vision import VisionDataset
 
 
 class _Listed(VisionDataset):
-    """Images by path: a subclass says where its files are, how to fetch them, and lists (path, class)."""
+    """Base of data sets of image files: a subclass locates the files, downloads them and lists (path, class)."""
 
     _splits: ClassVar[tuple[str, ...]] = ()
     _missing = MISSING

@@ -199,7 +199,7 @@ _CHARACTERS = set(string.digits + string.ascii_letters)
 
 
 class EMNIST(MNIST):
-    """Digits and letters; `split` says which of six arrangements."""
+    """Handwritten digits and letters; `split` selects one of six arrangements of the classes."""
 
     url = "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip"
     md5 = "58c8d27c78d21e728a6bc7b3cc06412e"
@@ -307,7 +307,7 @@ class QMNIST(MNIST):
         return (data, targets) if part is None else (data[part].clone(), targets[part].clone())
 
     def download(self) -> None:
-        """Fetch what was asked for, and no more."""
+        """Download the files of the chosen subset only."""
         if not self._check_exists():
             for url, md5 in self.resources[self.subsets[self.what]]:
                 download_and_extract_archive(url, self.raw_folder, md5=md5)

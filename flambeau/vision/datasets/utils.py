@@ -1,4 +1,4 @@
-"""Files of data sets: downloads with checksums, archives that may not write where they like."""
+"""Files of data sets: downloads verified by checksum, and archives extracted without writing outside their folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MISSING_OR_CORRUPTED = "Dataset not found or corrupted. You can use download=Tru
 
 
 def optional_module(name: str, purpose: str) -> Any:
-    """Import a module that only some datasets need; an error says how to install it."""
+    """Import a module that only some data sets need; raises RuntimeError with the install command if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as problem:
@@ -167,7 +167,7 @@ _ALIASES = {".tbz": (".tar", ".bz2"), ".tbz2": (".tar", ".bz2"), ".tgz": (".tar"
 
 
 def _file_type(file: Any) -> tuple[str, str, str]:
-    """(all of the ending that says so, kind of archive or "", compression or "")."""
+    """Split a file name into (full suffix, archive kind or "", compression or "")."""
     endings = pathlib.Path(file).suffixes
     if not endings:
         raise RuntimeError(
@@ -186,7 +186,7 @@ def _file_type(file: Any) -> tuple[str, str, str]:
 
 
 def extract_archive(from_path: Any, to_path: Any = None, remove_finished: bool = False) -> Any:
-    """Unpack an archive, or a compressed file, next to itself or into the folder `to_path`. What it is, its name says.
+    """Extract an archive or a compressed file next to itself or into `to_path`; its type follows from its suffix.
 
     An archive with members outside that folder is refused."""
     folder = os.path.dirname(os.fspath(from_path)) if to_path is None else os.fspath(to_path)
@@ -249,7 +249,7 @@ def iterable_to_str(iterable: Iterable) -> str:
 def verify_str_arg(
     value: Any, arg: str | None = None, valid_values: Iterable[str] | None = None, custom_msg: str | None = None
 ) -> str:
-    """`value`, if it is a string and one of the valid ones."""
+    """Return `value` if it is a string and among `valid_values`; raises ValueError otherwise."""
     if not isinstance(value, str):
         raise ValueError(f"Expected type str{f' for argument {arg}' if arg else ''}, but got type {type(value)}.")
     if valid_values is not None:

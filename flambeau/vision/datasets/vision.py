@@ -10,7 +10,7 @@ from ...utils.data.dataset import Dataset
 
 
 class VisionDataset(Dataset):
-    """A data set with transforms: `transforms` of image and target together, or one of each on its own."""
+    """Base of image data sets: `transforms` takes image and target together, `transform` and `target_transform` one each."""
 
     _repr_indent = 4
 
@@ -35,7 +35,7 @@ class VisionDataset(Dataset):
         raise NotImplementedError
 
     def _each_transformed(self, image: Any, target: Any) -> tuple[Any, Any]:
-        """Transform both by the attributes of now: people replace them after the set was made."""
+        """Apply `transform` and `target_transform` as they are set now: users reassign them after construction."""
         return StandardTransform(self.transform, self.target_transform)(image, target)
 
     def _both_transformed(self, image: Any, target: Any) -> tuple[Any, Any]:

@@ -70,7 +70,7 @@ class _VOC(VisionDataset):
 
 
 class VOCSegmentation(_VOC):
-    """Images, and images of the same size whose colours are classes."""
+    """Pascal VOC images with segmentation masks whose colours are classes."""
 
     _lists, _target_folder, _target_ending = "Segmentation", "SegmentationClass", ".png"
 
@@ -83,7 +83,7 @@ class VOCSegmentation(_VOC):
 
 
 class VOCDetection(_VOC):
-    """Images, and what their XML files say of the objects in them, as dictionaries."""
+    """Pascal VOC images with their XML annotations as dictionaries."""
 
     _lists, _target_folder, _target_ending = "Main", "Annotations", ".xml"
 

@@ -1,4 +1,4 @@
-"""Published weights, builders that know them, and finding builders by name.
+"""Published weights, model builders, and lookup of builders by name.
 
 A family of models is a class and a few lines of table:
 
@@ -38,7 +38,7 @@ _WEIGHTS: dict[str, type[WeightsEnum]] = {}
 
 @dataclass(eq=False)
 class Weights:
-    """A published state dict: where it is, how its images were prepared, and what is known about it."""
+    """A published state dict: its URL, the preprocessing of its images, and metadata."""
 
     url: str
     transforms: Callable[..., Any]

@@ -24,7 +24,7 @@ __all__ = ["create_feature_extractor", "get_graph_node_names"]
 
 
 class LeafModuleAwareTracer(fx.Tracer):
-    """A tracer that is told which classes of modules stay calls."""
+    """A tracer with a given list of module classes that stay calls."""
 
     def __init__(self, *args: Any, leaf_modules: Any = (), **kwargs: Any) -> None:
         self.leaf_modules = leaf_modules
@@ -185,7 +185,7 @@ def _as_names(nodes: Any) -> dict[str, str]:
 
 
 def _return_only(graph: fx.Graph, tracer: NodePathTracer, wanted: dict[str, str]) -> None:
-    """Change what the graph returns: for each name, the last node of what is asked for."""
+    """Make the graph return, for each name, the last node of the requested module or node."""
     available = list(tracer.node_to_qualname.values())
     for query in wanted:
         if not any(re.match(rf"^{query}(\.|$)", name) for name in available):

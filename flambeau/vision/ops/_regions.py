@@ -22,7 +22,7 @@ def pair(value: Any, name: str = "output_size") -> tuple[int, int]:
 
 
 def rows_of(boxes: Tensor | Sequence[Tensor]) -> Tensor:
-    """(K, 5): image number and box, from such rows or from one (L, 4) tensor per image."""
+    """Regions as rows (K, 5) of image index and box, from such rows or from one (L, 4) tensor per image."""
     if isinstance(boxes, (list, tuple)):
         for each in boxes:
             if each.dim() != 2 or each.shape[1] != 4:

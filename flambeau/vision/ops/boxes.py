@@ -64,7 +64,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
 
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
-    """`nms` among boxes of the same category only."""
+    """Non-maximum suppression within each category."""
     # Moving many boxes apart costs more comparisons than going category by category, which no trace can follow.
     if boxes.numel() > 4000 and not flambeau.jit.is_tracing():
         return _nms_by_category(boxes, scores, idxs, iou_threshold)

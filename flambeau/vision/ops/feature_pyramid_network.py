@@ -44,7 +44,7 @@ class LastLevelP6P7(ExtraFPNBlock):
 
 
 class FeaturePyramidNetwork(nn.Module):
-    """A pyramid over an ordered dict of maps, largest first; the result has the same keys (and the extra blocks')."""
+    """Feature pyramid over an ordered dict of feature maps, largest first; returns a dict with the same keys and those of the extra blocks."""
 
     _version = 2
 

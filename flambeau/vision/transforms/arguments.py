@@ -79,7 +79,7 @@ def affine_arguments(angle: Any, translate: Any, scale: Any, shear: Any) -> tupl
 
 
 def sampling_mode(mode: InterpolationMode, *more: InterpolationMode) -> str:
-    """grid_sample's name of a mode; it can be nearest, bilinear, or one of `more`."""
+    """Return grid_sample's name of an interpolation mode: nearest, bilinear, or one of `more`; raises ValueError for others."""
     if mode not in (InterpolationMode.NEAREST, InterpolationMode.BILINEAR, *more):
         raise ValueError(f"Interpolation mode '{mode.value}' is unsupported with Tensor input")
     return mode.value

@@ -51,7 +51,7 @@ class _Automatic(nn.Module):
         return tables.apply(F, img, name, magnitude, self.interpolation, fill)
 
     def _change_somehow(self, img: Any, fill: Any, bins: int, level: Callable[[int], int]) -> Any:
-        """A random operation; `level` chooses one of its magnitudes by their number."""
+        """Apply a random operation; `level(count)` chooses the index of its magnitude."""
         name = self._pick()
         values, signed = self._magnitudes(img, name, bins)
         magnitude = 0.0 if values is None else float(values[level(len(values))])

@@ -34,7 +34,7 @@ def _uniform(low: float, high: float) -> Uniform:
 
 @lru_cache(64)
 def _logarithms(values: tuple[float, ...], dtype: Any) -> list[float]:
-    """Return cached values: a data loader asks for the same ones for every image."""
+    """Return the logarithms of values, cached because a data loader needs the same ones for every image."""
     return flambeau.log(flambeau.tensor(values, dtype=dtype)).tolist()
 
 

@@ -1,4 +1,4 @@
-"""The classic functions on PIL images and tensors: what the transforms do, with every choice in the caller's hands.
+"""The classic functional transforms of PIL images and tensors, with all parameters explicit.
 
 Each function looks at its input once: a tensor goes to a tensor kernel, a PIL image to Pillow, anything else is a TypeError.
 """
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def _is_tensor(image: Any) -> bool:
-    """Return whether this is an image tensor; raises for what is neither that nor a PIL image."""
+    """Return whether this is an image tensor; raises TypeError unless it is one or a PIL image."""
     if isinstance(image, Tensor):
         if image.ndim < 2:
             raise TypeError("Tensor is not a torch image.")

@@ -233,7 +233,7 @@ class RandomPosterize(_WithChance):
 
 
 class RandomSolarize(_WithChance):
-    """The negative of what is above the threshold, with probability p."""
+    """Invert values above the threshold, with probability p."""
 
     change, option = F.solarize, "threshold"
 

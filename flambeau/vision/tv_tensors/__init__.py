@@ -1,4 +1,4 @@
-"""Tensors that know what they show: images, videos, masks, boxes and key points, so that one transform can treat all of them."""
+"""Tensor subclasses by content: images, videos, masks, boxes and key points, so that one transform can treat all of them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def box_format(value: BoundingBoxFormat | str) -> BoundingBoxFormat:
 
 
 def is_rotated_bounding_format(format: BoundingBoxFormat | str) -> bool:
-    """Return whether boxes in this format may stand at an angle."""
+    """Return whether boxes in this format have a rotation angle."""
     if isinstance(format, BoundingBoxFormat):
         return format in _ROTATED
     if isinstance(format, str):
@@ -37,8 +37,7 @@ def is_rotated_bounding_format(format: BoundingBoxFormat | str) -> bool:
 
 
 def check_clamping_mode(mode: Any, *more: str) -> None:
-    """Check the mode of clamping, which says what happens to boxes that leave the image: nothing (None), a little (soft) or all of it
-    (hard)."""
+    """Check the clamping mode of boxes beyond the canvas: None (unchanged), "soft" or "hard"."""
     if mode is not None and mode not in ("hard", "soft", *more):
         raise ValueError(f"clamping_mode must be None, hard or soft, got {mode}.")
 

@@ -12,7 +12,7 @@ from ._base import TVTensor
 
 
 def _from_picture(data: Any) -> Any:
-    """A PIL image as a (C, H, W) tensor; anything else as it is."""
+    """Convert a PIL image to a (C, H, W) tensor; return other inputs unchanged."""
     if not is_pil(data):
         return data
     return flambeau.from_numpy(pil_array(data)).permute(2, 0, 1).contiguous()

@@ -84,7 +84,7 @@ class DTypeConfig:
         return cls(*(dtype_config_dict.get(name) for name in names))
 
     def to_dict(self) -> dict[str, Any]:
-        """The entries that say something."""
+        """Return the settings that differ from their defaults as a dict."""
         made: dict[str, Any] = {}
         for name in ("input_dtype", "output_dtype", "weight_dtype"):
             if getattr(self, name) is not None:
@@ -110,7 +110,7 @@ class BackendConfig:
         return self
 
     def set_backend_pattern_config(self, config: BackendPatternConfig) -> BackendConfig:
-        """Add a pattern, or replace what is known of it."""
+        """Add the configuration of a pattern, replacing an earlier one."""
         self._pattern_complex_format_to_config[config._reversed_pattern()] = config
         return self
 
@@ -250,7 +250,7 @@ class BackendPatternConfig:
         return made
 
     def to_dict(self) -> dict[str, Any]:
-        """The entries that say something."""
+        """Return the settings that differ from their defaults as a dict."""
         told = {key: getattr(self, name) for key, name in _ENTRIES.items()}
         told["dtype_configs"] = [config.to_dict() for config in self.dtype_configs]
         return {k: v for k, v in told.items() if k == "dtype_configs" or not (v is None or v == {})}

@@ -33,7 +33,7 @@ class StandaloneModuleConfigEntry:
 
 
 class _Told:
-    """Settings that are shown if they say something."""
+    """Base of custom configurations: the repr shows settings that are not empty."""
 
     preserved_attributes: list[str]
 
@@ -151,7 +151,7 @@ class PrepareCustomConfig(_Told):
         return made
 
     def to_dict(self) -> dict[str, Any]:
-        """The entries that say something."""
+        """Return the settings that are not empty as a dict."""
         made: dict[str, Any] = {
             STANDALONE_MODULE_NAME_DICT_KEY: [_entry_dict(k, e) for k, e in self.standalone_module_names.items()],
             STANDALONE_MODULE_CLASS_DICT_KEY: [_entry_dict(k, e) for k, e in self.standalone_module_classes.items()],
@@ -195,14 +195,14 @@ class ConvertCustomConfig(_Told):
         return made.set_preserved_attributes(convert_custom_config_dict.get(PRESERVED_ATTRIBUTES_DICT_KEY, []))
 
     def to_dict(self) -> dict[str, Any]:
-        """The entries that say something."""
+        """Return the settings that are not empty as a dict."""
         mapping = {_get_quant_type_to_str(k): v for k, v in self.observed_to_quantized_mapping.items()}
         made = {OBSERVED_TO_QUANTIZED_DICT_KEY: mapping, PRESERVED_ATTRIBUTES_DICT_KEY: self.preserved_attributes}
         return {k: v for k, v in made.items() if v}
 
 
 class FuseCustomConfig(_Told):
-    """Options of fusing: what it keeps of a model."""
+    """Options of `fuse_fx`: attributes of the model to keep."""
 
     def __init__(self) -> None:
         self.preserved_attributes: list[str] = []

@@ -77,7 +77,7 @@ def _problem(observing: Any, told: DTypeWithConstraints, what: str, qconfig: Any
 def _qconfig_satisfies_dtype_config_constraints(
     qconfig: QConfigAny, dtype_with_constraints: DTypeWithConstraints, is_activation: bool = True
 ) -> bool:
-    """Return whether what a QConfig says of activations (or weights) is in the backend's limits; a warning says why not."""
+    """Return whether a QConfig's activation (or weight) settings are within the backend's limits; warns if not."""
     if qconfig is None or dtype_with_constraints.dtype is None:
         return True
     observing = made(qconfig.activation if is_activation else qconfig.weight)

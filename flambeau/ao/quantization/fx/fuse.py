@@ -1,4 +1,4 @@
-"""Fusing layers of a traced model, where patterns of the backend say so."""
+"""Fusing layers of a traced model by the patterns of the backend."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _target_matches(modules: dict[str, Any], node: Node, wanted: Any, pattern: A
 
 
 def _is_match(modules: dict[str, Any], node: Any, pattern: Any, max_uses: int = sys.maxsize) -> bool:
-    """Return whether a node and what it is computed from are a pattern; inside of it, results have no other use."""
+    """Return whether a node and its inputs match a pattern whose inner results have no other users."""
     wanted, *inputs = pattern if isinstance(pattern, tuple) else (pattern,)
     if wanted is getattr:
         inputs = []

@@ -249,7 +249,7 @@ class _Preparing:
         node.kwargs = {k: self._observed_input(node, arg, qconfig, handler) for k, arg in node.kwargs.items()}
 
     def _is_branch(self, node: Node) -> bool:
-        """Return whether something else that is quantized has the same input."""
+        """Return whether another quantized user has the same input."""
         first = node.args[0] if node.args else None
         others = [user for user in first.users if user is not node] if isinstance(first, Node) else []
         return any(

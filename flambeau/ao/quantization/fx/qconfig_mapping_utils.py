@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 
 def _update_qconfig_for_fusion(model: GraphModule, qconfig_mapping: QConfigMapping) -> None:
-    """Let what is said of the types in a fused layer, which must be the same, hold for the fused type."""
+    """Copy the qconfig of the types in a fused layer, which must agree, to the fused type."""
     by_type = qconfig_mapping.object_type_qconfigs
     if not by_type:
         return
@@ -66,7 +66,7 @@ def _get_object_type_qconfig(
 def _get_module_name_regex_qconfig(
     qconfig_mapping: QConfigMapping, module_name: str, fallback_qconfig: QConfigAny
 ) -> QConfigAny:
-    """Return what is said of the first expression that matches a name."""
+    """Return the qconfig of the first regular expression that matches a module name."""
     told = qconfig_mapping.module_name_regex_qconfigs
     return next(
         (qconfig for expression, qconfig in told.items() if re.match(expression, module_name)), fallback_qconfig
@@ -76,7 +76,7 @@ def _get_module_name_regex_qconfig(
 def _get_module_name_qconfig(
     qconfig_mapping: QConfigMapping, module_name: str, fallback_qconfig: QConfigAny
 ) -> QConfigAny:
-    """Return what is said of a module, or of the module it is in."""
+    """Return the qconfig of a module by name, or of the nearest parent that has one."""
     while module_name:
         if module_name in qconfig_mapping.module_name_qconfigs:
             return qconfig_mapping.module_name_qconfigs[module_name]
@@ -91,7 +91,7 @@ def _maybe_adjust_qconfig_for_module_name_object_type_order(
     cur_object_type_idx: int,
     fallback_qconfig: QConfigAny,
 ) -> QConfigAny:
-    """Return what is said of one of the calls in a module, counted by type."""
+    """Return the qconfig of a call in a module by its type and position."""
     key = (cur_module_path, cur_object_type, cur_object_type_idx)
     return qconfig_mapping.module_name_object_type_order_qconfigs.get(key, fallback_qconfig)
 

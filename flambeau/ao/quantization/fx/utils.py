@@ -237,7 +237,7 @@ def _insert_dequant_stub(node: Node, model: Any, named_modules: Modules, graph: 
 def _insert_dequant_stubs_for_custom_module_lstm_output(
     node: Node, model: Any, named_modules: Modules, graph: Graph
 ) -> Node:
-    """The results of an LSTM, (output, (h, c)), each behind a stub of its own."""
+    """Insert a stub after each result of an LSTM, (output, (h, c))."""
 
     def after(last: Node, make: Callable[[], Node]) -> Node:
         with graph.inserting_after(last):
@@ -261,7 +261,7 @@ def _insert_dequant_stubs_for_custom_module_lstm_output(
 
 
 def _reroute_tuple_getitem_pattern(graph: Graph) -> None:
-    """Take directly what is taken out of tuples that the graph itself has put together."""
+    """Replace getitem of a tuple built in the graph by the element."""
     for node in graph.nodes:
         if not _is_call(node, operator.getitem):
             continue

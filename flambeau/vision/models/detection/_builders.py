@@ -1,4 +1,4 @@
-"""Builders of detectors: what every one of them does with its weights and those of its backbone."""
+"""Builders of detectors: loading the weights of the model and of its backbone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Start(NamedTuple):
 def settle(
     weights: Any, progress: bool, num_classes: int | None, weights_backbone: Any, layers: int | None
 ) -> tuple[Start, int]:
-    """The initial state of the backbone, and the number of classes: the weights' own, or what is asked for, or that of COCO."""
+    """Return the initial state of the backbone, and the number of classes: that of the weights, the given one, or COCO's 91."""
     if weights is not None:
         count = expect_value("num_classes", num_classes, len(weights.meta["categories"]))
         return Start(None, progress, True, layers), count

@@ -1,4 +1,4 @@
-"""The frame of single-stage detectors, and what they do with the scores of anchors."""
+"""Base of single-stage detectors, and selection of detections from the scores of anchors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Target = dict[str, Tensor]
 
 
 class SingleStageDetector(nn.Module):
-    """Images -> transform -> backbone -> head, for anchors at every place. A subclass says what the loss is
+    """Images -> transform -> backbone -> head, for anchors at every location. A subclass defines the loss
     (`compute_loss`) and how outputs become detections (`detect`)."""
 
     backbone: nn.Module

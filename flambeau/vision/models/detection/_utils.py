@@ -174,7 +174,7 @@ def box_loss(kind: str, coder: BoxCoder, anchors: Tensor, truths: Tensor, codes:
 
 
 def check_backbone(backbone: nn.Module, remark: str = "") -> None:
-    """Heads are built for as many channels as the backbone says it has."""
+    """Raise ValueError unless the backbone has `out_channels`, for which heads are built."""
     if not hasattr(backbone, "out_channels"):
         raise ValueError(
             f"backbone should contain an attribute out_channels specifying the number of output channels{remark}"
@@ -210,6 +210,6 @@ def check_sizes(targets: list[dict[str, Tensor]] | None) -> None:
 
 
 def keep_best(boxes: Tensor, scores: Tensor, labels: Tensor, threshold: float, count: int) -> dict[str, Tensor]:
-    """Non-maximum suppression per class, and the best of what is left."""
+    """Suppress overlapping boxes per class and keep the `count` best."""
     keep = box_ops.batched_nms(boxes, scores, labels, threshold)[:count]
     return {"boxes": boxes[keep], "scores": scores[keep], "labels": labels[keep]}

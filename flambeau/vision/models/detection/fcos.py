@@ -166,7 +166,7 @@ class FCOS(SingleStageDetector):
         self.detections_per_img, self.topk_candidates = detections_per_img, topk_candidates
 
     def _match(self, anchors: Tensor, truths: Tensor, counts: list[int]) -> Tensor:
-        """The smallest truth in whose middle a place lies, if its size is one for this level; or -1."""
+        """Match each location to the smallest ground-truth box around it whose size fits its level; -1 for none."""
         if truths.numel() == 0:
             return flambeau.full((anchors.shape[0],), -1, dtype=flambeau.int64)
         middle, places = (truths[:, :2] + truths[:, 2:]) / 2, (anchors[:, :2] + anchors[:, 2:]) / 2

@@ -98,7 +98,7 @@ def _highest_places(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Keypoints(flambeau.autograd.Function):
-    """Each region has a map of its own size, so that in a file of ONNX this is a loop."""
+    """Keypoints from heatmaps. Every region resizes its map to another size, which ONNX expresses as a Loop."""
 
     @staticmethod
     def forward(ctx: Any, maps: Tensor, rois: Tensor) -> Any:

@@ -156,7 +156,7 @@ class ConvGRU(nn.Module):
 
 
 def _pass_through_h(h: Tensor, _: Tensor) -> Tensor:
-    """The hidden state: what stands in the place of a second unit that is not wanted."""
+    """Return the hidden state unchanged: replaces a second recurrent unit that is not wanted."""
     return h
 
 

@@ -42,7 +42,7 @@ class QuantizableInceptionD(_Joined, plain.InceptionD):
 
 
 class QuantizableInceptionE(plain.InceptionE):
-    """Branches that end in two convolutions side by side, each pair joined by a module of its own."""
+    """Branches that end in two convolutions side by side, each pair joined by its own FloatFunctional."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **{**kwargs, "conv_block": QuantizableBasicConv2d})

@@ -110,7 +110,7 @@ def around(points: Tensor, format: Format, like: Tensor) -> Tensor:
 
 
 def as_rectangles(points: Tensor) -> Tensor:
-    """Parallelograms as the rectangles around them that stand along their longer sides."""
+    """Return the rectangles around parallelograms, aligned with their longer sides."""
     first, second, third, fourth = points.unbind(1)
     center = (first + third) / 2
     along, down = second - first, fourth - first
@@ -157,7 +157,7 @@ def moved(
 
 
 def clamp(boxes: Tensor, format: Format, canvas: Sequence[int], clamping_mode: str | None) -> Tensor:
-    """Cut off what is outside of the canvas."""
+    """Clamp boxes to the canvas."""
     if clamping_mode is None:
         return boxes.clone()
     if is_rotated_bounding_format(format):
@@ -186,7 +186,7 @@ def _clamp_xyxy(boxes: Tensor, canvas: Sequence[int]) -> Tensor:
 
 
 def _clamp_rotated(points: Tensor, canvas: Sequence[int], clamping_mode: str) -> Tensor:
-    """Soft: a side that lies wholly beyond a border is pulled in until it touches the border."""
+    """Clamp softly: move a side that is wholly beyond a border inwards until it touches the border."""
     height, width = canvas
     borders = [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-1.0, 0.0, float(width)), (0.0, -1.0, float(height))]
     if clamping_mode == "hard":

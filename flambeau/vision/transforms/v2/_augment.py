@@ -11,6 +11,7 @@ import flambeau
 from flambeau import Tensor
 from flambeau.nn.functional import one_hot
 
+from ....utils._pytree import tree_flatten, tree_unflatten
 from ....utils.pillow import is_pil
 from ...tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, TVTensor, Video
 from ...tv_tensors._base import plain
@@ -20,12 +21,10 @@ from . import functional as F
 from ._transform import (
     RandomApplyTransform,
     Transform,
-    flatten,
     has_any,
     parse_labels_getter,
     query_chw,
     query_size,
-    unflatten,
 )
 
 
@@ -100,7 +99,7 @@ class _Mixing(Transform):
 
     def forward(self, *inputs: Any) -> Any:
         sample = inputs if len(inputs) > 1 else inputs[0]
-        flat, description = flatten(sample)
+        flat, description = tree_flatten(sample)
         chosen = self._needs_transform_list(flat)
         if has_any(flat, is_pil, BoundingBoxes, Mask, KeyPoints):
             raise ValueError(
@@ -115,7 +114,9 @@ class _Mixing(Transform):
         }
         # Labels are a plain tensor, which the choice above leaves out.
         chosen[next(i for i, inpt in enumerate(flat) if inpt is labels)] = True
-        return unflatten([self.transform(x, params) if needed else x for x, needed in zip(flat, chosen)], description)
+        return tree_unflatten(
+            [self.transform(x, params) if needed else x for x, needed in zip(flat, chosen)], description
+        )
 
     def _check_labels(self, labels: Any) -> None:
         if not isinstance(labels, Tensor):

@@ -8,6 +8,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
+from ....utils._pytree import tree_flatten, tree_unflatten
 from ....utils.pillow import is_pil
 from ...tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, TVTensor, Video
 from ...tv_tensors._base import plain
@@ -16,7 +17,7 @@ from ..autoaugment import mixing_weights
 from ..kernels.conversion import max_value
 from ..policies import AutoAugmentPolicy
 from . import functional as F
-from ._transform import Transform, check_type, fill_for, flatten, unflatten
+from ._transform import Transform, check_type, fill_for
 
 
 def _randint(high: int, low: int = 0) -> int:
@@ -38,7 +39,7 @@ class _Automatic(Transform):
         raise NotImplementedError
 
     def forward(self, *inputs: Any) -> Any:
-        flat, description = flatten(inputs if len(inputs) > 1 else inputs[0])
+        flat, description = tree_flatten(inputs if len(inputs) > 1 else inputs[0])
         chosen = self._needs_transform_list(flat)
         index = None
         for i, (inpt, needed) in enumerate(zip(flat, chosen)):
@@ -53,7 +54,7 @@ class _Automatic(Transform):
         if index is None:
             raise TypeError("Found no image in the sample.")
         flat[index] = self.augment(flat[index])
-        return unflatten(flat, description)
+        return tree_unflatten(flat, description)
 
     def _pick(self) -> str:
         return tuple(self.space)[_randint(len(self.space))]
@@ -67,7 +68,7 @@ class _Automatic(Transform):
         return -magnitude if signed and flambeau.rand(()) <= 0.5 else magnitude
 
     def _change_somehow(self, picture: Any, bins: int, level: Callable[[], int]) -> Any:
-        """A random operation; `level` chooses one of its magnitudes."""
+        """Apply a random operation; `level()` chooses the index of its magnitude."""
         name = self._pick()
         values, signed = self._magnitudes(picture, name, bins)
         magnitude = 0.0 if values is None else self._signed(float(values[level()]), signed)

@@ -160,7 +160,7 @@ class RandomPosterize(RandomApplyTransform):
 
 
 class RandomSolarize(RandomApplyTransform):
-    """The negative of what is above the threshold, with probability p."""
+    """Invert values above the threshold, with probability p."""
 
     _functional = staticmethod(F.solarize)
     _options = ("threshold",)

@@ -7,6 +7,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
+from ....utils._pytree import tree_flatten, tree_unflatten
 from ....utils.pillow import is_pil
 from ...tv_tensors import BoundingBoxes, BoundingBoxFormat, Image, KeyPoints, Mask, Video
 from ...tv_tensors._base import plain
@@ -14,14 +15,12 @@ from ...tv_tensors._boxes import check_clamping_mode
 from . import functional as F
 from ._transform import (
     Transform,
-    flatten,
     get_bounding_boxes,
     get_keypoints,
     has_all,
     has_any,
     parse_labels_getter,
     query_size,
-    unflatten,
 )
 
 __all__ = [
@@ -172,7 +171,7 @@ class _Sanitize(Transform):
                 raise ValueError(
                     f"The labels in the input to forward() must be a tensor or None, got {type(label)} instead."
                 )
-        flat, description = flatten(sample)
+        flat, description = tree_flatten(sample)
         shapes, valid = self.choose(flat)
         for label in tied:
             if label is not None and len(shapes) != len(label):
@@ -183,7 +182,7 @@ class _Sanitize(Transform):
         for inpt in flat:
             chosen = inpt is shapes or any(inpt is label for label in tied) or self.follows(inpt, len(valid))
             outputs.append(_subset(inpt, valid) if chosen else inpt)
-        return unflatten(outputs, description)
+        return tree_unflatten(outputs, description)
 
 
 def _subset(inpt: Tensor, valid: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 from flambeau import Tensor, nn
 
+from ....utils._pytree import tree_flatten, tree_unflatten
 from ....utils.pillow import is_pil
 from ...tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video
 from .. import draws
@@ -18,40 +19,6 @@ from .functional._dispatch import call_kernel
 __all__ = [
     "Transform", "check_type", "get_bounding_boxes", "get_keypoints", "has_all", "has_any", "query_chw", "query_size",
 ]  # fmt: skip
-
-# -- trees of inputs --------------------------------------------------------------------------------------------------
-
-
-def flatten(tree: Any) -> tuple[list[Any], Any]:
-    """The leaves of nested tuples, lists and dictionaries, and what is needed to put others in their places."""
-    leaves: list[Any] = []
-
-    def describe(node: Any) -> Any:
-        if isinstance(node, (tuple, list)):
-            return (type(node), None, [describe(part) for part in node])
-        if isinstance(node, dict):
-            return (type(node), list(node), [describe(part) for part in node.values()])
-        leaves.append(node)
-        return None
-
-    return leaves, describe(tree)
-
-
-def unflatten(leaves: Sequence[Any], description: Any) -> Any:
-    """The tree of this description with other leaves."""
-    rest = iter(leaves)
-
-    def build(node: Any) -> Any:
-        if node is None:
-            return next(rest)
-        kind, keys, parts = node
-        built = [build(part) for part in parts]
-        if keys is not None:
-            return kind(zip(keys, built))
-        return kind(*built) if hasattr(kind, "_fields") else kind(built)
-
-    return build(description)
-
 
 # -- looking at inputs ------------------------------------------------------------------------------------------------
 
@@ -152,14 +119,14 @@ class Transform(nn.Module):
         return call_kernel(functional, inpt, *args, **kwargs)
 
     def forward(self, *inputs: Any) -> Any:
-        flat, description = flatten(inputs if len(inputs) > 1 else inputs[0])
+        flat, description = tree_flatten(inputs if len(inputs) > 1 else inputs[0])
         self.check_inputs(flat)
         return self._transformed(flat, description)
 
     def _transformed(self, flat: list[Any], description: Any) -> Any:
         chosen = self._needs_transform_list(flat)
         params = self.make_params([inpt for inpt, needed in zip(flat, chosen) if needed])
-        return unflatten(
+        return tree_unflatten(
             [self.transform(inpt, params) if needed else inpt for inpt, needed in zip(flat, chosen)], description
         )
 
@@ -194,7 +161,7 @@ class RandomApplyTransform(Transform):
 
     def forward(self, *inputs: Any) -> Any:
         sample = inputs if len(inputs) > 1 else inputs[0]
-        flat, description = flatten(sample)
+        flat, description = tree_flatten(sample)
         self.check_inputs(flat)
         if not draws.happens(self.p):
             return sample
@@ -240,7 +207,7 @@ def _fill_value(fill: Any) -> Any:
 
 
 def setup_fill(fill: Any) -> dict[Any, Any]:
-    """The fill for every kind of input; one value stands for all."""
+    """Return the fill value by kind of input; a single value applies to all."""
     if isinstance(fill, dict):
         for value in fill.values():
             check_fill(value)

@@ -8,14 +8,14 @@ from .....nn.utils.parametrize import type_before_parametrizations
 
 
 def require_qconfig(qconfig: Any) -> Any:
-    """The configuration of a layer, which must have one."""
+    """Return the qconfig of a layer; raises AssertionError if there is none."""
     if not qconfig:
         raise AssertionError("qconfig must be provided for QAT module")
     return qconfig
 
 
 def check_float_module(cls: type, mod: Any, expected: type, with_found: bool = True) -> None:
-    """`mod` must be exactly the layer that `cls` is made of, and know how it is to be quantized."""
+    """Raise AssertionError unless `mod` is exactly the float layer of `cls` and has a qconfig."""
     found = type_before_parametrizations(mod)
     if found is not expected:
         got = f", got {found.__name__}" if with_found else ""

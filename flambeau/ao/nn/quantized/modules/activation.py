@@ -1,4 +1,4 @@
-"""Activations of codes: each knows the scale and zero point of its results."""
+"""Activations of quantized tensors, with the scale and zero point of their results."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _NOT_A_LAYER = "{} is not intended to use the 'forward'. Please use the underlyi
 
 
 class FXFloatFunctional(nn.Module):
-    """Operators under names of methods, as they stand in a graph."""
+    """Arithmetic operators as methods without observers, for traced graphs."""
 
     def forward(self, x: Any) -> Any:
         raise RuntimeError(_NOT_A_LAYER.format("FloatFunctional"))

@@ -1,4 +1,4 @@
-"""Normalisation of codes: each knows the scale and zero point of its results."""
+"""Normalization of quantized tensors, with the scale and zero point of the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "L
 
 
 class _Normalised:
-    """Base of quantized normalizations: `_sizes(mod)` are the arguments that say what is normalised."""
+    """Base of quantized normalizations: `_sizes(mod)` are the leading constructor arguments."""
 
     weight: Any
     bias: Any

@@ -12,7 +12,7 @@ __all__ = ["LSTM", "MultiheadAttention"]
 
 
 class LSTM(quantizable.LSTM):
-    """An LSTM of codes; see `quantizable.LSTM` for what it is made from."""
+    """An LSTM of quantized tensors, converted from an observed `quantizable.LSTM`."""
 
     _FLOAT_MODULE: Any = quantizable.LSTM
 

@@ -1,4 +1,4 @@
-"""Common part of quantized layers: weights quantized as an observer says, and how layers with packed weights print."""
+"""Helpers of quantized layers: quantizing weights by an observer, and printing layers with packed weights."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def rgb_to_grayscale_image(image: Any, num_output_channels: int = 1) -> Any:
 
 
 def grayscale_to_rgb_image(image: Any) -> Any:
-    """Three channels, equal where there was one."""
+    """Expand a grey image to three equal channels; others pass unchanged."""
     if is_pil(image):
         return image.convert(mode="RGB")
     return image if image.shape[-3] >= 3 else image.expand(*image.shape[:-3], 3, *image.shape[-2:])

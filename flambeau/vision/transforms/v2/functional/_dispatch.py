@@ -23,7 +23,7 @@ from ...kernels.conversion import pil_to_tensor, to_pil_image
 
 
 class PIL:
-    """Stands for PIL images, so that Pillow need not be imported."""
+    """Key of PIL kernels in the dispatch tables, so that Pillow need not be imported."""
 
 
 TENSORS = (Tensor, Image, Video)
@@ -31,8 +31,8 @@ _DETAILS = ("format", "canvas_size", "clamping_mode")
 
 
 def functional(function: Callable, *kinds: type) -> Any:
-    """The functional `affine` of its kernel `affine_image`, which serves these kinds of input (unless told otherwise, tensors, images and
-    videos) and gives it the signature and the documentation."""
+    """Make the functional `affine` from its kernel `affine_image`, which provides signature and documentation and serves these kinds of input
+    (by default tensors, images and videos)."""
 
     @with_attributes
     def face(inpt: Any, *args: Any, **kwargs: Any) -> Any:
@@ -61,7 +61,7 @@ def kernel(face: Any, *kinds: type) -> Callable:
 
 
 def _adapted(function: Callable, names: tuple[str, ...], kind: type) -> Callable:
-    """The kernel as it is called: with the functional's arguments, of which it takes what it names."""
+    """Wrap a kernel so that it takes the functional's arguments and passes on those it declares."""
     accepted = tuple(inspect.signature(function).parameters)[1:]
     details = (
         tuple(name for name in accepted if name in _DETAILS and name not in names) if issubclass(kind, TVTensor) else ()
@@ -129,7 +129,7 @@ def _unchanged(inpt: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def call_kernel(face: Callable, inpt: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a functional as transforms do: what it has no kernel for passes unchanged."""
+    """Call a functional as transforms do: inputs without a kernel pass unchanged."""
     if not hasattr(face, "kernels"):
         return face(inpt, *args, **kwargs)
     return _find(face, type(inpt), inpt, passthrough=True)(inpt, *args, **kwargs)

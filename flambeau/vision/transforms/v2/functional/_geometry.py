@@ -1,4 +1,4 @@
-"""Flips, resizing and crops of images, videos and masks. What the same functions do to boxes and points is in `_shapes`."""
+"""Flips, resizing and crops of images, videos and masks. Kernels for boxes and points are in `_shapes`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Rotation, shear, projection and distortion of images, videos and masks. What the same
-functions do to boxes and points is in `_shapes`."""
+"""Rotation, shear, projection and distortion of images, videos and masks. Kernels for boxes and points
+are in `_shapes`."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Linear(nnq.Linear):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer with weights quantized as its qconfig says."""
+        """Make the layer from a float one, its weights quantized by the observer of its qconfig."""
         known = cls._float_modules()
         if type(mod) not in known:
             raise AssertionError(

@@ -169,7 +169,7 @@ class RNNBase(nn.Module):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer with weights quantized as its qconfig says."""
+        """Make the layer from a float one, its weights quantized by the observer of its qconfig."""
         if type(mod) not in (nn.LSTM, nn.GRU):
             raise AssertionError("nn.quantized.dynamic.RNNBase.from_float only works for nn.LSTM and nn.GRU")
         if not hasattr(mod, "qconfig"):
@@ -375,7 +375,7 @@ class RNNCellBase(nn.Module):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The cell with weights quantized as its qconfig says."""
+        """Make the cell from a float one, its weights quantized by the observer of its qconfig."""
         kinds = {nn.LSTMCell: LSTMCell, nn.GRUCell: GRUCell, nn.RNNCell: RNNCell}
         if type(mod) not in kinds:
             raise AssertionError(

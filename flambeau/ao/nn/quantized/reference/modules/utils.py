@@ -17,7 +17,7 @@ _NO_QPARAMS: dict[str, Any] = {"qscheme": torch.per_tensor_affine, "dtype": torc
 
 
 def as_buffer(value: Any, dtype: Any, device: Any) -> Tensor:
-    """A tensor of its own for a scale, zero point or axis that may be a tensor or a number."""
+    """Copy a scale, zero point or axis, given as a tensor or a number, to a new tensor."""
     if isinstance(value, Tensor):
         return value.detach().clone()
     return torch.tensor(value, dtype=dtype, device=device)
@@ -73,7 +73,7 @@ class ReferenceQuantizedModule(nn.Module):
         return function(weight, self.weight_scale, self.weight_zero_point, *axis, low, high, whole)
 
     def get_quantized_weight(self) -> Tensor:
-        """The weight as a quantized tensor; as one of whole numbers where the model is decomposed."""
+        """Return the weight as a quantized tensor; as an integer tensor if the model is decomposed."""
         if self.is_decomposed and self.weight_dtype != torch.float16:
             return self._decomposed(self.weight, "quantize")
         return _quantize_weight(*self._weight_parts())
