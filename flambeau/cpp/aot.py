@@ -81,7 +81,7 @@ def write_library(
     progress: Callable[[str], None] | None = None,
     more: Callable[[CProgram], str] | None = None,
 ) -> Path:
-    """`export_library` with a name that is an identifier of C; `more` says what else is in the C file."""
+    """`export_library` with a name that is an identifier of C; `more` is further text for the C file."""
     say = progress or (lambda text: None)
     if not compiled.available:
         raise RuntimeError("a library is made of compiled kernels, for which llvmlite is needed: pip install llvmlite")

@@ -39,7 +39,7 @@ def stamp(archive: str | os.PathLike) -> int:
 
 
 def entry(program: CProgram, mark: int, waits_for_eval: bool) -> str:
-    """C text: what `torch::jit::load` must know, in one structure."""
+    """Return the C structure that describes the library to `torch::jit::load`."""
     name, captured = program.name, program.captured
     numbers = [len(captured.outputs)]
     for output in captured.outputs:

@@ -47,7 +47,7 @@ def operator(name: str, overload: str) -> Callable:
 
 
 def address(t: Tensor) -> int:
-    """Return the address of a tensor's first element. Recordings of whole steps are told that the bytes are read from outside."""
+    """Return the address of a tensor's first element. Notifies recordings that the memory is read from outside."""
     if t.layout is not strided or t.is_nested:
         raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
     if watching.active:

@@ -277,7 +277,9 @@ class CProgram:
             if weights is None
             else templates.EMBEDDED.replace("FILE", weights).replace("NAME", self.name),
             "embedded": int(weights is not None),
-            "onednn_types": _EXTERN.sub(r"static \1(*\2)(\3);", templates.template("onednn.h")) if self.uses_onednn else "",
+            "onednn_types": _EXTERN.sub(r"static \1(*\2)(\3);", templates.template("onednn.h"))
+            if self.uses_onednn
+            else "",
             "loading": self._loading() if self.uses_onednn else "",
             "onednn_calls": self._calls() if self.uses_onednn else "",
             "create": "(void)m;"
@@ -318,7 +320,8 @@ class CProgram:
         )
         lines.append(f"#define {upper}_WEIGHTS_BYTES {len(self.weight_bytes)}")
         return (
-            templates.template("model.h").replace("${facts}", "\n".join(lines))
+            templates.template("model.h")
+            .replace("${facts}", "\n".join(lines))
             .replace("${name}", self.name)
             .replace("${NAME}", upper)
         )

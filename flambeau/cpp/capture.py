@@ -30,7 +30,7 @@ class NotExportable(RuntimeError):
 
 @dataclass
 class Output:
-    """A result: in which buffer it is, from which byte on, and what it looks like."""
+    """A result: its buffer, byte offset, and layout."""
 
     buffer: int
     offset: int
@@ -40,7 +40,7 @@ class Output:
 
 @dataclass
 class Captured:
-    """Everything that a C program needs to know of one recorded call."""
+    """The data of one recorded call that a C program needs."""
 
     graph: Graph
     program: Program

@@ -17,7 +17,7 @@ DESCRIPTION = "flambeau_library"  # what the text in a library is called that sa
 class NativeModel:
     """A library's model. It takes tensors of the sizes it was written for, on the CPU, and is used by one thread at a time.
 
-    A smaller first dimension (fewer pictures than the example had) is filled up with zeros, and the results cut to it."""
+    A smaller first dimension (fewer images than the example had) is filled up with zeros, and the results cut to it."""
 
     def __init__(self, path: str | os.PathLike, threads: int = 0):
         self.path = Path(path).resolve()

@@ -190,7 +190,7 @@ class Recorder(GraphRecorder):
             Module.__call__ = original  # type: ignore[method-assign]
 
     def _flat(self, given: Any) -> tuple[list[Any], Any]:
-        """The leaves of arguments or results, with values in the place of tensors, and what they are the leaves of."""
+        """Flatten arguments or results: leaves, with graph values replacing tensors, and their tree."""
         leaves, spec = pytree.tree_flatten(given)
         return self.structure(leaves), spec
 
@@ -324,7 +324,7 @@ def _output_spec(value: Any) -> OutputSpec:
 
 
 def resized(leaf: Tensor, sizes: list[int]) -> Tensor:
-    """A tensor of other sizes with values of the same kind."""
+    """Return a tensor of other sizes with similar values."""
     found = leaf.detach()
     for dim, size in enumerate(sizes):
         if size != found.shape[dim]:

@@ -65,7 +65,7 @@ _SCATTERS: dict[Any, Callable] = {
 
 
 class _Recorder(GraphRecorder):
-    """Records with entries in the place of operators; what is changed in place is a new value from then on."""
+    """Records a program with table entries replacing operators; in-place changes become new values."""
 
     differentiates = False
 
@@ -115,7 +115,7 @@ class _Recorder(GraphRecorder):
         return first
 
     def _becomes(self, tensor: Tensor, value: Tensor) -> None:
-        """A tensor has another value from now on; so has what it is a part of, and other views of that are taken anew."""
+        """Give a tensor a new value; its base follows, and other views of the base are recomputed."""
         chain = [(tensor, self.maker(self.held(tensor)))]
         while chain[-1][0]._is_view() and chain[-1][1] is not None and chain[-1][1].op in _SCATTERS:
             source = chain[-1][1].args[0]

@@ -204,7 +204,7 @@ class Sizes:
         return next((name for name, found in self.named.items() if found is symbol), self.sources[symbol])
 
     def add(self, leaf: int, path: str, tensor: Tensor, shape: Any) -> None:
-        """The sizes of one leaf, as the user says."""
+        """Return the specification of the sizes of one leaf."""
         if shape is not None and not isinstance(shape, (dict, list, tuple)):
             raise ValueError(
                 f"Unexpected input tensor shape {shape} specified at `dynamic_shapes{path.removeprefix('L')}` (expected either a list/tuple of dimensions, or a dict mapping indices to dimensions, where each dimension is an int, a Dim, Dim.AUTO, Dim.STATIC, or Dim.DYNAMIC)"
@@ -245,7 +245,7 @@ class Sizes:
 
 
 def gather(named: dict[str, Any], dynamic_shapes: Any) -> Sizes:
-    """The symbols for the sizes that `dynamic_shapes` (by name, or in order) says may change."""
+    """Return symbols for the sizes that `dynamic_shapes` (by name or in order) marks as dynamic."""
     sizes = Sizes()
     if dynamic_shapes is None:
         return sizes

@@ -26,7 +26,7 @@ def _product(term: tuple[Symbol, ...], factor: int) -> str:
 
 
 def read(text: str, hint: int, symbols: dict[str, Symbol]) -> Any:
-    """An expression from text; None for one of a form that is not known."""
+    """Parse an expression; None if its form is not supported."""
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

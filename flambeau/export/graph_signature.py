@@ -114,7 +114,7 @@ class OutputKind(Enum):
 
 @dataclass
 class OutputSpec:
-    """An output of the graph: `target` is what it changes, where it is no result of the program's."""
+    """An output of the graph; `target` is the buffer, parameter or input it updates, if it is not a user output."""
 
     kind: OutputKind
     arg: ArgumentSpec

@@ -34,7 +34,7 @@ py_sym_types = (SymInt, SymFloat, SymBool)
 
 
 def get_proxy_mode() -> GraphRecorder | None:
-    """Return the recorder of `make_fx` that is at work in this thread; None where there is none."""
+    """Return the active recorder of `make_fx` in this thread, or None."""
     return next((mode for mode in reversed(list(modes.own.stack)) if isinstance(mode, GraphRecorder)), None)
 
 

@@ -27,7 +27,7 @@ class _Merger(Merger):
 
 
 def _symbols(names: list[str], leaves: list[Any]) -> Sizes:
-    """A symbol for each size; equal ones share it, and 0 and 1 are what they are."""
+    """Make a symbol for each size; equal sizes share one, and 0 and 1 stay numbers."""
     sizes = Sizes()
     known: dict[int, Symbol] = {}
     for number, (name, leaf) in enumerate(zip(names, leaves)):

@@ -103,7 +103,7 @@ def _shapes_of(symbols: list[Symbol]) -> Iterator[list[Term]]:
 
 
 def fitted(numbers: list[int], runs: list[dict[Symbol, int]], symbols: Iterable[Symbol]) -> Expression | None:
-    """The expression that has these values for these sizes; None where there is none simple enough."""
+    """Return a simple expression with these values for these sizes, or None."""
     if len(set(numbers)) == 1:
         return Expression(numbers[0])
     known = list(symbols)

@@ -1,4 +1,4 @@
-"""An exported program with the modules of the original: each has the graph of its own forward and calls its children."""
+"""An exported program with the modules of the original: each has the graph of its forward and calls its children."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class UnflattenedModule(Module):
                 holder.register_buffer(name, tensor, persistent=persistent)
 
     def _holder(self, path: str) -> Module:
-        """The module at a path; made where there is none."""
+        """Return the module at a path, creating it if needed."""
         module: Module = self
         for part in path.split(".") if path else ():
             if part not in module._modules:

@@ -157,7 +157,7 @@ class Writer:
         return [{"as_tensor": {"name": name}} for name in items]
 
     def _items(self, node: Node) -> list[str]:
-        """The names of a node's items; one that nobody reads gets a name of its own."""
+        """Return the names of a node's items; an unused item gets a new name."""
         values = node.meta["val"]
         names = [f"{node.name}_unused_{i}" for i in range(len(values))]
         for user in node.users:

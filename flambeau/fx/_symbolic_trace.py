@@ -72,7 +72,7 @@ class ProxyableClassMeta(type):
 
 
 def _patch_function(fn: FunctionType, nargs: int) -> FunctionType:
-    """The function with *args, **kwargs and keyword-only parameters as plain ones, so that proxies can stand for them."""
+    """The function with *args, **kwargs and keyword-only parameters as plain ones, so that proxies can replace them."""
     code: CodeType = fn.__code__.replace(
         co_argcount=nargs,
         co_posonlyargcount=0,
@@ -123,7 +123,7 @@ def _annotations_of(function: Any) -> dict[str, Any]:
 
 
 class Tracer(TracerBase):
-    """Traces a module or function. Subclass it to say which modules stay calls (`is_leaf_module`), and more."""
+    """Traces a module or function. Subclasses decide which modules stay calls (`is_leaf_module`), and more."""
 
     def __init__(
         self,

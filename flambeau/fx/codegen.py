@@ -73,7 +73,7 @@ _register_custom_builtin("pytree", "import torch.utils._pytree as pytree", pytre
 
 @dataclass
 class PythonCode:
-    """A graph as source text, with the values its names stand for."""
+    """The source text of a graph, with the objects its names refer to."""
 
     src: str
     globals: dict[str, Any]
@@ -291,7 +291,7 @@ class _Writer:
         return self._assemble(wraps, definition(self.parameters, self.return_annotation, **options), body)
 
     def _assemble(self, wraps: str, prologue: str, body: list[str]) -> PythonCode:
-        """Join the lines; the counters among them say which node each comes from."""
+        """Join the lines and map each to its node by the counters among them."""
         numbers: dict[int, int | None] = {}
         lines: list[str] = []
         first = prologue.count("\n") + 1
@@ -336,7 +336,7 @@ class _Writer:
         self.body.append(f";  {self.palette.dim(forgotten)}\n" if names else "\n")
 
     def _note_place(self, node: Node) -> None:
-        """A comment that says where in the program the next calls come from."""
+        """Return a comment with the source location of the next calls."""
         if node.op in ("placeholder", "output"):
             return
         wanted = [f"{key}: {node.meta[key]}" for key in self.options.additional_meta or () if key in node.meta]

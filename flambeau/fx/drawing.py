@@ -1,4 +1,4 @@
-"""Pictures of graphs: an SVG of the nodes in layers, without any package.
+"""Drawings of graphs: an SVG of the nodes in layers, without any package.
 
 >>> net = symbolic_trace(flambeau.nn.Sequential(flambeau.nn.Linear(3, 4), flambeau.nn.ReLU()))
 >>> draw_graph(net)[:4]
@@ -30,8 +30,8 @@ _FONT = "DejaVu Sans Mono, Menlo, Consolas, monospace"
 
 
 def draw_graph(graph_module: GraphModule | Graph, parameters: bool = True) -> Drawing:
-    """A picture of a graph: one box per node, inputs at the top, an arrow to each reader. A box says the node's name, what it calls
-    and, where that is known (`ShapeProp`, `make_fx`, `export`), the shape of its value. With `parameters=False`, what is fetched from
+    """Draw a graph as SVG: one box per node, inputs at the top, an arrow to each user. A box shows the node's name, its target
+    and, if known (`ShapeProp`, `make_fx`, `export`), the shape of its value. With `parameters=False`, what is fetched from
     the module or is a parameter of an exported program is left out."""
     graph = graph_module if isinstance(graph_module, Graph) else graph_module.graph
     owner = None if isinstance(graph_module, Graph) else graph_module

@@ -117,7 +117,7 @@ class _Index:
 
 
 class Graph:
-    """A program as a list of nodes; see `Node` for what they are. Create them by `placeholder`, `call_function`, ...,
+    """A program as a list of nodes (see `Node`). Create them by `placeholder`, `call_function`, ...,
     `output`; make the graph a module by `GraphModule`."""
 
     def __init__(
@@ -275,7 +275,7 @@ class Graph:
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
     def node_copy(self, node: Node, arg_transform: Callable[[Node], Any] = lambda x: x) -> Node:
-        """A copy of a node of another graph; `arg_transform` says which node of this graph stands for one of that."""
+        """Copy a node of another graph; `arg_transform` maps its nodes to nodes of this graph."""
         args, kwargs = map_arg(node.args, arg_transform), map_arg(node.kwargs, arg_transform)
         copied = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
         copied.meta = copy.copy(node.meta)

@@ -415,7 +415,7 @@ class GraphModule(Module):
         expanded_def: bool = False,
         additional_meta: list[str] | None = None,
     ) -> str:
-        """The code of this module and its graph submodules, with what is known of shapes and places. Printed and returned."""
+        """The code of this module and its graph submodules, with known shapes and source locations. Printed and returned."""
         options = {
             "include_stride": include_stride,
             "include_device": include_device,

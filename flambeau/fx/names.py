@@ -35,7 +35,7 @@ _OPERATOR_MODULES = ("linalg", "fft", "special")
 
 
 class Home(NamedTuple):
-    """The module and the name under which PyTorch knows a function."""
+    """Return the module and the name of a function in PyTorch."""
 
     module: str
     name: str
@@ -71,7 +71,7 @@ def _homes() -> dict[int, Home]:
 
 
 def home_of(function: Any) -> Home | None:
-    """The module in which PyTorch keeps this operator; None for what is none of ours."""
+    """Return the module of this operator in PyTorch; None for foreign functions."""
     return _homes().get(id(function))
 
 
@@ -218,5 +218,5 @@ class Namespace:
 
 
 def is_device_class(value: Any) -> bool:
-    """`torch.device` is a global of its own, because that is how a device prints."""
+    """Register `device` as a global name, because that is how a device prints."""
     return value is device

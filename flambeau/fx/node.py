@@ -109,7 +109,7 @@ def _find_module_of_method(orig_method: Callable) -> str:
 class Node:
     """A step of a graph.
 
-    `op` says what kind: "placeholder" (an input), "get_attr" (a parameter or buffer by its path), "call_function",
+    `op` is its kind: "placeholder" (an input), "get_attr" (a parameter or buffer by its path), "call_function",
     "call_method", "call_module", "output". `target` is what is called or fetched, `args` and `kwargs` what it is given: nodes
     and constants. `users` are the nodes that read this one. `meta` is a dict for whatever passes want to note."""
 
@@ -159,7 +159,7 @@ class Node:
             object.__setattr__(self, name, value)
 
     def _change(self, name: str, value: Any) -> None:
-        """A field by which the graph or a module's hooks know the node."""
+        """Property that notifies the graph or a module's hooks when it is set."""
         if "graph" not in vars(self):  # being unpickled
             object.__setattr__(self, name, value)
             return
@@ -298,7 +298,7 @@ class Node:
     def replace_all_uses_with(
         self, replace_with: Node, delete_user_cb: Callable[[Node], bool] | None = None, *, propagate_meta: bool = False
     ) -> list[Node]:
-        """Let everyone who reads this node read `replace_with`; those for whom `delete_user_cb` says False stay. Returns the
+        """Make all users of this node use `replace_with`, except those for which `delete_user_cb` returns False. Returns the
         nodes that were changed."""
         if propagate_meta:
             if replace_with.meta:

@@ -26,7 +26,7 @@ class ArgsKwargsPair(NamedTuple):
 
 
 def get_signature_for_torch_op(op: Callable, return_schemas: bool = False) -> Any:
-    """The signatures an operator can be called with; None for what is no operator."""
+    """Return the signatures of an operator; None if it is not an operator."""
     schema = getattr(op, "_schema", None)
     if home_of(op) is None and schema is None:
         return (None, None) if return_schemas else None

@@ -42,7 +42,7 @@ _COPY_META_FIELDS = [
 
 
 class TraceError(ValueError):
-    """The program did something with an unknown value that a graph cannot say."""
+    """Raised when the program does something with a traced value that a graph cannot express."""
 
 
 class Scope:
@@ -72,7 +72,7 @@ _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.s
 
 
 class TracerBase:
-    """Makes nodes from what is done with proxies. Subclass it to say what control flow, iteration, ... mean."""
+    """Records operations on proxies as nodes. Subclasses define control flow, iteration, ... of proxies."""
 
     graph: Graph
     record_stack_traces = False
@@ -247,7 +247,7 @@ def _is_assert(instructions: list[dis.Instruction], position: int) -> bool:
 
 
 class Proxy:
-    """Stands for a value while a program is traced. Operators, functions of `torch`, methods and attributes all work on it,
+    """Represents a value while a program is traced. Operators, functions of `torch`, methods and attributes all work on it,
     and add nodes to the graph; what depends on its value (`if`, `for`, `len`) does not."""
 
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
@@ -347,7 +347,7 @@ class Attribute(Proxy):
 
 
 class ParameterProxy(Proxy):
-    """A parameter whose shape the program may know."""
+    """A proxy of a parameter with a known shape."""
 
     def __init__(self, tracer: TracerBase, node: Node, name: str, param: Parameter) -> None:
         super().__init__(node, tracer)

@@ -47,7 +47,7 @@ class ReplacedPatterns:
 
 
 def replace_pattern(gm: GraphModule, pattern: Any, replacement: Any) -> list[Match]:
-    """Replace what looks like `pattern`, a function or module with the same parameters as `replacement`. Matches that overlap
+    """Replace subgraphs that match `pattern`, a function or module with the same parameters as `replacement`. Matches that overlap
     an earlier one are left alone."""
     return [Match(m.anchor, m.nodes_map) for m in replace_pattern_with_filters(gm, pattern, replacement)]
 
@@ -92,8 +92,8 @@ def _graph_of(program: Any) -> Graph:
 def _replace(
     graph: Graph, match: InternalMatch, pattern: Graph, replacement: Graph, renewed: dict[Node, Node]
 ) -> list[Node]:
-    """Put a copy of `replacement` where the match is. `renewed` says what became of nodes that earlier replacements took
-    away. Returns the new nodes."""
+    """Insert a copy of `replacement` in place of a match. `renewed` maps nodes removed by earlier replacements to
+    their successors. Returns the new nodes."""
     parameters = [n for n in replacement.nodes if n.op == "placeholder"]
     if len(parameters) != len(match.placeholder_nodes):
         raise AssertionError(f"Placeholder count mismatch: {len(match.placeholder_nodes)} vs {len(parameters)}")

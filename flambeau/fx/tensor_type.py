@@ -1,4 +1,4 @@
-"""Annotations that say a tensor's shape: `TensorType((2, Dyn))`."""
+"""Shape annotations of tensors: `TensorType((2, Dyn))`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def is_consistent(t1: Any, t2: Any) -> bool:
 
 
 def is_more_precise(t1: Any, t2: Any) -> bool:
-    """Return whether the first type says all the second says, and maybe more."""
+    """Return whether the first type is at least as precise as the second."""
     return _agree(t1, t2, lambda a, b: b == Dyn or _is_variable(b))
 
 

@@ -91,7 +91,7 @@ class NodeSource:
 
 @contextlib.contextmanager
 def preserve_node_meta(enable: bool = True) -> Iterator[None]:
-    """Context manager within which nodes that a tracer makes take over what is noted now (`annotate`, the node an Interpreter runs)."""
+    """Context manager: new nodes of a tracer inherit the current metadata (`annotate`, the node an Interpreter runs)."""
     saved = _State.preserve, _State.meta
     _State.preserve, _State.meta = enable, dict(_State.meta)
     try:
@@ -101,7 +101,7 @@ def preserve_node_meta(enable: bool = True) -> Iterator[None]:
 
 
 def has_preserved_node_meta() -> bool:
-    """Return whether new nodes take over what is noted now."""
+    """Return whether new nodes inherit the current metadata."""
     return _State.preserve
 
 
@@ -154,7 +154,7 @@ def reset_grad_fn_seq_nr() -> None:
 
 
 def format_stack() -> list[str]:
-    """The lines that say where in the program we are."""
+    """Return the current stack as formatted lines."""
     if _State.preserve:
         return [_State.meta.get("stack_trace", "")]
     return traceback.format_list(traceback.extract_stack()[:-1])
@@ -162,7 +162,7 @@ def format_stack() -> list[str]:
 
 @contextlib.contextmanager
 def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
-    """Context manager within which new nodes take over what this node's `meta` says."""
+    """Context manager: new nodes inherit the `meta` of this node."""
     if not (_State.preserve and node.meta):
         yield
         return
@@ -183,7 +183,7 @@ def get_current_meta() -> dict[str, Any]:
 
 @contextlib.contextmanager
 def set_current_replay_node(node: Node | None) -> Iterator[None]:
-    """Context manager within which new nodes know that they repeat this one."""
+    """Context manager: mark new nodes as recomputations of this one."""
     saved = _State.replay
     _State.replay = node
     try:

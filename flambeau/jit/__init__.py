@@ -91,7 +91,7 @@ def enabled() -> bool:
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001  the name is PyTorch's
-    """Return whether the object is of the type, which may say what a container holds.
+    """Return whether the object has the type, including element types of containers.
 
     >>> isinstance({"a": [1.0]}, dict[str, list[float]])
     True
@@ -103,7 +103,7 @@ def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001  the name is P
 
 
 def warn_of_empty_container(obj: Any) -> None:
-    """An empty list says nothing of what it holds."""
+    """Warn that the element type of an empty container is unknown."""
     if _python_isinstance(obj, (list, dict, tuple)) and not obj:
         warnings.warn(
             "The inner type of a container is lost when calling torch.jit.isinstance in eager mode. For example, List[int] would become list and therefore falsely return True for List[float] or List[str].",

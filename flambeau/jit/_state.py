@@ -11,5 +11,5 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """`script` and `trace` return what they are given from now on."""
+    """Turn off compilation: `script` and `trace` return their arguments unchanged."""
     _enabled[0] = False

@@ -1,5 +1,5 @@
-"""Annotations of functions as types of TorchScript: `BroadcastingList2[int]` is a list of ints for which a single int may stand, that many
-times; the functions tell what an annotation is."""
+"""Annotations of functions as types of TorchScript: `BroadcastingList2[int]` is a list of ints that may be given as a single int, repeated;
+the functions classify annotations."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def is_optional(ann: Any) -> bool:
 
 
 def try_ann_to_type(ann: Any, loc: Range | None, rcb: Any = None) -> Type | None:
-    """The type of TorchScript that an annotation stands for; None if there is none. No annotation means a tensor."""
+    """Return the TorchScript type of an annotation, or None if it has none. No annotation means a tensor."""
     if ann is inspect.Signature.empty:
         return INFERRED
     if ann is None:
@@ -88,7 +88,7 @@ def try_ann_to_type(ann: Any, loc: Range | None, rcb: Any = None) -> Type | None
 
 
 def ann_to_type(ann: Any, loc: Range | None, rcb: Any = None) -> Type:
-    """The type of TorchScript that an annotation stands for; an error if there is none."""
+    """Return the TorchScript type of an annotation; raises if it has none."""
     found = try_ann_to_type(ann, loc, rcb)
     if found is None:
         raise ValueError(f"Unknown type annotation: '{ann}' at {loc}")
@@ -114,7 +114,7 @@ def get_signature(fn: Callable, rcb: Any, loc: Range | None, is_method: bool) ->
 
 
 def get_param_names(fn: Any, n_args: int) -> list[str]:
-    """The names of a function's parameters; numbers where Python does not know them."""
+    """Return the names of a function's parameters, or numbers if they cannot be inspected."""
     call = fn if inspect.isroutine(fn) else type(fn).__call__
     if inspect.isfunction(call) or inspect.ismethod(call):
         return inspect.getfullargspec(call).args
@@ -122,7 +122,7 @@ def get_param_names(fn: Any, n_args: int) -> list[str]:
 
 
 def check_fn(fn: Any, loc: Range | None) -> None:
-    """Raise an error if a class stands where a function is wanted."""
+    """Raise an error if a class is given instead of a function."""
     if inspect.isclass(fn):
         raise RuntimeError(f"Cannot instantiate class '{fn.__name__}' in a script function")
 
@@ -134,7 +134,7 @@ def get_type_line(source: str) -> str | None:
 
 
 def split_type_line(type_line: str) -> tuple[str, str]:
-    """The parts of such a comment: types of the arguments, and of the result."""
+    """Split a type comment into the types of the arguments and of the result."""
     arguments, arrow, result = type_line.removeprefix("# type:").partition("->")
     if not arrow:
         raise RuntimeError("Syntax error in type annotation (couldn't find `->`)")

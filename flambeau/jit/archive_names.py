@@ -1,4 +1,4 @@
-"""Names in the source inside archives, and what they mean."""
+"""Meaning of the names in the source inside archives."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Calls:
         return None
 
     def _peek(self: Any, node: ast.expr) -> Sugared | None:
-        """Return what a dotted name outside the program stands for, without touching the graph."""
+        """Return the Python object behind a dotted name outside the program, without changing the graph."""
         if isinstance(node, ast.Name):
             assert self.frame is not None
             holder = self.frame.holder(node.id)

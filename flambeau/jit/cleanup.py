@@ -79,7 +79,7 @@ def has_effects(node: Node) -> bool:
 
 
 def _writes_what_nobody_reads(node: Node) -> bool:
-    """Return whether a node changes a tensor that was made just here, and that nothing but such changes reads."""
+    """Return whether a node writes to a tensor created here that only such writes read."""
     schema = node.schema_
     if not schema.arguments or not schema.arguments[0].is_write or any(a.is_write for a in schema.arguments[1:]):
         return False
@@ -93,7 +93,7 @@ def _writes_what_nobody_reads(node: Node) -> bool:
 
 
 def _holds_tensors(kind: T.Type) -> bool:
-    """Return whether a tensor may come out of a value of this type as it is: out of a list, for example."""
+    """Return whether a value of this type may alias a tensor, as a list does."""
     return (
         kind is T.ANY
         or isinstance(kind, T.ClassType)
@@ -224,7 +224,7 @@ def _take_branch(node: Node, inner: Block) -> None:
 
 
 def _same_outputs(node: Node) -> None:
-    """An output that is the same value in both branches is that value."""
+    """Replace an output that is the same value in both branches by that value."""
     for index in reversed(range(len(node.outputs_))):
         a, b = (inner.outputs_[index] for inner in node.blocks_)
         known_a, x = constant_of(a)

@@ -96,7 +96,7 @@ class Comprehensions:
         return SimpleValue(made)
 
     def add_pair(self: Any, place: Range, made: Value, hint: DictType | None, key: Value, value: Value) -> None:
-        """Put a pair into a dictionary that is being built; without an annotation, the first one says the types."""
+        """Put a pair into a dictionary that is being built; without an annotation, the first pair determines the types."""
         if isinstance(key.type, (UnionType, OptionalType)):
             raise error(
                 place,
@@ -120,7 +120,7 @@ class Comprehensions:
 
 
 def hinted(wanted: Type | None, kind: Any, place: Range) -> Any:
-    """The list (or dictionary) type among what is wanted."""
+    """Return the list (or dictionary) type among the expected types."""
     if wanted is None or wanted is ANY:
         return None
     if isinstance(wanted, OptionalType):

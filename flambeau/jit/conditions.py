@@ -1,4 +1,4 @@
-"""Conditions: their value, whether it is known when compiling, and what they say about the types of variables."""
+"""Conditions: their value, whether it is known at compile time, and how they refine the types of variables."""
 
 from __future__ import annotations
 

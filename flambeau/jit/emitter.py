@@ -144,7 +144,7 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
         self.graph.insert(node)
 
     def get(self, name: str, place: Range | None, required: bool = True) -> Sugared | None:
-        """Return what a name stands for: a variable, or what the resolver says."""
+        """Return the meaning of a name: a variable, or the object found by the resolver."""
         found = self.find(name)
         if found is not None:
             return found

@@ -41,7 +41,7 @@ class Expressions:
         return self.sugared(node, wanted).as_value(self.at(node), self)
 
     def sugared(self: Any, node: ast.expr, wanted: T.Type | None = None, size: int | None = None) -> Sugared:
-        """Return what an expression stands for."""
+        """Return the meaning of an expression: a graph value or a compile-time object."""
         method = getattr(self, f"of_{type(node).__name__}", None)
         if method is None:
             raise error(self.at(node).first(), f"{_spoken(node)} aren't supported", UnsupportedNodeError)

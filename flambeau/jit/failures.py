@@ -16,7 +16,7 @@ class Error(RuntimeError):
 
 
 class Failure(Exception):
-    """An error on its way out of nested calls, collecting where they stand."""
+    """An error that propagates through nested calls and collects their source locations."""
 
     def __init__(self, cause: BaseException, message: str, raised: bool, class_name: str = ""):
         super().__init__(message)

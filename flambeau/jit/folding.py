@@ -39,7 +39,7 @@ def _read_by_nothing_else(value: Value, reader: Node) -> bool:
 
 
 def _tensors(*values: Value) -> list[Any] | None:
-    """The constant tensors (or None, where it says so) that values stand for; None if one is not constant."""
+    """Return the constant tensors (or None constants) of values; None if one is not constant."""
     found = [constant_of(v) for v in values]
     if not all(known and (held is None or isinstance(held, Tensor)) for known, held in found):
         return None
@@ -47,7 +47,7 @@ def _tensors(*values: Value) -> list[Any] | None:
 
 
 def _fold_norm(layer: Node, norm: Node) -> None:
-    """Fold a call that its record says is a factor and an addend for each channel (`Op.affine`)."""
+    """Fold a call whose record declares it as a scale and a shift per channel (`Op.affine`)."""
     record = record_of(norm.kind_.removeprefix("aten::"))
     parameters, given = _tensors(*layer.inputs_[1:3]), [constant_of(v) for v in norm.inputs_[1:]]
     if record is None or record.affine is None or parameters is None or not all(known for known, _ in given):

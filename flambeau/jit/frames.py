@@ -37,7 +37,7 @@ class Definition:
 
 
 def meaningful(name: str) -> bool:
-    """Return whether a name says something: `_` and `_1` do not, nor do the emitter's own."""
+    """Return whether a name is meaningful: `_`, `_1` and the emitter's own are not."""
     if not name or name.startswith("$"):
         return False
     return not (name[0] == "_" and (len(name) == 1 or name[1:].isdigit())) and not name.isdigit()

@@ -23,7 +23,7 @@ from .types import ClassType, Type, result_type
 
 
 class Definition:
-    """The syntax tree of a function and what it needs to be compiled."""
+    """The syntax tree of a function, with the context needed to compile it."""
 
     def __init__(self, tree: ast.FunctionDef, source: Source, resolver: Any, defaults: dict[str, Any]):
         self.tree, self.source, self.resolver, self.defaults = tree, source, resolver, defaults
@@ -93,7 +93,7 @@ class Function:
         return self._program.run(values)
 
     def bind(self, args: tuple, kwargs: dict) -> list:
-        """The values of all arguments, in order and converted; TypeError or RuntimeError in PyTorch's words."""
+        """The values of all arguments, in order and converted; raises TypeError or RuntimeError with PyTorch's messages."""
         return bind(self.schema, args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

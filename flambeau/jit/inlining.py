@@ -1,4 +1,4 @@
-"""Graphs with their calls replaced by what is called."""
+"""Inlining: replace calls in a graph by the graphs of the called functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of a graph that are no operators, and what they do: control flow, containers, attributes, calls, Python."""
+"""Implementation of graph nodes that are not operators: control flow, containers, attributes, calls, Python."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ def _to_list(program: Program, node: Node, ins: list[int]) -> Step:
 
 
 def _make_tensor(program: Program, node: Node, ins: list[int]) -> Step:
-    """`torch.tensor(list)`: the list's type says the dtype, also of an empty one."""
+    """`torch.tensor(list)`: the dtype follows from the list's type, also for an empty list."""
     element, out = node.inputs_[0].type, program.slot(node.outputs_[0])
     while isinstance(element, ListType):
         element = element.element
@@ -343,7 +343,7 @@ def _make_tensor(program: Program, node: Node, ins: list[int]) -> Step:
 
 
 def _container_index(program: Program, node: Node, ins: list[int]) -> Step:
-    """A submodule of a ModuleList or ModuleDict by a number or a name that only the program knows."""
+    """Index a ModuleList or ModuleDict by a number or name known only at run time."""
     out, (source, index) = program.slot(node.outputs_[0]), ins
 
     def step(r: Registers) -> None:

@@ -212,7 +212,7 @@ class Node:
         return [v for v in read if v not in inside]
 
     def forked(self) -> Graph:
-        """The block of a fork as a graph of its own."""
+        """Return the block of a fork as a separate graph."""
         made = Graph()
         known = made.take_block(self)
         for value in self.blocks_[0].outputs_:

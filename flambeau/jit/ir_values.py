@@ -114,7 +114,7 @@ class _Uses(dict[tuple["Node", int], None]):
 
 
 def constant_of(value: Value) -> tuple[bool, Any]:
-    """Return whether the value is known when compiling, and what it is."""
+    """Return whether the value is a compile-time constant, and the constant."""
     if value.node.kind_ != "prim::Constant" or (value.type is not NONE and "value" not in value.node.attributes):
         return False, None
     return True, value.node.attributes.get("value")

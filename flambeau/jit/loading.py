@@ -338,7 +338,7 @@ class Loader:
 
 
 def _packed_once(owner: str, name: str, kind: T.Type) -> T.Type | None:
-    """The type of packed weights in old files, whose source says that they are tensors."""
+    """Return the type of packed weights in old files, whose source declares them as tensors."""
     layer = owner.rpartition(".")[2]
     if name != "_packed_params" or kind is not T.TENSOR or not owner.startswith("__torch__.torch.nn."):
         return None

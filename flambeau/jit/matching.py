@@ -38,7 +38,7 @@ class Match(NamedTuple):
 
 
 def convertible_to_list(actual: T.Type, wanted: T.Type) -> bool:
-    """Return whether a tuple can stand for a list: all its elements fit."""
+    """Return whether a tuple converts to a list type: all its elements fit."""
     if not isinstance(wanted, T.ListType):
         return False
     if isinstance(actual, T.ListType):
@@ -90,7 +90,7 @@ def _plan_tuple(
 
 
 def _implicit(actual: T.Type, wanted: T.Type) -> tuple[str, T.Type] | None:
-    """The operator that converts silently."""
+    """Return the operator of an implicit conversion and its result type; None if there is none."""
     if isinstance(actual, T.TensorType):
         words = {
             T.FLOAT: "FloatImplicit",
@@ -112,7 +112,7 @@ def _implicit(actual: T.Type, wanted: T.Type) -> tuple[str, T.Type] | None:
 
 
 def convert(graph: Graph, place: Range | None, wanted: T.Type, value: Value, allow: bool = False) -> Value:
-    """The value converted to a type as far as TorchScript does so silently."""
+    """Convert a value to a type as far as TorchScript does so implicitly."""
     plan, _ = plan_conversion(graph, place, wanted, value, allow)
     return plan()
 
@@ -121,7 +121,7 @@ def convert(graph: Graph, place: Range | None, wanted: T.Type, value: Value, all
 
 
 def bind_variables(formal: T.Type, actual: T.Type, known: dict[str, T.Type]) -> str | None:
-    """Find out what a schema's type variables stand for; what is wrong, if anything."""
+    """Bind a schema's type variables to types; return an error message, or None."""
     if isinstance(formal, T.VarType):
         before = known.get(formal.name)
         joined = actual if before is None else unify(before, actual)
@@ -174,7 +174,7 @@ def has_variables(t: T.Type) -> bool:
 
 
 def filled(t: T.Type, known: dict[str, T.Type]) -> T.Type:
-    """A type with the variables replaced by what they stand for."""
+    """Substitute the type variables of a type."""
     if isinstance(t, T.VarType):
         return known.get(t.name, T.ANY)
     parts = t.contained()
@@ -239,7 +239,7 @@ def plan_argument(
 
 
 def mismatch(name: str, wanted: T.Type, found: str) -> str:
-    """The sentence about an argument of another type than wanted."""
+    """Return the error message about an argument of the wrong type."""
     text = f"Expected a value of type '{wanted.repr_str()}' for argument '{name}' but instead found type '{found}'.\n"
     if wanted is T.INFERRED:
         text += f"Inferred '{name}' to be of type 'Tensor' because it was not annotated with an explicit type.\n"
@@ -247,7 +247,7 @@ def mismatch(name: str, wanted: T.Type, found: str) -> str:
 
 
 def _takes_rest(schema: Schema, index: int) -> bool:
-    """Return whether positional arguments from here on may stand for a list: `torch.zeros(2, 3)`."""
+    """Return whether positional arguments from here on may be the elements of one list: `torch.zeros(2, 3)`."""
     argument = schema.arguments[index]
     last = index + 1 == len(schema.arguments) or schema.arguments[index + 1].kwarg_only
     kind = argument.type
@@ -301,7 +301,7 @@ def try_match(
 
 
 def _with_rest_joined(schema: Schema, args: Sequence[Named]) -> Sequence[Any]:
-    """The positional arguments, those that stand for the elements of one list as a list: `torch.zeros(2, 3)`."""
+    """Return the positional arguments, with trailing elements of one list joined to it: `torch.zeros(2, 3)`."""
     last = len(schema.positional) - 1
     if 0 <= last < len(args) and _takes_rest(schema, last) and _is_spread(args, last, schema.arguments[last].type):
         return [*args[:last], list(args[last:])]

@@ -231,7 +231,7 @@ def _call_hook(m: Any, place: Range | None, hook: Function, values: list[Value])
 
 
 class _DictMethod(Sugared):
-    """`modules.items()` and the like: what they give is known when compiling."""
+    """`modules.items()` and the like, whose items are known at compile time."""
 
     kind = "method"
 
@@ -296,7 +296,7 @@ class SuperValue(Sugared):
 
 
 def is_constant(value: Any) -> bool:
-    """Return whether a Python value can stand in compiled code as it is."""
+    """Return whether a Python value can be a constant of compiled code."""
     if isinstance(value, (list, tuple)):
         return all(map(is_constant, value))
     plain = (int, float, complex, bool, str, type(None), device, enum.Enum)

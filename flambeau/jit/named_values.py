@@ -272,7 +272,7 @@ class LocalFunction(Sugared):
 
 
 class PythonObject(Sugared):
-    """A Python object that compiled code cannot use; says why."""
+    """A Python object that compiled code cannot use, with the reason."""
 
     def __init__(self, thing: Any, reason: str = ""):
         self.thing, self.reason = thing, reason
@@ -293,7 +293,7 @@ class PythonObject(Sugared):
         )
 
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
-        """Python is called back, with tensors as far as anybody knows."""
+        """A call back to Python; arguments and result are taken for tensors unless annotated."""
         if self.reason or not callable(self.thing):
             raise error(place, f"{self.reason or f'{self.kind} cannot be called in TorchScript.'}")
         name = getattr(self.thing, "__name__", "python_value")

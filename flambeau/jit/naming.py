@@ -10,7 +10,7 @@ _counter = [0]
 
 
 def qualified_name(thing: Any) -> str:
-    """The name of a function or a class as archives write it: PyTorch's name for what is PyTorch's."""
+    """Return the qualified name of a function or class in archives: PyTorch's for PyTorch's objects."""
     module = getattr(thing, "__module__", None) or "__main__"
     name = getattr(thing, "_jit_override_qualname", None)
     if name:

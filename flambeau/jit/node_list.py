@@ -17,7 +17,7 @@ Node = TypeVar("Node", bound=Linked)
 
 
 class NodeList(Generic[Node]):
-    """Nodes, each of which knows the one before (`preceding`) and after it (`following`). A node is in one list at most."""
+    """A doubly linked list of nodes (`preceding`, `following`). A node is in one list at most."""
 
     __slots__ = ("count", "first", "last")
 
@@ -27,7 +27,7 @@ class NodeList(Generic[Node]):
         self.count = 0
 
     def insert(self, node: Node, preceding: Node | None, following: Node | None) -> None:
-        """Put a node between two neighbours; None stands for an end of the list."""
+        """Insert a node between two neighbours; None is an end of the list."""
         node.preceding, node.following = preceding, following
         if preceding is None:
             self.first = node

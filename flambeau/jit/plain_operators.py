@@ -227,7 +227,7 @@ def _format(text: str, *values: Any) -> str:
 
 
 def _percent(text: str, *values: Any) -> str:
-    """`text % values` with what TorchScript knows: %s %d %i %x %X %e %f %g %c %%."""
+    """`text % values` with the directives of TorchScript: %s %d %i %x %X %e %f %g %c %%."""
     out, place, used = [], 0, 0
     while place < len(text):
         if text[place] != "%":

@@ -1,4 +1,4 @@
-"""The TorchScript function that a record stands for: its own arguments, and the call of PyTorch's operator that `Op.aten` names.
+"""The TorchScript function of a record: its arguments, and the call of PyTorch's operator that `Op.aten` names.
 
 `F.instance_norm` takes its arguments in another order than PyTorch's operator, `F.relu` chooses between two operators, losses take their
 reduction as a word. All of that stands in the declaration (see `ops.machinery.aten_form`); here it becomes the text of a function."""
@@ -21,7 +21,7 @@ _BASES = {"ScalarType": "int", "Scalar": "float", "SymInt": "int"}
 
 
 class _Uncovered(Exception):
-    """The form says nothing about some calls of the operator."""
+    """Raised when the form does not cover some calls of the operator."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class _Writer:
         self.before: list[str] = []
 
     def _drop_unmentioned(self) -> None:
-        """Leave out arguments at the end of which the form does not speak: such calls do not compile."""
+        """Drop trailing arguments that the form does not mention: calls with them do not compile."""
         known = self.form.mentioned() | SAID_BY_OTHERS
         while self.arguments and next(reversed(self.arguments)) not in known:
             self.arguments.popitem()

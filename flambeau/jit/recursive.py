@@ -29,7 +29,7 @@ _INTERNAL = frozenset(torch.nn.Module().__dict__) - {"training"}
 
 
 class _Same:
-    """Equal to what stands for the very same object, which it keeps: a number from `id` could be given to another one later."""
+    """Key that compares objects by identity and keeps them alive, so that their `id` is not reused."""
 
     __slots__ = ("thing",)
 
@@ -63,7 +63,7 @@ class Concrete:
         self.done: ClassType | None = None  # of a module that was compiled before
 
     def method(self, function: Any, name: str) -> Function:
-        """A method of the Python class as one of the compiled type."""
+        """Compile a method of the Python class as a method of the compiled type."""
         assert self.script_type is not None
         return method_for(self.script_type, function, name)
 

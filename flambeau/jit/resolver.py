@@ -66,7 +66,7 @@ def _context_class(form: type) -> Sugared:
 
 @functools.cache
 def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
-    """Python objects (by identity) that the compiler knows."""
+    """The Python objects, by identity, with a meaning built into the compiler."""
     table: dict[int, tuple[Any, Callable[[], Sugared]]] = {}
 
     def put(thing: Any, make: Callable[[], Sugared]) -> None:
@@ -125,14 +125,14 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
 
 
 class Resolver:
-    """Resolves names; subclasses say where they look."""
+    """Base of name resolvers; subclasses implement the lookup."""
 
     is_library = False  # whether the code is Flambeau's own
     is_text = False  # whether it was given as text
     trusts_returns = False  # whether a tuple may be returned where a NamedTuple is declared
 
     def lookup(self, name: str) -> tuple[bool, Any]:
-        """Return whether a name is known, and the Python object it stands for."""
+        """Return whether a name is defined, and its Python object."""
         return False, None
 
     def name(self, m: Any, place: Range | None, name: str) -> Sugared | None:

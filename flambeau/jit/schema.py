@@ -86,7 +86,7 @@ def _with_out(schema: Schema) -> Schema:
 
 
 def schemas_of(name: str) -> Sequence[Schema]:
-    """The overloads of an operator; none if there is no such operator."""
+    """Return the overloads of an operator; empty if there is no such operator."""
     return _own_schemas(name) or _user_schemas(name)
 
 

@@ -1,4 +1,4 @@
-"""Types from annotations: of arguments, of variables, in type comments; and from Python objects that stand for types."""
+"""Types from annotations of arguments and variables, from type comments, and from Python objects such as `List[int]`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class UnknownType(Exception):
 
 
 def python_type(thing: Any) -> T.Type:
-    """The type that a Python object (a class, `List[int]`...) stands for; UnknownType if none."""
+    """Return the type of a Python object used as an annotation (a class, `List[int]`...); raises UnknownType."""
     try:
         known = _SIMPLE.get(thing)
     except TypeError:
@@ -157,7 +157,7 @@ def type_of(m: Any, node: ast.expr | None) -> T.Type:
 
 
 def annotated_type(thing: Any, place: Range) -> T.Type:
-    """The type that an annotation's value stands for; an error that shows the place."""
+    """Return the type of an annotation's value; raises an error with the source location."""
     try:
         return python_type(thing)
     except UnknownType as unknown:
@@ -242,7 +242,7 @@ _VARIABLE = "Compiled functions can't take variable number of arguments or use k
 
 
 def schema_of(m: Any, tree: ast.FunctionDef, self_type: T.Type | None, defaults: dict[str, Any]) -> Schema:
-    """The schema that a definition declares; results left open if it does not say."""
+    """Return the schema that a definition declares; its result type is open if it is not annotated."""
     for extra in (tree.args.vararg, tree.args.kwarg):
         if extra is not None:
             raise error(m.at(extra), _VARIABLE, NotSupportedError)

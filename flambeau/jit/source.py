@@ -20,7 +20,7 @@ class Source:
         self.is_ascii = text.isascii()
 
     def range_of(self, node: Any) -> Range:
-        """Return where a piece of syntax stands; of a call, up to its last argument, as PyTorch marks it."""
+        """Return the source range of a syntax node; of a call, up to its last argument, as PyTorch marks it."""
         last = node
         if isinstance(node, ast.Call):
             parts: list[Any] = [node.func, *node.args, *node.keywords]
@@ -86,7 +86,7 @@ class Range:
 
 
 class FrontendError(Exception):
-    """Syntax that TorchScript does not have; says where."""
+    """Error: syntax that TorchScript does not support, with its source location."""
 
 
 class NotSupportedError(FrontendError):

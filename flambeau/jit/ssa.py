@@ -262,7 +262,7 @@ class _Variables:
 
 
 class _Following(dict):
-    """Old values to new ones, remembering what is added."""
+    """A map from old values to new ones that records its additions."""
 
     def __init__(self, seen: dict[Value, Value]):
         self.seen = seen
@@ -396,7 +396,7 @@ class _Exits:
         return kinds
 
     def drop_outputs(self, node: Node) -> None:
-        """An if that always leaves: nobody reads what it handed out."""
+        """Remove the outputs of an if that always exits, as they have no users."""
         for inner in node.blocks_:
             inner.ret.drop_inputs()
         for value in node.outputs_:

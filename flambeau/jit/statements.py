@@ -191,7 +191,7 @@ class Statements:
             self.frame.types[name] = joined
 
     def refine(self: Any, place: Range | None, types: dict[str, Type]) -> None:
-        """Use what a condition says about variables: `x is not None`."""
+        """Refine the types of variables by a condition: `x is not None`."""
         for name, kind in types.items():
             found = self.find(name)
             if isinstance(found, SimpleValue) and found.value.type != kind:

@@ -178,7 +178,7 @@ class TraceReader:
         return value
 
     def set_value(self, thing: Any, value: Value) -> None:
-        """Let a value of the graph stand for what the program computed."""
+        """Map a value that the program computed to a graph value."""
         if isinstance(thing, program.Value):
             self.nodes[thing.number] = value
             value.type = tensor_type(thing, self.tracer.tensors[thing.number])

@@ -1,4 +1,4 @@
-"""Sizes of tensors as numbers that know where they come from, so that what a program computes with them can be recorded."""
+"""Sizes of tensors as numbers that keep their origin, so that arithmetic with them can be recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tracing_state import active, set_active
 
 
 class TracedInt(int):
-    """A size that knows which tensor's it is: arithmetic with it is recorded."""
+    """A tensor size with its origin: arithmetic with it is recorded."""
 
     tracer: Any
     make: Any
@@ -61,7 +61,7 @@ def _tell_lost(size: TracedInt, result: Any, *other: Any) -> None:
 
 
 def _lost(alone: Callable) -> Any:
-    """Make an operation that gives no whole number: it is not recorded, and the recorder may want to say so."""
+    """Make an operation without an integer result: it is not recorded, and the recorder may warn."""
 
     def run(self: TracedInt, *other: Any) -> Any:
         result = alone(self, *other)
@@ -101,7 +101,7 @@ class TracedSizes(TensorRecorder, AtenMode):
         return active() is self and not self.quiet
 
     def combine(self, symbol: str, left: Any, right: Any) -> Any:
-        """Make a value of what was computed with sizes."""
+        """Return the graph value of a number computed from sizes."""
         return self.reader.combine(symbol, left, right)
 
     def lost(self, size: TracedInt) -> None:

@@ -249,7 +249,7 @@ def trace_module(
 
 
 def _compare_graphs(first: Graph, second: Graph) -> None:
-    """Two traces of the same code must record the same operators."""
+    """Raise TracingCheckError unless two traces of the same code recorded the same operators."""
     kinds = [[n.kind_ for n in g.nodes_ if n.kind_ != "prim::Constant"] for g in (first, second)]
     if kinds[0] != kinds[1]:
         raise TracingCheckError(f"Graphs differed across invocations!\n{first}\n{second}", None)
@@ -288,7 +288,7 @@ def _check(
 
 
 def _agree(found: Any, expected: Any, of: str, tolerance: float, graph: Graph) -> bool:
-    """Return whether two results are close; a warning says where they are not."""
+    """Return whether two results are close; warns about those that are not."""
     for number, (a, b) in enumerate(zip(tensors_in(expected), tensors_in(found))):
         try:
             torch.testing.assert_close(b.double() if b.is_floating_point() else b, a.double() if a.is_floating_point() else a, rtol=tolerance, atol=tolerance, equal_nan=True)  # fmt: skip

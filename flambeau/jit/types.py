@@ -58,7 +58,7 @@ class Type:
 
 
 class _Named(Type):
-    """A type without parts: there is one of each."""
+    """A type without parameters; each has one instance."""
 
     def __init__(self, name: str, code: str | None = None, kind: str = ""):
         self.name, self._code, self._kind = name, code or name, kind or f"{name.capitalize()}Type"
@@ -458,7 +458,7 @@ def _fulfils(a: Type, b: InterfaceType, why: list[str] | None) -> bool:
 
 
 def result_type(schema: Any) -> Type:
-    """The type of what a call gives: a tuple where there are several results."""
+    """Return the type of a call: a tuple if there are several results."""
     types = schema.result_types
     return types[0] if len(types) == 1 else TupleType(types) if types else NONE
 

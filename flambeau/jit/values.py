@@ -339,12 +339,12 @@ class BuiltinFunction(Sugared):
         return SimpleValue(m.call_operator(place, self.symbol, args, kwargs, self.owner))
 
     def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
-        """`aten.add.Tensor`: the arguments say which overload is meant."""
+        """`aten.add.Tensor`: the overload is chosen by the arguments."""
         return self if self.owner is None else super().attr(place, m, name)
 
 
 class SpecialForm(Sugared):
-    """A name that the emitter knows by heart: `isinstance`, `annotate`, `zip`..."""
+    """A function implemented by the emitter: `isinstance`, `annotate`, `zip`..."""
 
     kind = "special form"
 

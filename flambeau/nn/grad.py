@@ -1,7 +1,7 @@
-"""Gradients of convolutions as functions of their own.
+"""Gradients of convolutions as separate functions.
 
 A convolution is linear in its input and in its weight, so the values of the operand that is differentiated do not
-matter: zeros of its shape stand in for it."""
+matter: zeros of its shape replace it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Context managers for tools that run a model to look at it: afterwards the model and the random generators are what they were."""
+"""Context managers for tools that run a model to look at it: on exit the model and the random generators are restored."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _own_buffers(model: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def unchanged(model: Any, training: bool | None = None) -> Iterator[None]:
     """Context manager: a model may run inside, in the given mode; on exit its modes, its buffers and the random generators of all
-    devices are what they were.
+    devices are restored.
 
     >>> with unchanged(model, training=False):
     ...     model(example)
@@ -62,7 +62,7 @@ def unchanged(model: Any, training: bool | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def contents_kept(tensors: Iterable[Tensor]) -> Iterator[None]:
-    """Context manager: on exit the tensors hold what they held, and the random generators are where they were. Unlike
+    """Context manager: restore the values of the tensors and the random generators on exit. Unlike
     `unchanged`, for recorders that know tensors by their identity."""
     kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors if not is_lazy(tensor)]
     with fork_rng():

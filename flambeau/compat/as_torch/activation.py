@@ -25,7 +25,7 @@ def export() -> None:
 
 
 def activation_file() -> Path:
-    """The file that says so in this Python's environment."""
+    """Return the path of the file that activates posing in this Python environment."""
     return Path(sysconfig.get_path("purelib"), _FILE)
 
 
@@ -42,7 +42,7 @@ def activate() -> Path:
 
 
 def deactivate() -> Path | None:
-    """Undo `activate`. Returns the file that was removed, None where there was none."""
+    """Undo `activate`; return the removed file, or None."""
     path = activation_file()
     if not path.exists():
         return None

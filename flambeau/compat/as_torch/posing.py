@@ -97,7 +97,7 @@ def _present(module: ModuleType) -> None:
 
 
 def _rename_classes(module: ModuleType) -> None:
-    """Classes say that they are PyTorch's: programs print them, compare their names and pickle them by name."""
+    """Rename classes to PyTorch's modules: programs print them, compare their names and pickle them by name."""
     for value in list(vars(module).values()):
         if isinstance(value, type) and value.__module__ == module.__name__:
             value.__module__ = (file_names.written_name(value) or (value.__module__, ""))[0]
@@ -165,7 +165,7 @@ class _Distribution(importlib.metadata.Distribution):
 
 
 class _DistributionFinder(importlib.metadata.DistributionFinder):
-    """Finder of the distribution "torch" that stands before that of installed packages, where the real PyTorch may be."""
+    """Finder of the distribution "torch", before that of installed packages, where the real PyTorch may be."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
         return None

@@ -16,7 +16,7 @@ _OWN = f"{naming.PACKAGE}.serve.ts"
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finder that stands before all others, or the parts of the package would be found by its folder and loaded a second time."""
+    """Finder that precedes all others; otherwise submodules would be found by their folder and loaded twice."""
 
     first = False  # whether to go before a package `ts` that is installed
 

@@ -43,7 +43,7 @@ def boolean_dispatch(
     module_name: str,
     func_name: str,
 ) -> Callable:
-    """A function that is one of two, by a flag; compiled code needs to know the flag when it is compiled."""
+    """Make a function that calls one of two by a flag, which compiled code needs as a constant."""
 
     def fn(*args: Any, **kwargs: Any) -> Any:
         flag = kwargs.get(arg_name, args[arg_index] if arg_index < len(args) else default)
@@ -75,7 +75,7 @@ def get_callable_argument_names(fn: Callable) -> list[str]:
 
 
 def check_empty_containers(obj: Any) -> None:
-    """Warn of a container without elements: it says nothing of their types."""
+    """Warn that the element type of an empty container is unknown."""
     from ...jit import warn_of_empty_container  # noqa: PLC0415
 
     warn_of_empty_container(obj)

@@ -59,7 +59,7 @@ class ExceptionWrapper:
         self.exc_type, self.exc_msg, self.where = type(problem), self._failure.text, where
 
     def reraise(self) -> NoReturn:
-        """Raise an exception of the same type."""
+        """Re-raise the exception with its original type."""
         self._failure.reraise()
 
 

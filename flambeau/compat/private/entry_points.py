@@ -43,7 +43,7 @@ class PyTorchFileWriter(ArchiveWriter):
         super().__init__(file_name_or_buffer if opened else self._own, root)
 
     def set_min_version(self, version: int) -> None:
-        """Do nothing: what is written can be read by every version of PyTorch that reads zip files."""
+        """Do nothing: written files are readable by every version of PyTorch that reads zip files."""
 
     def write_end_of_file(self) -> None:
         super().write_end_of_file()
@@ -121,7 +121,7 @@ globals().update(
 
 
 def sym_constrain_range(size: Any, **bounds: int | None) -> None:
-    """Check that a number that a program read from a tensor lies between `min` and `max`."""
+    """Check that a number read from a tensor is between `min` and `max`."""
     least, most = bounds.get("min"), bounds.get("max")
     if (least is not None and size < least) or (most is not None and size > most):
         raise RuntimeError(f"Invalid value range for {size} between [{least}, {most}].")

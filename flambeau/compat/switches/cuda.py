@@ -105,7 +105,7 @@ _new_enum: Any = Enum  # by names that are only known when it runs
 
 
 class _Choice:
-    """A library that a program prefers: it is kept and told, and the fastest that is there computes."""
+    """Preferred library of the program: stored and returned, while the fastest available one computes."""
 
     def __init__(self, name: str, kinds: str):
         self.kinds = _new_enum(name, kinds, start=0)

@@ -44,7 +44,7 @@ class verbose:
 def set_flags(
     _enabled: bool | None = None, _deterministic: bool | None = None, _allow_tf32: bool | None = None
 ) -> tuple:
-    """Set the switches that are given; return what they were."""
+    """Set the given switches; return their old values."""
     module: Any = sys.modules[__name__]
     before = (module.enabled, module.deterministic, module.allow_tf32)
     for name, value in zip(("enabled", "deterministic", "allow_tf32"), (_enabled, _deterministic, _allow_tf32)):

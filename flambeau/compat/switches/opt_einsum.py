@@ -24,7 +24,7 @@ def get_opt_einsum() -> Any:
 
 
 def set_flags(_enabled: bool | None = None, _strategy: str | None = None) -> tuple[bool, str | None]:
-    """Set both switches; what they were."""
+    """Set both switches; return their old values."""
     before = (Order.is_chosen(), Order.strategy if is_available() else None)
     module: Any = sys.modules[__name__]
     if _enabled is not None:
@@ -47,7 +47,7 @@ def flags(enabled: bool | None = None, strategy: str | None = None) -> Iterator[
 
 
 class _Switches(ModuleType):
-    """The module itself: switching on what is not there must fail."""
+    """The module type: enabling an unavailable package must fail."""
 
     @property
     def enabled(self) -> bool:

@@ -9,7 +9,7 @@ def is_available() -> bool:
 
 
 class _Verbose:
-    """Context manager in which MKL tells what it computes; it computes nothing here, so nothing is told."""
+    """Context manager for the verbose output of MKL, which is not used: it has no effect."""
 
     def __init__(self, enable: int):
         self.enable = enable

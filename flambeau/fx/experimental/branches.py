@@ -1,4 +1,4 @@
-"""`torch.cond` while a graph is recorded: each branch becomes a graph of its own, and tensors that it has from outside its operands."""
+"""`torch.cond` while a graph is recorded: each branch becomes a separate graph, and tensors it captures become its operands."""
 
 from __future__ import annotations
 

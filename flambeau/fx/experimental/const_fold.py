@@ -74,7 +74,7 @@ def get_unique_attr_name_in_module(mod_traced: GraphModule, name: str) -> str:
 
 
 def _inline_module(gm: GraphModule, inline_mod_name: str, run_dce: bool = True) -> dict[Node, Node]:
-    """Put the nodes of a submodule in the place of its call. Returns which node stands for which now."""
+    """Inline a submodule in place of its call; return a map from old nodes to new ones."""
     inlined = gm.get_submodule(inline_mod_name)
     if not isinstance(inlined, GraphModule):
         raise AssertionError(f"Expected GraphModule, got {type(inlined)}")

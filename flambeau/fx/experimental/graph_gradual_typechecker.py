@@ -36,7 +36,7 @@ def register_inference_rule(call_target: Any) -> Callable[[Callable], Callable]:
 
 
 def get_greatest_upper_bound(type1: Any, type2: Any) -> Any:
-    """The type that says what both say; TypeError where they contradict each other."""
+    """Return the join of two types; raises TypeError if they are inconsistent."""
     if type1 == Dyn:
         return type2
     if type2 == Dyn:

@@ -22,7 +22,7 @@ __all__ = ["GraphReader", "PythonKeyTracer"]
 
 
 class PythonKeyTracer(Tracer):
-    """The tracer that graphs made by running say they come from."""
+    """The tracer class recorded in graphs that were made by running a program."""
 
 
 class GraphReader:
@@ -42,7 +42,7 @@ class GraphReader:
         return self.argument(found)
 
     def track(self, value: program.Value, node: Node) -> None:
-        """Let the node stand for the value."""
+        """Map the value to the node."""
         self.nodes[value.number] = node
         node.meta["val"] = shown = self.as_meta(value)
         tensor = self.recorder.tensors[value.number]
@@ -56,7 +56,7 @@ class GraphReader:
         return shown.requires_grad_(value.requires_grad) if shown.is_floating_point() else shown
 
     def node_of(self, value: program.Value) -> Node:
-        """Return the node that stands for a value."""
+        """Return the node of a value."""
         if value.number not in self.nodes:
             self.nodes[value.number] = self.constant(value)
         return self.nodes[value.number]
@@ -82,7 +82,7 @@ class GraphReader:
         return value
 
     def describe(self, node: Node, call: program.Call) -> None:
-        """Note in a node what is known about the call's place."""
+        """Record the source location of the call in the node's `meta`."""
         node.meta.update(call.notes)
 
     def add(self, call: program.Call) -> None:

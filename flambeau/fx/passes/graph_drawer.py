@@ -1,4 +1,4 @@
-"""Pictures of graphs, through the package `pydot` (and graphviz, to make images of them)."""
+"""Drawings of graphs through the package `pydot` (and graphviz, to render them)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class FxGraphDrawer:
                     self._dot_graphs[f"{name}_{node.target}"] = self._to_dot(module, f"{name}_{node.target}")
 
     def get_dot_graph(self, submod_name: str | None = None) -> Any:
-        """The drawing of the module, or of one of its submodules."""
+        """Return the drawing of the module or of a submodule."""
         return self.get_main_dot_graph() if submod_name is None else self.get_submod_dot_graph(submod_name)
 
     def get_main_dot_graph(self) -> Any:

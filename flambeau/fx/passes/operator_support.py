@@ -19,7 +19,7 @@ IsNodeSupported = Callable[[Mapping[str, Any], Node], bool]
 
 
 class OperatorSupportBase(abc.ABC):
-    """Says whether a node is supported."""
+    """Base of predicates that decide whether a node is supported."""
 
     @abc.abstractmethod
     def is_node_supported(self, submodules: Mapping[str, Any], node: Node) -> bool:
@@ -39,7 +39,7 @@ def _fits(argument: Any, dtypes: Any) -> bool:
 
 
 class OperatorSupport(OperatorSupportBase):
-    """Says so by a table: the target's name, and for each argument the dtypes it may have (None: all)."""
+    """Decides by a table: the target's name, and the dtypes allowed for each argument (None: all)."""
 
     _support_dict: SupportDict
 

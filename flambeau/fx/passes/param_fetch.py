@@ -14,7 +14,7 @@ __all__ = ["default_matching", "extract_attrs_for_lowering", "lift_lowering_attr
 
 
 def default_matching(name: str, target_version: int) -> str:
-    """An attribute has the same name in every version of its layer."""
+    """Map an attribute to the same name for every version of its layer."""
     return name
 
 

@@ -30,7 +30,7 @@ def inplace_wrapper(fn: Callable) -> Callable:
 
 
 def log_hook(fn: Callable, level: int = logging.INFO) -> Callable:
-    """The pass, which logs what it returned."""
+    """Wrap a pass to log its result."""
 
     @wraps(fn)
     def wrapped_fn(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A graph split into submodules, as a function says."""
+"""Splitting a graph into submodules by a function of its nodes."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def split_module(
     partition_affix: str | None = None,
     tuple_return: bool = False,
 ) -> GraphModule:
-    """A module of submodules `submod_0`, `submod_1`, ...: `split_callback` says to which a node belongs. `qualname_map` is
+    """A module of submodules `submod_0`, `submod_1`, ...: `split_callback` returns the partition of a node. `qualname_map` is
     filled with the paths that modules had before."""
     options = {
         "keep_original_node_name": keep_original_node_name,

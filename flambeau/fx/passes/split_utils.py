@@ -17,7 +17,7 @@ __all__ = ["Component", "getattr_recursive", "setattr_recursive", "split_by_tags
 
 
 def getattr_recursive(obj: Any, name: str) -> Any:
-    """The value at a path; None where there is nothing."""
+    """Return the attribute at a dotted path, or None."""
     for part in name.split("."):
         if isinstance(obj, ModuleList):
             obj = obj._modules.get(part)

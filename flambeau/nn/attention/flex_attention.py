@@ -55,7 +55,7 @@ def _sliced_mask_mod_error(batch: Tensor, head: Tensor, token_q: Tensor, token_k
 
 
 def or_masks(*mask_mods: MaskMod) -> MaskMod:
-    """A mask that shows what one of the masks shows."""
+    """Return the union of masks: a position is visible if any of them shows it."""
     return _joined(mask_mods, False, Tensor.__or__)
 
 
@@ -78,7 +78,7 @@ def _joined(mask_mods: tuple, start: bool, join: Callable) -> MaskMod:
 
 
 def _mapped(function: Callable, leading: tuple) -> Callable:
-    """A function of (..., b, h, q, kv) mapped over all four indices; `leading` are the dims of what stands before them."""
+    """Map a function of (..., b, h, q, kv) over all four indices; `leading` are the batch dims of the arguments before them."""
     for i in reversed(range(4)):  # the key is mapped innermost, the batch outermost
         dims = tuple(None if j != i else 0 for j in range(4))
         function = flambeau.vmap(function, in_dims=(*leading, *dims), out_dims=0)
@@ -310,7 +310,7 @@ def create_block_mask(
     _compile: bool = False,
     separate_full_blocks: bool = True,
 ) -> BlockMask:
-    """The block mask of a mask function. None for B or H: the same for all of them."""
+    """Make the block mask of a mask function. None for B or H broadcasts over it."""
     if _takes_score(mask_mod):
         raise AssertionError(f"create-block_mask requires a mask_mod function! Got {mask_mod}")
     q_size, kv_size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE

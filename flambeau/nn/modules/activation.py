@@ -40,7 +40,7 @@ class _Inplace(_MaybeInplace):
 
 @settings
 class Threshold(_MaybeInplace):
-    """x where x > threshold, else value: a ReLU with a step of its own."""
+    """x where x > threshold, else value: a ReLU with a configurable step."""
 
     threshold: float
     value: float
@@ -51,7 +51,7 @@ class Threshold(_MaybeInplace):
 
 
 class ReLU(_Inplace):
-    """max(x, 0): passes what is positive and stops the rest; `inplace` saves the memory of the result."""
+    """max(x, 0): keeps positive values and zeroes the others; `inplace` saves the memory of the result."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, self.inplace)

@@ -20,8 +20,8 @@ _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 class AdaptiveLogSoftmaxWithLoss(Module):
     """The efficient softmax approximation of Grave et al.
 
-    The head predicts the classes below the first cutoff and, as further outputs, in which cluster a rarer class lies;
-    each cluster has a smaller network of its own."""
+    The head predicts the classes below the first cutoff and, as further outputs, the cluster of a rarer class;
+    each cluster has its own smaller network."""
 
     def __init__(
         self,

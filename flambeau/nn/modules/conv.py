@@ -125,7 +125,7 @@ def _check_settings(
 
 
 def _pad_amounts(kernel_size: tuple, padding: Any, dilation: tuple) -> Any:
-    """Amounts as `pad` wants them (last dimension first, before and after), for the padding modes other than zeros."""
+    """Return the amounts for `pad` (last dimension first, before and after), for padding modes other than zeros."""
     if not isinstance(padding, str):
         return _reverse_repeat_tuple(padding, 2)
     amounts = [0, 0] * len(kernel_size)
@@ -138,7 +138,7 @@ def _pad_amounts(kernel_size: tuple, padding: Any, dilation: tuple) -> Any:
 
 
 class _Conv(_ConvNd):
-    """A convolution; the subclass says over how many dimensions."""
+    """Base of convolutions; subclasses set the number of spatial dimensions."""
 
     _function: str
 
@@ -196,7 +196,7 @@ class Conv3d(_Conv):
 
 
 class _ConvTransposeNd(_ConvNd):
-    """A transposed convolution: the gradient of a convolution as a layer of its own."""
+    """Base of transposed convolutions: the gradient of a convolution as a layer."""
 
     _function: str
 
@@ -232,7 +232,7 @@ class _ConvTransposeNd(_ConvNd):
         num_spatial_dims: int,
         dilation: list[int] | None = None,
     ) -> list[int]:
-        """The extra rows at the end that make the output `output_size`; several sizes convolve to the same input."""
+        """Return the output padding that gives `output_size`: several output sizes convolve to the same input size."""
         if output_size is None:
             return list(self.output_padding)
         leading = 2 if input.dim() == num_spatial_dims + 2 else 1
@@ -271,29 +271,29 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class _ConvTransposeMixin(_ConvTransposeNd):
-    """The former name of the base of transposed convolutions, from which other people's layers still derive."""
+    """The former name of the base of transposed convolutions, which third-party layers still subclass."""
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """Transposed convolution over (N, C, L): the gradient of a Conv1d as a layer of its own, which makes sequences longer."""
+    """Transposed convolution over (N, C, L): the gradient of a Conv1d as a layer, which makes sequences longer."""
 
     _spatial, _function = 1, "conv_transpose1d"
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """Transposed convolution over (N, C, H, W): the gradient of a Conv2d as a layer of its own, which makes images larger."""
+    """Transposed convolution over (N, C, H, W): the gradient of a Conv2d as a layer, which makes images larger."""
 
     _spatial, _function = 2, "conv_transpose2d"
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """Transposed convolution over (N, C, D, H, W): the gradient of a Conv3d as a layer of its own, which makes volumes larger."""
+    """Transposed convolution over (N, C, D, H, W): the gradient of a Conv3d as a layer, which makes volumes larger."""
 
     _spatial, _function = 3, "conv_transpose3d"
 
 
 class _LazyConvXdMixin(LazyModuleMixin):
-    """A convolution whose in_channels is found out by the first input."""
+    """Mixin of convolutions whose in_channels is inferred from the first input."""
 
     weight: Any
     bias: Any

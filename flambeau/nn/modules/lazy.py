@@ -1,4 +1,4 @@
-"""Modules whose shapes are found out by their first forward."""
+"""Modules whose shapes are inferred by their first forward."""
 
 from __future__ import annotations
 

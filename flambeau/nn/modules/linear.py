@@ -17,7 +17,7 @@ __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Returns its input. Any constructor arguments are accepted, so that it can stand in for other layers."""
+    """Returns its input. Any constructor arguments are accepted, so that it can replace other layers."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

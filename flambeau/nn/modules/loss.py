@@ -60,14 +60,14 @@ class _WeightedLoss(_Loss):
 
 # -- regression -------------------------------------------------------------------------------------------------------
 class L1Loss(_Loss):
-    """|input - target|, averaged or summed as `reduction` says: less moved by outliers than the squared error."""
+    """Mean (or sum, by `reduction`) of |input - target|: less sensitive to outliers than the squared error."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(_Loss):
-    """(input - target)^2, averaged or summed as `reduction` says: the loss of regression.
+    """Mean (or sum, by `reduction`) of (input - target)^2: the usual loss of regression.
 
     >>> nn.MSELoss()(flambeau.ones(2), flambeau.zeros(2))
     tensor(1.)
@@ -379,7 +379,7 @@ class _MarginLoss(_Loss):
 
 @settings
 class HingeEmbeddingLoss(_MarginLoss):
-    """A distance for pairs that belong together (target 1), what it lacks to the margin for others (target -1)."""
+    """The distance of similar pairs (target 1); for dissimilar ones (target -1) the amount by which it is below the margin."""
 
     margin: float = 1.0
     size_average: Any = None

@@ -40,7 +40,7 @@ _Made = TypeVar("_Made", covariant=True)
 
 
 class _Forward(Protocol[_Given, _Made]):
-    """A module that is called, as type checkers know it: it takes and returns what its forward does."""
+    """Protocol for type checkers: calling a module takes and returns what its forward does."""
 
     def forward(self, *args: _Given.args, **kwargs: _Given.kwargs) -> _Made: ...
 

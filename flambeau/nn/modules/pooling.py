@@ -1,6 +1,6 @@
 """Pooling: the largest, the mean or a norm of the values in a sliding window, over one to three dimensions.
 
-A class says its number of dimensions by the name of the function it calls; everything else is shared."""
+The function that a class names determines its number of dimensions; everything else is shared."""
 
 from __future__ import annotations
 

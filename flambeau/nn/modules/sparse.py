@@ -121,7 +121,7 @@ class Embedding(_Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Embedding:
-        """An Embedding over a given table; frozen unless told otherwise."""
+        """Make an Embedding from a given table; frozen unless `freeze=False`."""
         rows, columns = _check_pretrained(embeddings)
         return cls(
             num_embeddings=rows,
@@ -212,7 +212,7 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
-        """An EmbeddingBag over a given table; frozen unless told otherwise."""
+        """Make an EmbeddingBag from a given table; frozen unless `freeze=False`."""
         rows, columns = _check_pretrained(embeddings)
         bag = cls(
             num_embeddings=rows,

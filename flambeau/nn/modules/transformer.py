@@ -173,7 +173,7 @@ class TransformerDecoderLayer(_TransformerLayer):
 
 
 class TransformerEncoder(Module):
-    """A stack of encoder layers: `num_layers` copies of the given one, each with parameters of its own."""
+    """A stack of encoder layers: `num_layers` copies of the given one, with separate parameters."""
 
     __constants__ = ["norm"]
 
@@ -270,7 +270,7 @@ def _why_not_nested(layer: Any) -> str:
 
 
 class TransformerDecoder(Module):
-    """A stack of decoder layers: `num_layers` copies of the given one, each with parameters of its own."""
+    """A stack of decoder layers: `num_layers` copies of the given one, with separate parameters."""
 
     __constants__ = ["norm"]
 
@@ -305,7 +305,7 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder of attention layers, as in Attention Is All You Need; masks say who may attend to whom.
+    """An encoder and a decoder of attention layers, as in Attention Is All You Need; masks restrict which positions attend to which.
 
     >>> out = nn.Transformer(nhead=8, num_encoder_layers=2)(torch.rand(10, 4, 512), torch.rand(20, 4, 512))
     """

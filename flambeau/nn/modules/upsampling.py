@@ -13,7 +13,7 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """Resizes the last dimensions to `size` or by `scale_factor`: nearest, linear, bilinear, bicubic or trilinear, as `mode` says."""
+    """Resizes the last dimensions to `size` or by `scale_factor`: `mode` is "nearest", "linear", "bilinear", "bicubic" or "trilinear"."""
 
     __constants__ = ["size", "scale_factor", "mode", "align_corners", "name", "recompute_scale_factor"]
 

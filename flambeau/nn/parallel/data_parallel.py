@@ -61,7 +61,7 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
 
 
 def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
-    """Results of the devices joined along `dim` on one of them; numbers without dimensions become a vector."""
+    """Gather the results of the devices on one of them, joined along `dim`; scalars become a vector."""
 
     def joined(*parts: Any) -> Any:
         if not isinstance(parts[0], Tensor):
@@ -105,7 +105,7 @@ def parallel_apply(
     kwargs_tup: Sequence[dict[Any, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Call each module with its inputs, each in a thread of its own on its device."""
+    """Call each module with its inputs on its device, in one thread per module."""
     for what, given in (("inputs", inputs), ("kwargs_tup", kwargs_tup), ("devices", devices)):
         if given is not None and len(given) != len(modules):
             raise AssertionError(

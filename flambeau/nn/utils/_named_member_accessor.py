@@ -10,7 +10,7 @@ _MISSING: Any = object()
 
 
 def swap_tensor(module: Module, name: str, tensor: Any, allow_missing: bool = False) -> Any:
-    """Put `tensor` in the place of a parameter, buffer or plain attribute of a module, and return what was there."""
+    """Replace a parameter, buffer or plain attribute of a module by `tensor`; return the old value."""
     if not isinstance(module, Module):
         raise TypeError(f"{module} is not an instance of torch.nn.Module")
     if not isinstance(name, str) or "." in name or not name:

@@ -1,4 +1,4 @@
-"""Parameters computed from other parameters: a module stands between what is trained and what the layer uses.
+"""Parameters computed from other parameters: a module computes the weight that a layer uses from the trained one.
 
 >>> class Symmetric(nn.Module):
 ...     def forward(self, x):
@@ -197,7 +197,7 @@ def _refuse_pickle(self: Any) -> Any:
 
 
 def _give_own_class(module: Module) -> None:
-    """Properties live on classes: the module gets a class of its own to carry them."""
+    """Give the module its own class, because properties are attributes of classes."""
     cls = type(module)
     members: dict[str, Any] = {"__getstate__": _refuse_pickle}
     if not hasattr(cls, "__deepcopy__"):

@@ -73,7 +73,7 @@ def _channel_mask(t: Tensor, dim: int, keep: Tensor) -> Tensor:
 
 # -- methods ----------------------------------------------------------------------------------------------------------
 class BasePruningMethod(ABC):
-    """A way to choose what is pruned: subclasses compute the mask."""
+    """Base of pruning methods: subclasses compute the mask."""
 
     PRUNING_TYPE: str = "unstructured"
     _tensor_name: str
@@ -232,7 +232,7 @@ class Identity(BasePruningMethod):
 
 
 class _Unstructured(BasePruningMethod):
-    """Single elements, as many as `amount` says."""
+    """Prune random single elements: `amount` is their number or fraction."""
 
     def __init__(self, amount: float):
         _validate_pruning_amount_init(amount)

@@ -56,7 +56,7 @@ def _check_names(module: Module, given: Mapping[str, Tensor]) -> None:
 
 
 def _swap(module: Module, name: str, value: Any) -> Any:
-    """Put a tensor under a dotted name, past all checks of assignment, and return what was there."""
+    """Set the tensor at a dotted name without the checks of assignment; return the old value."""
     path, _, last = name.rpartition(".")
     if not last:
         raise KeyError('tensor name can\'t be empty string ""')

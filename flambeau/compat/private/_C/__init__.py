@@ -48,7 +48,7 @@ def _infer_size(a: tuple[int, ...], b: tuple[int, ...]) -> Size:
 
 
 def _log_api_usage_once(event: str) -> None:
-    """Do nothing: libraries report what is used, and nothing is logged."""
+    """Do nothing: usage reports of libraries are not logged."""
 
 
 _TensorMeta = type(Tensor)  # the class of the class of tensors
@@ -60,7 +60,7 @@ def _get_default_device() -> str:
 
 
 def _get_accelerator(check: bool | None = None) -> device:
-    """The accelerator that is there, or the CPU where there is none."""
+    """Return the available accelerator, or the CPU."""
     return accelerator.current_accelerator() or device("cpu")
 
 

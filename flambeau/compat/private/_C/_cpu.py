@@ -9,7 +9,7 @@ __all__ = ["_is_amx_tile_supported", "_is_avx2_supported", "_is_avx512_supported
 
 @functools.cache
 def _flags() -> frozenset[str]:
-    """The words that Linux has for the processor's abilities; none where there is no such file."""
+    """Return the CPU flags that Linux reports; empty on other systems."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             return frozenset(next((line for line in file if line.startswith("flags")), "").split())

@@ -1,4 +1,4 @@
-"""Names of PyTorch's compiled `vmap`: which tensors stand for a batch."""
+"""Names of PyTorch's compiled `vmap`: tensors with a hidden batch dimension."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def is_batchedtensor(tensor: Any) -> bool:
-    """Return whether a tensor stands for a batch inside of `vmap`."""
+    """Return whether a tensor has a hidden batch dimension of `vmap`."""
     return isinstance(tensor, BatchedTensor)
 
 

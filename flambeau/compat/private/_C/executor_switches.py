@@ -1,5 +1,5 @@
-"""Switches of PyTorch's TorchScript executor and of its kernels' choice. They are kept and told: graphs are interpreted operator by
-operator here, with every setting."""
+"""Switches of PyTorch's TorchScript executor and of its kernels' choice. They are stored but have no effect: graphs are interpreted operator by
+operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _has_xpu = False
 
 
 def _switch(setter: str, getter: str = "", start: bool = False) -> dict[str, Callable]:
-    """A function that sets and returns what was set before, and one that tells."""
+    """Make a setter that returns the old value, and a getter."""
 
     setting = [start]
 

@@ -38,7 +38,7 @@ class _Single:
     __ror__ = __or__
 
     def getInferred(self) -> Type:  # noqa: N802  PyTorch's name
-        """The type of what is not annotated."""
+        """The type of values without annotation."""
         return INFERRED if isinstance(self._type, TensorType) else self._type
 
 

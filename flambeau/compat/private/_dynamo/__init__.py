@@ -1,4 +1,4 @@
-"""Names of PyTorch's graph capture that programs use: what they stand for is in `flambeau.compiler`."""
+"""Names of PyTorch's graph capture that programs use, implemented in `flambeau.compiler`."""
 
 import functools
 from collections.abc import Callable

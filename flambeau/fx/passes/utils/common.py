@@ -43,5 +43,5 @@ def lift_subgraph_as_module(
 
 
 def compare_graphs(left: Graph, right: Graph) -> bool:
-    """Return whether two graphs do the same, node by node."""
+    """Return whether two graphs have the same nodes."""
     return bool(SubgraphMatcher(left, match_output=True, match_placeholder=True).match(right))

@@ -106,7 +106,7 @@ def erase_nodes(gm: GraphModule, nodes: NodeList) -> None:
 def fuse_by_partitions(
     gm: GraphModule, partitions: list[dict[Node, Any]], prefix: str = "fused_", always_return_tuple: bool = False
 ) -> GraphModule:
-    """Make each group of nodes a submodule of its own."""
+    """Move each group of nodes to a submodule."""
     for number, partition in enumerate(partitions):
         ordered = topo_sort(list(partition))
         name = f"{prefix}{number}"

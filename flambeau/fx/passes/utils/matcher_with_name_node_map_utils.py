@@ -15,7 +15,7 @@ __all__ = ["SubgraphMatcherWithNameNodeMap"]
 
 
 def _split_to_graph_and_name_node_map(gm: GraphModule) -> tuple[GraphModule, dict[str, Node]]:
-    """Take the dict, which is the last thing returned, off the output."""
+    """Remove the name-to-node dict, the last returned value, from the output."""
     output = gm.graph.output_node()
     codegen = gm.graph._codegen
     nested = isinstance(codegen, _PyTreeCodeGen) and codegen.pytree_info.out_spec is not None

@@ -15,7 +15,7 @@ __all__ = ["SourcePartition", "check_subgraphs_connected", "get_source_partition
 
 @dataclass
 class SourcePartition:
-    """The nodes of one call, what they read, whose values others read, and the parameters among them."""
+    """The nodes of one call, with its inputs, outputs and parameters."""
 
     nodes: list[Node]
     source: Any
