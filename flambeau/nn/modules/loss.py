@@ -14,7 +14,6 @@ from .. import functional as F
 from .distance import PairwiseDistance
 from .linear import Linear
 from .module import Module
-from .settings import Declared, settings
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
@@ -25,37 +24,27 @@ __all__ = [
 ]  # fmt: skip
 
 
-@settings
-class _Loss(Declared):
-    """A loss with its reduction; `size_average` and `reduce` are what `reduction` was called before."""
+class _Loss(Module):
+    """A loss with its reduction."""
 
     __constants__ = ["reduction"]
-    size_average: Any = None
-    reduce: Any = None
-    reduction: str = "mean"
+    reduction: str
 
-    def __post_init__(self) -> None:
-        size_average, reduce = (self.__dict__.pop(name, None) for name in ("size_average", "reduce"))
-        if size_average is not None or reduce is not None:
-            self.reduction = read_reduction(self.reduction, size_average, reduce)
-        for name in {"weight", "pos_weight"}.intersection(self._settings):
-            value = getattr(self, name)
-            delattr(self, name)
-            self.register_buffer(name, value)
-
-    def extra_repr(self) -> str:
-        return ""
+    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
+        super().__init__()
+        legacy = size_average is not None or reduce is not None
+        self.reduction = read_reduction(reduction, size_average, reduce) if legacy else reduction
 
 
-@settings
 class _WeightedLoss(_Loss):
     """A loss with a weight per class or element, kept as a buffer."""
 
-    weight: Tensor | None = None
-    size_average: Any = None
-    reduce: Any = None
-    reduction: str = "mean"
-    __constants__ = ["reduction"]
+    def __init__(
+        self, weight: Tensor | None = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+        self.weight: Tensor | None
 
 
 # -- regression -------------------------------------------------------------------------------------------------------
@@ -77,47 +66,52 @@ class MSELoss(_Loss):
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
-@settings
 class SmoothL1Loss(_Loss):
     """Quadratic below beta, linear above: like the squared error near zero, and less moved by outliers."""
 
-    size_average: Any = None
-    reduce: Any = None
-    reduction: str = "mean"
-    beta: float = 1.0
-    __constants__ = ["reduction"]
+    def __init__(
+        self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", beta: float = 1.0
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.smooth_l1_loss(input, target, beta=self.beta, reduction=self.reduction)
 
 
-@settings
 class HuberLoss(_Loss):
     """SmoothL1Loss times its threshold: quadratic for errors below `delta`, linear above, so that outliers weigh less."""
 
-    reduction: str = "mean"
-    delta: float = 1.0
+    __constants__ = ["reduction", "delta"]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.delta, (int, float)):
-            raise TypeError(f"delta must be a float or int, got: {type(self.delta)}")
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction=reduction)
+        if not isinstance(delta, (int, float)):
+            raise TypeError(f"delta must be a float or int, got: {type(delta)}")
+        self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(input, target, delta=self.delta, reduction=self.reduction)
 
 
-@settings
 class PoissonNLLLoss(_Loss):
     """Negative log likelihood of counts under Poisson distributions, whose rates are given (or their logarithms, `log_input`)."""
 
-    log_input: bool = True
-    full: bool = False
-    size_average: Any = None
-    eps: float = 1e-8
-    reduce: Any = None
-    reduction: str = "mean"
     __constants__ = ["log_input", "full", "eps", "reduction"]
+
+    def __init__(
+        self,
+        log_input: bool = True,
+        full: bool = False,
+        size_average: Any = None,
+        eps: float = 1e-8,
+        reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.log_input = log_input
+        self.full = full
+        self.eps = eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         return F.poisson_nll_loss(
@@ -140,16 +134,21 @@ class GaussianNLLLoss(_Loss):
 
 
 # -- classification ---------------------------------------------------------------------------------------------------
-@settings
 class NLLLoss(_WeightedLoss):
     """Minus the log probability of the target class: takes what LogSoftmax gives; `weight` weighs classes, `ignore_index` leaves some out."""
 
-    weight: Tensor | None = None
-    size_average: Any = None
-    ignore_index: int = -100
-    reduce: Any = None
-    reduction: str = "mean"
     __constants__ = ["ignore_index", "reduction"]
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: Any = None,
+        ignore_index: int = -100,
+        reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index = ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
@@ -158,16 +157,22 @@ class NLLLoss(_WeightedLoss):
 class NLLLoss2d(NLLLoss):
     """The deprecated name of NLLLoss for images."""
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: Any = None,
+        ignore_index: int = -100,
+        reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:
         warnings.warn(
             "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement.",
             FutureWarning,
-            stacklevel=4,
+            stacklevel=2,
         )
-        super().__post_init__()
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
 
 
-@settings
 class CrossEntropyLoss(_WeightedLoss):
     """Log softmax and negative log likelihood in one: takes scores, not probabilities, and targets that are classes or probabilities.
 
@@ -175,13 +180,20 @@ class CrossEntropyLoss(_WeightedLoss):
     tensor(0.6931)
     """
 
-    weight: Tensor | None = None
-    size_average: Any = None
-    ignore_index: int = -100
-    reduce: Any = None
-    reduction: str = "mean"
-    label_smoothing: float = 0.0
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: Any = None,
+        ignore_index: int = -100,
+        reduce: Any = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(
@@ -215,8 +227,6 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     """A linear layer and the cross entropy of its output."""
 
     __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]
-    _function = "linear_cross_entropy"
-    _passed = ("weight", "ignore_index", "label_smoothing", "options")
 
     def __init__(
         self,
@@ -256,8 +266,10 @@ class LinearCrossEntropyLoss(_WeightedLoss):
             shape = (self.num_classes, *self.out_features)
             weight = weight.reshape(*shape, weight.size(1))
             bias = None if bias is None else bias.reshape(shape)
-        settings = {name: getattr(self, name) for name in self._passed}
-        return F.linear_cross_entropy(input, weight, target, linear_bias=bias, reduction=self.reduction, **settings)
+        return F.linear_cross_entropy(
+            input, weight, target, linear_bias=bias, reduction=self.reduction, weight=self.weight, ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing, options=self.options,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         return (
@@ -267,15 +279,14 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         )
 
 
-@settings
 class KLDivLoss(_Loss):
     """Kullback-Leibler divergence of the target from log probabilities; `reduction="batchmean"` is the divergence itself."""
 
-    size_average: Any = None
-    reduce: Any = None
-    reduction: str = "mean"
-    log_target: bool = False
-    __constants__ = ["reduction"]
+    def __init__(
+        self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.kl_div(input, target, log_target=self.log_target, reduction=self.reduction)
@@ -288,16 +299,20 @@ class BCELoss(_WeightedLoss):
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
-@settings
 class BCEWithLogitsLoss(_Loss):
     """Sigmoid and binary cross entropy in one, which is safe for large scores; `pos_weight` weighs the positive examples of each class."""
 
-    weight: Tensor | None = None
-    size_average: Any = None
-    reduce: Any = None
-    reduction: str = "mean"
-    pos_weight: Tensor | None = None
-    __constants__ = ["reduction"]
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: Any = None,
+        reduce: Any = None,
+        reduction: str = "mean",
+        pos_weight: Tensor | None = None,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(
@@ -305,14 +320,15 @@ class BCEWithLogitsLoss(_Loss):
         )
 
 
-@settings
 class CTCLoss(_Loss):
     """Negative log likelihood of a label sequence, summed over all its alignments with the inputs: for speech and handwriting."""
 
-    blank: int = 0
-    reduction: str = "mean"
-    zero_infinity: bool = False
     __constants__ = ["blank", "reduction"]
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
 
     def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
         return F.ctc_loss(
@@ -342,25 +358,27 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
-@settings
 class MultiMarginLoss(_WeightedLoss):
     """Hinge loss of the target class against all others: zero once it wins by the margin everywhere."""
 
-    p: int = 1
-    margin: float = 1.0
-    weight: Tensor | None = None
-    size_average: Any = None
-    reduce: Any = None
-    reduction: str = "mean"
     __constants__ = ["p", "margin", "reduction"]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.p not in (1, 2):
+    def __init__(
+        self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: Tensor | None = None,
+        size_average: Any = None,
+        reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        if p not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
-        if self.weight is not None and self.weight.dim() != 1:
-            dims = self.weight.dim()
-            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, got {dims}D instead")
+        if weight is not None and weight.dim() != 1:
+            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, got {weight.dim()}D instead")
+        self.p = p
+        self.margin = margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multi_margin_loss(
@@ -368,24 +386,23 @@ class MultiMarginLoss(_WeightedLoss):
         )
 
 
-@settings
 class _MarginLoss(_Loss):
-    margin: float = 0.0
-    size_average: Any = None
-    reduce: Any = None
-    reduction: str = "mean"
     __constants__ = ["margin", "reduction"]
 
+    def __init__(
+        self, margin: float = 0.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
 
-@settings
+
 class HingeEmbeddingLoss(_MarginLoss):
     """The distance of similar pairs (target 1); for dissimilar ones (target -1) the amount by which it is below the margin."""
 
-    margin: float = 1.0
-    size_average: Any = None
-    reduce: Any = None
-    reduction: str = "mean"
-    __constants__ = ["margin", "reduction"]
+    def __init__(
+        self, margin: float = 1.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(margin, size_average, reduce, reduction)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
@@ -405,22 +422,27 @@ class MarginRankingLoss(_MarginLoss):
         return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
-@settings
 class TripletMarginLoss(_Loss):
     """Triplet loss: by how much an anchor misses being nearer, by the margin, to the positive than to the negative example."""
 
-    margin: float = 1.0
-    p: float = 2.0
-    eps: float = 1e-6
-    swap: bool = False
-    size_average: Any = None
-    reduce: Any = None
-    reduction: str = "mean"
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_margin(self, self.margin)
+    def __init__(
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        size_average: Any = None,
+        reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        _check_margin(self, margin)
+        self.margin = margin
+        self.p = p
+        self.eps = eps
+        self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return F.triplet_margin_loss(
