@@ -66,7 +66,6 @@ def _losses() -> dict[str, tuple[Call, list[np.ndarray]]]:
             lambda t, F, x, y: F.cosine_embedding_loss(x, y, t.tensor([1, -1, 1, 1, -1])),
             pair,
         ),
-        "cross_entropy": (lambda t, F, x: F.cross_entropy(x, _classes(t)), [_r(5, 4)]),
         "ctc_loss": (
             lambda t, F, x: F.ctc_loss(x.log_softmax(2), t.tensor([[1, 2], [3, 1]]), (6, 6), (2, 2)),
             [_r(6, 2, 4)],
@@ -215,6 +214,16 @@ def _layer(make: Callable[[Any], Any], call: Call) -> Call:
 
 
 SPECIAL: dict[str, tuple[Call, list[np.ndarray]]] = {
+    "cross_entropy": (lambda t, F, x: F.cross_entropy(x, _classes(t)), [_r(5, 4)]),
+    "cross_entropy of planes": (
+        lambda t, F, x: F.cross_entropy(x, _classes(t).view(1, 5), reduction="sum"),
+        [_r(1, 4, 5)],
+    ),
+    "cross_entropy smoothed": (
+        lambda t, F, x: F.cross_entropy(x, _classes(t), t.arange(4.0) + 1, ignore_index=1, label_smoothing=0.1),
+        [_r(5, 4)],
+    ),
+    "cross_entropy with probabilities": (lambda t, F, x, y: F.cross_entropy(x, y.softmax(1)), [_r(5, 4), _r(5, 4)]),
     "inner": (lambda t, F, a, b: t.inner(a, b), [_r(3, 4), _r(2, 4)]),
     "inner of vectors": (lambda t, F, a, b: t.inner(a, b), [_r(4), _r(4)]),
     "max_pool3d": (lambda t, F, x: F.max_pool3d(x, 2), [_VOLUME]),

@@ -376,7 +376,7 @@ RECORDED = {
     "clone": lambda: ((_x(2, 3),), {}),
     "internal.softmax_along": lambda: ((_x(2, 3), 1), {}),
     "internal.layer_norm_rows": lambda: ((_x(2, 3), _x(3), None, 3, 1e-5), {}),
-    "internal.cross_entropy_indices": lambda: ((_x(2, 3), torch.tensor([0, 2]), None, "mean", -100, 0.0), {}),
+    "internal.cross_entropy_indices": lambda: ((_x(2, 3), torch.tensor([0, 2]), None, "mean", -100, 0.0, False), {}),
     "gather": lambda: ((_x(2, 3), 1, torch.tensor([[0, 2], [1, 1]])), {}),
 }
 

@@ -5,7 +5,7 @@ the memory between forward and backward, in the dtype the scores compute in: thr
 score, the logarithm of the sum of exponentials relative to it, the loss), then TOTALS: the sum of the targets'
 weights, the sum of all class weights, and 1 if some target is no class (nothing is read or written outside for it).
 `soft` receives the probabilities, softmax(x), where a backward pass may come; it reads nothing else of the scores. With
-`from_scores` it is given the scores instead, and finds the probabilities again.
+`from_scores` it is given the scores instead, or what `copies` has made `soft`, a copy of them, and finds the probabilities again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def reduce_losses(loss, stats, target, weight, count, n, ignore, all_weights, *,
 
 @loop_kernel
 def cross_entropy_rows(
-    loss, stats, soft, x, target, weight, rows, n, ignore, smoothing, *, reduction, smooth, on_host=True
+    loss, stats, soft, x, target, weight, rows, n, ignore, smoothing, *, reduction, smooth, on_host=True, copies=False
 ):
     """loss = -weight[t] * log softmax(x)[t], mixed with the mean over classes if `smooth`; one number unless reduction
     is "none"."""
@@ -92,10 +92,13 @@ def cross_entropy_rows(
         for j in range(n):
             top = maximum(top, x[base + j])
         total = like(x, 0)
-        if soft is None or not on_host:
+        if soft is None or copies or not on_host:
             for j in range(n):
                 total += exp(x[base + j] - top)
-            if soft is not None:  # computed again: that is less work than to store it twice
+            if copies and soft is not None:
+                for j in simd(n):
+                    soft[base + j] = x[base + j]
+            elif soft is not None:  # computed again: that is less work than to store it twice
                 shift = log(total)
                 for j in simd(n):
                     soft[base + j] = exp(x[base + j] - top - shift)
@@ -115,8 +118,8 @@ def cross_entropy_rows(
 
 @loop_kernel
 def cross_entropy_columns(
-    loss, stats, soft, x, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth, on_host=True
-):
+    loss, stats, soft, x, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth, on_host=True, copies=False
+):  # fmt: skip
     """Compute cross entropy with classes before the last dimension, BLOCK neighbouring columns at a time."""
     all_weights = class_weights(x, weight, n)
     blocks = (inner + BLOCK - 1) // BLOCK
@@ -136,10 +139,12 @@ def cross_entropy_columns(
         for k in range(n):
             for c in simd(width):
                 e = exp(x[base + k * inner + c] - top[c])
-                if soft is not None and on_host:
+                if copies and soft is not None:
+                    soft[base + k * inner + c] = x[base + k * inner + c]
+                elif soft is not None and on_host:
                     soft[base + k * inner + c] = e
                 total[c] = total[c] + e
-        if soft is not None:
+        if soft is not None and not copies:
             for k in range(n):
                 for c in simd(width):
                     e = soft[base + k * inner + c] if on_host else exp(x[base + k * inner + c] - top[c])

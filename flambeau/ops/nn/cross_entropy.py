@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
@@ -15,11 +16,10 @@ from ...kernels.library import loss as kernels
 from ..machinery.arguments import need_tensors
 from ..machinery.aten_form import REDUCTIONS, aten_only
 from ..machinery.declare import internal
-from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
-from .loss_arguments import functional_loss, read_reduction
+from .loss_arguments import check_classes, functional_loss, read_reduction, target_shape
 from .softmax import softmax_backward
 
 _accepted: dict[tuple, bool] = {}  # shapes and dtypes of scores and targets that have passed the checks
@@ -33,16 +33,14 @@ def _layout(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return shape[0], shape[1], numel_of(shape[2:])
 
 
-def _target_shape(input: Tensor) -> tuple[int, ...]:
-    return () if len(input.shape) < 2 else (input.shape[0], *input.shape[2:])
-
-
-def _loss_layouts(input: Tensor, target: Tensor, weight: Any, reduction: str, *settings: Any) -> list[tuple]:
+def _loss_layouts(
+    input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float = 0.0, wide: bool = False
+) -> list[tuple]:  # fmt: skip
     """The loss, and the statistics that kernels keep."""
     outer, _, inner = _layout(input.shape)
-    d, where = input.dtype, input.device
-    shape = _target_shape(input) if reduction == "none" else ()
-    return [(shape, d, where), ((3 * outer * inner + kernels.TOTALS,), opmath(d), where)]
+    full, where = opmath(input.dtype), input.device
+    shape = target_shape(input) if reduction == "none" else ()
+    return [(shape, full if wide else input.dtype, where), ((3 * outer * inner + kernels.TOTALS,), full, where)]
 
 
 def _check_targets(stats: Tensor, target: Tensor, classes: int, ignore_index: int) -> None:
@@ -102,7 +100,17 @@ def _shares(
     return hit, spread, hit.sum(classes, True) + spread.sum(classes, True)
 
 
-@internal(batching="each", loads=("input",), stores=(0,))
+def _scores_gradient(
+    v: Tensor, grad: Tensor, input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Second derivatives where the scores were kept."""
+    classes, full = 1 if len(input.shape) > 1 else 0, opmath(input.dtype)
+    soft = input.to(full).softmax(classes)
+    to_grad, to_soft = _kept_gradient(v.to(full), grad, soft, target, weight, reduction, ignore_index, smoothing)
+    return to_grad, softmax_backward(to_soft, soft, classes, full).to(input.dtype)
+
+
+@internal(grads={("grad", "input"): _scores_gradient}, batching="each", loads=("input",), stores=(0,))
 def cross_entropy_gradient(
     grad: Tensor,
     input: Tensor,
@@ -117,12 +125,11 @@ def cross_entropy_gradient(
     return input.shape, input.dtype, input.device
 
 
+cross_entropy_gradient.op.remade = ("input", "input", cross_entropy_gradient)
+
+
 @internal(
-    grads={
-        ("grad", "soft"): lambda v, grad, soft, target, weight, reduction, ignore_index, smoothing: _kept_gradient(
-            v, grad, soft, target, weight, reduction, ignore_index, smoothing
-        )
-    },
+    grads={("grad", "soft"): _kept_gradient},
     batching="each",
     stores=(0,),
     remade=("soft", "input", cross_entropy_gradient),
@@ -172,26 +179,28 @@ def _indices_gradient(
     reduction: str,
     ignore_index: int,
     smoothing: float,
+    wide: bool,
 ) -> Any:
-    """Return the gradient of the scores, from those of the loss and, in second derivatives, of the probabilities."""
-    of_loss, of_soft = g
+    """Return the gradient of the scores, from those of the loss and, in second derivatives, of what was kept."""
+    of_loss, of_kept = g
     share: Any = None
     if of_loss is not None:
-        share = cross_entropy_backward(of_loss, hidden, target, weight, stats, reduction, ignore_index, smoothing)
-    if of_soft is None:
+        backward = cross_entropy_gradient if wide else cross_entropy_backward
+        share = backward(of_loss, hidden, target, weight, stats, reduction, ignore_index, smoothing)
+    if of_kept is None:
         return share
-    other = softmax_backward(of_soft, hidden, 1 if len(hidden.shape) > 1 else 0, hidden.dtype)
+    other = of_kept if wide else softmax_backward(of_kept, hidden, 1 if len(hidden.shape) > 1 else 0, hidden.dtype)
     return other if share is None else share + other
 
 
-def _recorded_layouts(input: Tensor, target: Tensor, weight: Any, reduction: str, *settings: Any) -> list[tuple]:
-    return [*_loss_layouts(input, target, weight, reduction), (input.shape, input.dtype, input.device)]
+def _recorded_layouts(input: Tensor, *arguments: Any) -> list[tuple]:
+    return [*_loss_layouts(input, *arguments), (input.shape, input.dtype, input.device)]
 
 
 @internal(layout=_loss_layouts, saves=("stats",), runs_empty=True, batching="each", sharding="loss", loads=("input",))
 def cross_entropy_unrecorded(
-    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
-) -> Tensor:
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float, wide: bool
+) -> Tensor:  # fmt: skip
     """cross_entropy_indices where nobody wants the derivative, or where the scores stay as they are until it is found."""
 
 
@@ -207,50 +216,32 @@ def cross_entropy_unrecorded(
     lean=cross_entropy_unrecorded,
 )
 def cross_entropy_indices(
-    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
-) -> Tensor:
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float, wide: bool
+) -> Tensor:  # fmt: skip
     """Softmax and negative log-likelihood in one pass over the scores. The probabilities are kept for the backward pass, which
-    reads them and not the scores: those may be overwritten."""
-
-
-def _run_indices(
-    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
-) -> None:
-    _launch_indices(out, input, target, weight, reduction, ignore_index, smoothing)
-    _check_targets(out[1], target, _layout(input.shape)[1], ignore_index)
-
-
-def _run_indices_there(
-    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
-) -> None:
-    _launch_indices(out, input, target, weight, reduction, ignore_index, smoothing)
-    _check_targets_there(out[1], target, _layout(input.shape)[1], ignore_index)
+    reads them and not the scores: those may be overwritten. `wide`: scores in half precision, a loss in float32; a copy of the scores
+    is kept, from which the probabilities are found again as if the scores had been converted."""
 
 
 @cross_entropy_indices.op.as_aten
 @cross_entropy_unrecorded.op.as_aten
 def _(
-    recorder: Any, input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
-) -> Any:
-    if smoothing:
+    recorder: Any, input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float, wide: bool
+) -> Any:  # fmt: skip
+    if smoothing or wide:
         return NotImplemented
     logs = recorder.aten.log_softmax.int(input, 1 if len(input.shape) > 1 else 0)
     return recorder.again(_nll, (logs, target, weight, reduction, ignore_index), {})
 
 
-for operator in (cross_entropy_indices, cross_entropy_unrecorded):
-    operator.on("cpu")(_run_indices)
-    operator.on("any")(_run_indices_there)
-
-
-def _launch_indices(
-    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
-) -> None:
+def launch_indices(
+    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float, wide: bool
+) -> None:  # fmt: skip
     loss, stats, soft = out if len(out) == 3 else (*out, None)
     outer, n, inner = _layout(input.shape)
     x, t = dense(input), dense(target)
     w = None if weight is None else dense(weight)
-    options = {"reduction": reduction, "smooth": smoothing > 0}
+    options = {"reduction": reduction, "smooth": smoothing > 0, "copies": wide}
     if inner == 1:
         kernels.cross_entropy_rows(loss, stats, soft, x, t, w, outer, n, ignore_index, float(smoothing), **options)
     else:
@@ -287,48 +278,52 @@ def _cross_entropy_probabilities(
     return total / (numel_of(input.shape) // n if n else 0) if reduction == "mean" else total
 
 
-def _check_classes(name: str, input: Tensor, target: Tensor, weight: Any) -> None:
-    """Shapes and dtypes of a loss with class indices."""
-    shape = input.shape
-    if not input.dtype.is_floating_point:
-        raise unsupported(f"{name}_out_frame", input.dtype)
-    if len(shape) == 0:
-        raise RuntimeError(f"{name}: input tensor should be 1D or more, got a tensor with no dimensions")
-    expected = _target_shape(input)
-    if len(shape) == 1 and target.shape not in ((), (1,)):
-        if len(target.shape) != 1:
-            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-        raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
-    if len(shape) > 1 and target.shape != expected:
-        if len(shape) == 2 and len(target.shape) > 1 and target.shape[0] == shape[0]:
-            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-        if len(target.shape) != len(expected):
-            raise (ValueError if target.shape[:1] != shape[:1] or not target.shape else RuntimeError)(
-                f"Expected target size {list(expected)}, got {list(target.shape)}"
-            )
-        if target.shape[0] != shape[0]:
-            raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({target.shape[0]}).")
-        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
-    if target.dtype is not dt.int64 and target.dtype is not dt.uint8:
-        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype.scalar_type}")
-    if weight is None:
-        return
-    n = shape[min(1, len(shape) - 1)]
-    if len(weight.shape) != 1 or weight.shape[0] != n:
-        raise RuntimeError(
-            f"weight tensor should be defined either for all {n} classes or no classes but got weight tensor of shape:"
-            f" {list(weight.shape)}"
-        )
-    if weight.dtype is not input.dtype:
-        raise RuntimeError(f"expected scalar type {input.dtype.scalar_type} but found {weight.dtype.scalar_type}")
-
-
 def _check_smoothing(label_smoothing: float) -> None:
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
 
 
-@functional_loss("cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing)")
+def _by_index(
+    input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, label_smoothing: float, wide: bool
+) -> Tensor:
+    key = (input.shape, input.dtype, target.shape, target.dtype)
+    if weight is not None or label_smoothing or key not in _accepted:
+        _check_smoothing(label_smoothing)
+        check_classes("nll_loss", input, target, weight, wide)
+        remember(_accepted, key, True)
+    kept = grad_mode.enabled and (input._autograd is not None or input._base is not None) and input.requires_grad
+    loss = cross_entropy_indices if kept else cross_entropy_unrecorded
+    return loss(input, target, weight, reduction, ignore_index, label_smoothing, wide)
+
+
+def _in_float32(
+    input: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The cross entropy of half-precision scores in float32."""
+    word = read_reduction(reduction, size_average, reduce)
+    return _by_index(input, target, weight, word, ignore_index, label_smoothing, True)
+
+
+def _autocast_loss(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+    """Half-precision scores are read by the loss as they are, instead of converted to float32 in front of it: the same numbers."""
+    given = {**dict(zip(("input", "target", "weight"), args)), **kwargs}
+    scores, target, weight = (given.get(name) for name in ("input", "target", "weight"))
+    halves = isinstance(scores, Tensor) and scores.dtype in (dt.float16, dt.bfloat16)
+    by_index = isinstance(target, Tensor) and not target.dtype.is_floating_point and scores.shape != target.shape
+    as_they_are = halves and by_index and (weight is None or weight.dtype is dt.float32)
+    return ("", _in_float32) if as_they_are else ("float32", run)
+
+
+@functional_loss(
+    "cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing)", autocast=_autocast_loss
+)
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -348,14 +343,7 @@ def cross_entropy(
         if ignore_index >= 0:
             raise RuntimeError("ignore_index is not supported for floating point target")
         return _cross_entropy_probabilities(input, target, weight, reduction, label_smoothing)
-    key = (input.shape, input.dtype, target.shape, target.dtype)
-    if weight is not None or label_smoothing or key not in _accepted:
-        _check_smoothing(label_smoothing)
-        _check_classes("nll_loss", input, target, weight)
-        remember(_accepted, key, True)
-    kept = grad_mode.enabled and (input._autograd is not None or input._base is not None) and input.requires_grad
-    loss = cross_entropy_indices if kept else cross_entropy_unrecorded
-    return loss(input, target, weight, reduction, ignore_index, label_smoothing)
+    return _by_index(input, target, weight, reduction, ignore_index, label_smoothing, False)
 
 
 # -- negative log-likelihood ----------------------------------------------------------------------------------------------
@@ -397,23 +385,9 @@ def _nll_rule(
     return nll_loss_backward(g, input, target, weight, stats, reduction, ignore_index)
 
 
-def _run_nll(out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> None:
+def run_nll(out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> None:
     w = None if weight is None else dense(weight)
     kernels.nll(*out, dense(input), dense(target), w, *_layout(input.shape), ignore_index, reduction=reduction)
-
-
-def _run_nll_here(
-    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int
-) -> None:
-    _run_nll(out, input, target, weight, reduction, ignore_index)
-    _check_targets(out[1], target, _layout(input.shape)[1], ignore_index)
-
-
-def _run_nll_there(
-    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int
-) -> None:
-    _run_nll(out, input, target, weight, reduction, ignore_index)
-    _check_targets_there(out[1], target, _layout(input.shape)[1], ignore_index)
 
 
 _NLL: dict[str, Any] = {"layout": _loss_layouts, "saves": ("stats",), "grads": {"input": _nll_rule}, "runs_empty": True}
@@ -445,9 +419,23 @@ def _(recorder: Any, input: Tensor, target: Tensor, weight: Any, reduction: str,
     return loss if reduction != "none" or target is given else aten.view.default(loss, list(given.shape))
 
 
-for operator in (nll_loss_rows, nll_loss_planes):
-    operator.on("cpu")(_run_nll_here)
-    operator.on("any")(_run_nll_there)
+def _checked(run: Callable, check: Callable) -> Callable:
+    """The kernel that runs so and then checks the targets."""
+
+    def kernel(
+        out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, *settings: Any
+    ) -> None:
+        run(out, input, target, weight, reduction, ignore_index, *settings)
+        check(out[1], target, _layout(input.shape)[1], ignore_index)
+
+    return kernel
+
+
+for operator, launch in (
+    (cross_entropy_indices, launch_indices), (cross_entropy_unrecorded, launch_indices), (nll_loss_rows, run_nll), (nll_loss_planes, run_nll),
+):  # fmt: skip
+    operator.on("cpu")(_checked(launch, _check_targets))
+    operator.on("any")(_checked(launch, _check_targets_there))
 
 
 def _nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Tensor:
@@ -488,5 +476,5 @@ def nll_loss(
     reduction = read_reduction(reduction, size_average, reduce)
     if not input.shape:
         raise ValueError("Expected 1 or more dimensions (got 0)")
-    _check_classes("nll_loss", input, target, weight)
+    check_classes("nll_loss", input, target, weight)
     return _nll(input, target, weight, reduction, ignore_index)

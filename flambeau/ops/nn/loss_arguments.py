@@ -1,4 +1,4 @@
-"""Common part of all losses: the reduction argument, its legacy forms, and how a loss is reduced."""
+"""Common part of all losses: the reduction argument, its legacy forms, how a loss is reduced, and what classes must look like."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ...core import dtype as dt
+from ...core.dtype import opmath
 from ...core.tensor import Tensor
 from ..machinery.arguments import as_int
 from ..machinery.declare import composite
+from ..machinery.dtype_rules import unsupported
 from ..machinery.parameters import parameter_names
 
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-def functional_loss(aten: Any, **fields: Any) -> Callable[[Callable], Any]:
+def functional_loss(aten: Any, autocast: Any = "float32", **fields: Any) -> Callable[[Callable], Any]:
     """Declare a loss of nn.functional, computed in float32 under autocast; `aten` is its call in exported programs."""
-    return composite(namespaces=("nn.functional",), method=False, autocast="float32", aten=aten, **fields)
+    return composite(namespaces=("nn.functional",), method=False, autocast=autocast, aten=aten, **fields)
 
 
 def read_reduction(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> str:
@@ -74,3 +77,44 @@ def reduce_loss(loss: Tensor, reduction: str) -> Any:
     if reduction == "mean":
         return loss.mean()
     return loss.sum() if reduction == "sum" else loss
+
+
+def target_shape(input: Tensor) -> tuple[int, ...]:
+    """Return the shape of class indices for scores (N, C, ...)."""
+    return () if len(input.shape) < 2 else (input.shape[0], *input.shape[2:])
+
+
+def check_classes(name: str, input: Tensor, target: Tensor, weight: Any, wide: bool = False) -> None:
+    """Check shapes and dtypes of a loss with class indices; `wide`: computed in the full width of half-precision scores."""
+    shape = input.shape
+    if not input.dtype.is_floating_point:
+        raise unsupported(f"{name}_out_frame", input.dtype)
+    if len(shape) == 0:
+        raise RuntimeError(f"{name}: input tensor should be 1D or more, got a tensor with no dimensions")
+    expected = target_shape(input)
+    if len(shape) == 1 and target.shape not in ((), (1,)):
+        if len(target.shape) != 1:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+        raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
+    if len(shape) > 1 and target.shape != expected:
+        if len(shape) == 2 and len(target.shape) > 1 and target.shape[0] == shape[0]:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+        if len(target.shape) != len(expected):
+            raise (ValueError if target.shape[:1] != shape[:1] or not target.shape else RuntimeError)(
+                f"Expected target size {list(expected)}, got {list(target.shape)}"
+            )
+        if target.shape[0] != shape[0]:
+            raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({target.shape[0]}).")
+        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
+    if target.dtype is not dt.int64 and target.dtype is not dt.uint8:
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype.scalar_type}")
+    if weight is None:
+        return
+    n = shape[min(1, len(shape) - 1)]
+    if len(weight.shape) != 1 or weight.shape[0] != n:
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {n} classes or no classes but got weight tensor of shape:"
+            f" {list(weight.shape)}"
+        )
+    if weight.dtype is not (opmath(input.dtype) if wide else input.dtype):
+        raise RuntimeError(f"expected scalar type {input.dtype.scalar_type} but found {weight.dtype.scalar_type}")

@@ -185,10 +185,10 @@ def test_cross_entropy_of_rows_and_its_gradient_from_scores(kind, classes, monke
         made = []
         for where in ("cuda", "any"):
             out = [ft.empty(shape, dtype=kept), ft.empty(9 * 3 + 3, dtype=kept), ft.empty(9, classes, dtype=kept)]
-            kernel(cross_entropy.cross_entropy_indices, where)(out, x, target, None, reduction, -100, 0.0)
+            kernel(cross_entropy.cross_entropy_indices, where)(out, x, target, None, reduction, -100, 0.0, False)
             made.append(out)
         lean = [ft.empty_like(t) for t in made[0][:2]]
-        kernel(cross_entropy.cross_entropy_unrecorded, "cuda")(lean, x, target, None, reduction, -100, 0.0)
+        kernel(cross_entropy.cross_entropy_unrecorded, "cuda")(lean, x, target, None, reduction, -100, 0.0, False)
         finite = [i for i in range(9) if i not in (3, 4, 5)]
         made[1][1][15] = made[0][1][15]  # the largest of scores that are nan is nobody's concern
         for a, b in zip(made[0], made[1]):

@@ -14,16 +14,16 @@ from ....kernels.cuda_values import constant
 from ....kernels.library import loss as kernels
 from ....ops.machinery.memory import dense
 from ....ops.nn.cross_entropy import (
-    _launch_indices,
     _layout,
-    _run_nll,
     cross_entropy_backward,
     cross_entropy_gradient,
     cross_entropy_indices,
     cross_entropy_unrecorded,
+    launch_indices,
     nll_loss_planes,
     nll_loss_rows,
     run_backward,
+    run_nll,
 )
 from ... import nvidia
 from .launching import address, element_text, function
@@ -77,6 +77,7 @@ extern "C" __global__ void __launch_bounds__(256) statistics(A* stats, made::T* 
     _Pragma("unroll") for (int j = 0; j < TOGETHER; ++j) if (i + 256 * j < n / V) s[j] = scores[i + 256 * j];
     _Pragma("unroll") for (int j = 0; j < TOGETHER; ++j) {
       if (i + 256 * j >= n / V) break;
+      if (COPIES && soft) ((Scores*)(soft + row * n))[i + 256 * j] = s[j];
       A v[V], top = own.top, sum = 0;
       _Pragma("unroll") for (int k = 0; k < V; ++k) { v[k] = get(s[j].v[k]); top = v[k] > top ? v[k] : top; }
       if (top > own.top) { own.sum = own.sum * exponential(own.top - top); own.top = top; }
@@ -101,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(256) statistics(A* stats, made::T* 
     stats[3 * row + 1] = shift;
     stats[3 * row + 2] = t != ignored && t >= 0 && t < n ? shift - (get(x[row * n + t]) - own.top) : (A)0;
   }
-  if (!soft) return;
+  if (COPIES || !soft) return;
   Results* probabilities = (Results*)(soft + row * n);
   for (i64 i = threadIdx.x; i < n / V; i += 256) {
     const Scores s = scores[i];
@@ -138,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(512) gradient(made::T* out, const S
 """
 
 
-def _rows_text(x: Tensor, made: Any, kept: Any, from_scores: bool, *others: Tensor | None) -> str:
+def _rows_text(x: Tensor, made: Any, kept: Any, from_scores: bool, *others: Tensor | None, copies: bool = False) -> str:
     """The text for scores, results and statistics of these dtypes, for as many neighbours at a time as memory allows: equally many
     whatever the dtype, so that sums are formed in one order."""
     n, vector = x.shape[-1], 8
@@ -150,7 +151,7 @@ def _rows_text(x: Tensor, made: Any, kept: Any, from_scores: bool, *others: Tens
     return (
         f"namespace given {{{element_text(x.dtype)}}} namespace made {{{element_text(made)}}}\ntypedef {wide} S;\n"
         f"#define LOWEST {lowest}\n#define NOTHING {nothing}\n"
-        f"constexpr int V = {vector}, TOGETHER = 4;\nconstexpr bool from_scores = {str(from_scores).lower()};\n{_ROWS}"
+        f"constexpr int V = {vector}, TOGETHER = 4;\nconstexpr bool from_scores = {str(from_scores).lower()}, COPIES = {str(copies).lower()};\n{_ROWS}"
     )
 
 
@@ -158,12 +159,12 @@ def _are_plain_rows(input: Tensor, weight: Any, smoothing: float) -> bool:
     return len(input.shape) == 2 and weight is None and not smoothing and input.numel() > 0
 
 
-def _by_rows(out: list[Tensor], input: Tensor, target: Tensor, reduction: str, ignore_index: int) -> None:
+def _by_rows(out: list[Tensor], input: Tensor, target: Tensor, reduction: str, ignore_index: int, wide: bool) -> None:
     loss, stats = out[:2]
     soft = out[2] if len(out) == 3 else None
     x, t = dense(input), dense(target)
     rows, n = x.shape
-    text = _rows_text(x, stats.dtype if soft is None else soft.dtype, stats.dtype, True, soft)
+    text = _rows_text(x, stats.dtype if soft is None else soft.dtype, stats.dtype, True, soft, copies=wide)
     run = function(text, "statistics", "q" * 7, x.device)
     places = (0 if soft is None else address(soft), address(x), address(t))
     run(rows, 256, address(stats), *places, t.dtype.itemsize, n, ignore_index)
@@ -207,17 +208,17 @@ def _report(stats: Tensor, target: Tensor, input: Tensor, ignore_index: int) -> 
 @cross_entropy_indices.on("cuda")
 @cross_entropy_unrecorded.on("cuda")
 def _(
-    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
-) -> None:
+    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float, wide: bool
+) -> None:  # fmt: skip
     if _are_plain_rows(input, weight, smoothing):
-        _by_rows(out, input, target, reduction, ignore_index)
+        _by_rows(out, input, target, reduction, ignore_index, wide)
     else:
-        _launch_indices(out, input, target, weight, reduction, ignore_index, smoothing)
+        launch_indices(out, input, target, weight, reduction, ignore_index, smoothing, wide)
     _report(out[1], target, input, ignore_index)
 
 
 @nll_loss_rows.on("cuda")
 @nll_loss_planes.on("cuda")
 def _(out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> None:
-    _run_nll(out, input, target, weight, reduction, ignore_index)
+    run_nll(out, input, target, weight, reduction, ignore_index)
     _report(out[1], target, input, ignore_index)
