@@ -315,10 +315,14 @@ def _autocast_loss(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Calla
     """Half-precision scores are read by the loss as they are, instead of converted to float32 in front of it: the same numbers."""
     given = {**dict(zip(("input", "target", "weight"), args)), **kwargs}
     scores, target, weight = (given.get(name) for name in ("input", "target", "weight"))
-    halves = isinstance(scores, Tensor) and scores.dtype in (dt.float16, dt.bfloat16)
-    by_index = isinstance(target, Tensor) and not target.dtype.is_floating_point and scores.shape != target.shape
-    as_they_are = halves and by_index and (weight is None or weight.dtype is dt.float32)
-    return ("", _in_float32) if as_they_are else ("float32", run)
+    if (
+        not isinstance(scores, Tensor)
+        or not isinstance(target, Tensor)
+        or scores.dtype not in (dt.float16, dt.bfloat16)
+    ):
+        return "float32", run
+    by_index = not target.dtype.is_floating_point and scores.shape != target.shape
+    return ("", _in_float32) if by_index and (weight is None or weight.dtype is dt.float32) else ("float32", run)
 
 
 @functional_loss(
