@@ -1,12 +1,13 @@
 """The public faces of pointwise operators, written as Python source from their signatures.
 
 A face has the parameters of its formula, so Python itself checks arguments, and the common case in line: one dictionary
-look-up, one new tensor, one native call. Everything else is handed to the general path."""
+look-up, one new tensor, one native call. Everything else is handed to the general path. Its body is compiled at its first call."""
 
 from __future__ import annotations
 
 import functools
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 from ...core import graph, modes
@@ -23,6 +24,11 @@ from .shown import show_signature
 
 # What an operand raises that has no plan: it is no tensor, or a sparse one.
 _UNPLANNED = (AttributeError, SparseOperand)
+
+_FIRST_CALL = """
+def _face({signature}):
+    return _completed()({passed})
+"""
 
 _HEADER = """
 def _face({signature}):
@@ -133,10 +139,12 @@ def make_face(impl: Pointwise, has_out: bool, general_path: Any = None) -> Any:
         "params": "".join(f"{n}, " for n, _ in impl.parameters),
         "out": "out" if has_out else "None",
     }
-    source = (_FORMER_HEADER if impl.former else _HEADER).format(**names)
-    if impl.arity <= 2:
-        source += _fast(impl, names)
-    return _define(source + _GENERAL.format(**names), impl, impl.name, general_path or general)
+
+    def source() -> str:
+        fast = _fast(impl, names) if impl.arity <= 2 else ""
+        return (_FORMER_HEADER if impl.former else _HEADER).format(**names) + fast + _GENERAL.format(**names)
+
+    return _define(source, signature, impl, impl.name, general_path or general)
 
 
 def _signature(impl: Pointwise, has_out: bool) -> tuple[str, str]:
@@ -206,7 +214,7 @@ def _compiled(source: str) -> Any:
     return compile(source, f"{__file__}<pointwise operator>", "exec")
 
 
-def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
+def _define(source: Callable[[], str], signature: str, impl: Pointwise, name: str, general_path: Any) -> Any:
     space: dict[str, Any] = {f"_default_{n}": d for n, d in impl.parameters}
     space.update(
         _active=modes.active, _intercept=modes.intercept, _impl=impl, _plans=impl.plans, _Storage=UntypedStorage,
@@ -216,19 +224,37 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
         _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__, _Sparse=SparseOperand, _Unplanned=_UNPLANNED,
         _former=former_call, _former_numbers=impl.former,
     )  # fmt: skip
-    exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
+    exec(_compiled(_FIRST_CALL.format(signature=signature, passed=_passed(signature))), space)  # noqa: S102 - made of parameter names only
     face = space["_face"]
+    space["_completed"] = functools.partial(_complete, face, source)
     FACE_CODES.add(face.__code__)
     face.__name__ = face.__qualname__ = name
     show_signature(face, name)
-    face.unwatched_twin = functools.partial(_unwatched_twin, source, space, face)
+    face.unwatched_twin = functools.partial(_unwatched_twin, face, source)
     return face
 
 
-def _unwatched_twin(source: str, space: dict[str, Any], face: Any) -> Any:
+def _passed(signature: str) -> str:
+    """The arguments of a call that hands on what a function with this parameter list was given."""
+    positional, _, keywords = signature.partition("*")
+    names = [p.partition("=")[0] for p in positional.split(", ") if p]
+    star, *only = keywords.split(", ")
+    return ", ".join([*names, *([f"*{star}"] if star else []), *(f"{n}={n}" for n in (p.partition("=")[0] for p in only))])
+
+
+def _complete(face: Any, source: Callable[[], str]) -> Any:
+    """The face itself, with its body, which is compiled at its first call: most programs call few operators."""
+    own = dict(face.__globals__)
+    exec(_compiled(source()), own)  # noqa: S102 - made of parameter names only
+    face.__code__ = own["_face"].__code__
+    FACE_CODES.add(face.__code__)
+    return face
+
+
+def _unwatched_twin(face: Any, source: Callable[[], str]) -> Any:
     """Compile an operator's face again, without its test of the modes."""
-    own = {**space, "_active": ()}
-    exec(_compiled(source), own)  # noqa: S102 - made of parameter names only
+    own = {**face.__globals__, "_active": ()}
+    exec(_compiled(source()), own)  # noqa: S102 - made of parameter names only
     twin, own["_face"] = own["_face"], face
     twin.__name__ = twin.__qualname__ = face.__name__
     return twin
@@ -270,10 +296,12 @@ def make_inplace_face(impl: Pointwise) -> Any:
         "options": _changed([n for n, _ in impl.parameters]),
         "params": "".join(f"{n}, " for n, _ in impl.parameters),
     }
-    source = (_FORMER_HEADER if impl.former else _HEADER).format(**names)
-    if impl.arity <= 2 and not impl.constant_operands:
-        source += _fast_inplace(impl, plain)
-    return _define(source + _INPLACE_GENERAL.format(**names), impl, impl.name + "_", general)
+
+    def source() -> str:
+        fast = _fast_inplace(impl, plain) if impl.arity <= 2 and not impl.constant_operands else ""
+        return (_FORMER_HEADER if impl.former else _HEADER).format(**names) + fast + _INPLACE_GENERAL.format(**names)
+
+    return _define(source, names["signature"], impl, impl.name + "_", general)
 
 
 def _fast_inplace(impl: Pointwise, plain: str) -> str:
