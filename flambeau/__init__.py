@@ -17,7 +17,9 @@ try:
     from . import autograd, ops
 finally:
     if _collects:
-        if not _gc.get_freeze_count():  # what was made until here is old to the collector, which need not look through it at once
+        if (
+            not _gc.get_freeze_count()
+        ):  # what was made until here is old to the collector, which need not look through it at once
             _gc.freeze()
             _gc.unfreeze()
         _gc.enable()
@@ -83,8 +85,6 @@ from .core.size import Size
 from .core.storage import UntypedStorage
 from .core.tensor import Tensor
 from .core.typed_storage import TypedStorage
-from .ops.pointwise.foreach import FOREACH as _FOREACH
-from .ops.reduce.segments import PLAIN_FUNCTIONS as _PLAIN_FUNCTIONS
 from .random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from .torch_version import OWN_VERSION as __version__
 
@@ -97,9 +97,7 @@ globals().update(_DTYPE_ALIASES)
 globals().update(_SCHEMES)
 globals().update(_STORAGE_TYPES)
 globals().update(_TENSOR_TYPES)
-globals().update(ops.namespace("torch"))
-globals().update(_FOREACH)
-globals().update(_PLAIN_FUNCTIONS)
+globals().update(ops.declared("torch"))
 
 
 # Names that live in modules imported only when they are used.
@@ -349,8 +347,24 @@ def __getattr__(name: str):
         return _STORAGE_TYPES["DoubleStorage" if get_default_dtype() is _DTYPES["float64"] else "FloatStorage"]
     if name == "torch" and _naming.is_posing():
         return _sys.modules[__name__]  # PyTorch's package imports itself, and programs write `torch.torch`
+    if name in ops.late_names()[0]:
+        return _add_late_functions()[name]
+    if name == "__all__":
+        return [public for public in _add_late_functions() if not public.startswith("_")]
     if name in _HOMES:
         return getattr(_naming.load(f"{__name__}.{_HOMES[name]}"), name)
     if name.startswith("_") and name not in _MOVED:
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *ops.late_names()[0]})
+
+
+def _add_late_functions() -> dict[str, object]:
+    """The names of this module, with those of operators that are imported when first asked for."""
+    late = _naming.above("ops.late")
+    for name, function in (ops.namespace("torch") | late.FOREACH | late.PLAIN_FUNCTIONS).items():
+        globals().setdefault(name, function)
+    return globals()

@@ -125,6 +125,6 @@ def bind_odd_methods() -> None:
         if name not in Tensor.__dict__:
             setattr(Tensor, name, method)
     for name, text in _DOCUMENTATION.items():
-        method = getattr(Tensor, name, None)
+        method = vars(Tensor).get(name)
         if method is not None and not method.__doc__:
             method.__doc__ = text

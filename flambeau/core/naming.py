@@ -108,6 +108,7 @@ LATE = frozenset(
         "ops.kinds.mkldnn",
         "ops.kinds.nested",
         "ops.kinds.strided_nested",
+        "ops.late",
         "ops.quantizing.operators",
         "overrides",
         "profiler.itt",

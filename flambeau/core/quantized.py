@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import dtype as dt
+from . import naming
 from .absent import unreadable
 from .dtype import dtype
 from .overrides import disabled_torch_function
@@ -192,6 +193,7 @@ QuantizedTensor.__name__ = QuantizedTensor.__qualname__ = "Tensor"
 
 def wrap(codes: Tensor, quantizer: Quantizer, d: dtype) -> QuantizedTensor:
     """The quantized tensor with these codes: checks nothing."""
+    naming.above("ops.late")  # its methods
     t = _new_object(QuantizedTensor)
     t._autograd = t._base = None
     t._take(codes, quantizer, d)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from . import dtype as dt
+from . import naming
 from .absent import unreadable
 from .dtype import dtype
 from .graph import INFERENCE, grad_mode, inference_threads
@@ -92,6 +93,7 @@ class SparseTensor(Tensor):
     def _set_header(self, shape: tuple[int, ...], d: dtype, where: Any) -> None:
         if where.type not in ("cpu", "meta", "cuda"):
             raise NotImplementedError(f"sparse tensors on device {where} are not implemented")
+        naming.above("ops.late")  # the operators' forms for sparse tensors
         self._storage = SparseStorage()  # type: ignore[assignment]
         self.shape = shape if type(shape) is Size else make_size(shape)
         self.dtype, self.device = d, where

@@ -16,6 +16,7 @@ import flambeau
 from ..core import naming
 from ..core.device import device
 from ..core.tensor import Tensor
+from ..ops import late_names
 from ..ops import namespace as operators
 from ..serialization.names import written_name
 
@@ -90,7 +91,9 @@ def module_name(value: Any) -> str | None:
     if isinstance(value, type) and written:
         return written[0]
     name = getattr(value, "__name__", None)
-    known = isinstance(name, str) and vars(flambeau).get(name, vars(flambeau)["_HOMES"].get(name)) is not None
+    known = isinstance(name, str) and (
+        name in vars(flambeau) or name in vars(flambeau)["_HOMES"] or name in late_names()[0]
+    )
     if known and getattr(flambeau, name, None) is value:  # type: ignore[arg-type]
         return "torch"
     module = written[0] if written else getattr(value, "__module__", None)

@@ -3,58 +3,18 @@
 import sys as _sys
 
 from ..core import naming as _naming
-from . import kinds, linalg  # noqa: F401
+from . import nn, quantizing, signal  # noqa: F401  the packages before their parts, which are imported late: see naming.load
 from .creation import construct, convert, filled, memory, overwrite, ranges  # noqa: F401
-from .index import gather, index_vector, indexing, masked, sort, subscript, unique  # noqa: F401
-from .machinery.binding import bind_methods, namespace
+from .index import gather, index_vector, indexing, masked, subscript  # noqa: F401
+from .linalg import addmm, matmul  # noqa: F401
+from .machinery.binding import bind_late_methods, bind_methods, declared, late_names, namespace
 from .machinery.declare import user_pointwise
-from .machinery.record import OPS
 from .methods import attributes, names, per_element, python_protocol  # noqa: F401
 from .methods.operators import bind_operators
-from .nn import (  # noqa: F401
-    attention,
-    avg_pool,
-    batch_norm,
-    conv,
-    cross_entropy,
-    ctc,
-    distance,
-    dropout,
-    embedding,
-    embedding_bag,
-    fake_quantize,
-    fold,
-    grid_sample,
-    loss,
-    margin_loss,
-    max_pool,
-    max_pool_more,
-    multi_head_attention,
-    normalization,
-    packing,
-    random_activation,
-    resize,
-    rnn,
-    shuffle,
-    softmax,
-)
-from .pointwise import (  # noqa: F401
-    activation,
-    arithmetic,
-    bitwise,
-    comparison,
-    conjugate,
-    foreach,
-    hard_activation,
-    rounding,
-    special_functions,
-    unary,
-)
-from .quantizing import methods as _quantized_methods  # noqa: F401
-from .random import fills, sampling  # noqa: F401
-from .reduce import agreement, differences, extremes, histogram, norms, quantiles, scan, segments, statistics, sums  # noqa: F401
+from .pointwise import arithmetic, bitwise, comparison, conjugate, unary  # noqa: F401
+from .random import fills  # noqa: F401
+from .reduce import extremes, norms, sums  # noqa: F401
 from .shape import (  # noqa: F401
-    border,
     complex_views,
     copies,
     dimensions,
@@ -65,18 +25,16 @@ from .shape import (  # noqa: F401
     reshape,
     strided,
 )
-from .signal import fourier, spectrogram, windows  # noqa: F401
-from .sparse import arithmetic as _sparse_arithmetic  # noqa: F401
-from .sparse import compressed, conversion, coo, products, reductions, rows, zero_filled  # noqa: F401
-from .sparse import methods as _sparse_methods  # noqa: F401
-from .sparse import shape as _sparse_shape  # noqa: F401
 
 bind_methods()
 bind_operators()
+bind_late_methods()
 
 
 def __getattr__(name: str):
-    """`torch.ops.aten`, `higher_order`, `profiler`, `quantized` and libraries of C++, imported when first used."""
+    """All records, `torch.ops.aten`, `higher_order`, `profiler`, `quantized` and libraries of C++, imported when first used."""
+    if name == "OPS":
+        return _naming.above("ops.late").OPS
     if name == "aten":
         return _naming.above("library.aten").aten
     if name == "higher_order":
@@ -101,4 +59,4 @@ def __getattr__(name: str):
 
 pointwise = user_pointwise  # the decorator, and not the room of that name, for programs and for type checkers
 
-__all__ = ["OPS", "namespace", "pointwise"]
+__all__ = ["OPS", "declared", "late_names", "namespace", "pointwise"]

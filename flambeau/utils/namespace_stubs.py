@@ -142,7 +142,7 @@ def _headed(core: str, lines: list[str]) -> str:
 
 def _names(module: ModuleType, namespace: str) -> list[str]:
     """The names that users may write, those that are imported when first used included."""
-    found = {n for n, value in vars(module).items() if not n.startswith("_") or hasattr(value, "op")}
+    found = {n for n in dir(module) if not n.startswith("_") or hasattr(getattr(module, n), "op")}
     found -= {"TYPE_CHECKING", "annotations"}
     found |= {
         *getattr(module, "_HOMES", ()),

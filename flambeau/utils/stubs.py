@@ -12,11 +12,15 @@ import ast
 import functools
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from .. import core
+from ..core.naming import PACKAGE
 from ..core.tensor import Tensor
+from ..ops.machinery.binding import LATE_NAMES
 from . import namespace_stubs, stub_results
 
 FILE = Path(core.__path__[0]) / "tensor_methods.pyi"
@@ -154,13 +158,38 @@ def written() -> str:
     return _HEAD.replace("class TensorMethods", f"{spare}\nclass TensorMethods") + "\n".join(lines) + "\n"
 
 
+# Run in a process of its own, where nothing else has been imported.
+_LATE_NAMES = """
+import {package}
+from {package}.core.tensor import Tensor
+from {package}.ops.machinery.binding import LateMethod
+early = set(vars({package}))
+early_methods = {{name for name, member in vars(Tensor).items() if not isinstance(member, LateMethod)}}
+from {package}.ops import late, namespace
+functions = {{*namespace("torch"), *late.FOREACH, *late.PLAIN_FUNCTIONS}}
+print("Functions, then methods of the operators in ops/late.py. Written by `python -m {package}.utils.stubs`.")
+print(*sorted(functions - early))
+print(*sorted(vars(Tensor).keys() - early_methods))
+"""
+
+
+def late_names() -> str:
+    """The functions and methods of operators that are imported when first asked for."""
+    asked = [sys.executable, "-c", _LATE_NAMES.format(package=PACKAGE)]
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     namespaces = (*namespace_stubs.NAMESPACES, *namespace_stubs.PASSING_ON)
     texts = {namespace_stubs.path_of(n): namespace_stubs.written(n) for n in namespaces}
     texts |= {namespace_stubs.path_of(n): namespace_stubs.of_switches(n) for n in namespace_stubs.SWITCHES}
-    texts |= {FILE: written(), namespace_stubs.path_of("return_types"): stub_results.named_tuples()}
+    texts |= {
+        LATE_NAMES: late_names(),
+        FILE: written(),
+        namespace_stubs.path_of("return_types"): stub_results.named_tuples(),
+    }
     if parser.parse_args().check:
         stale = [str(file) for file, text in texts.items() if not file.exists() or file.read_text() != text]
         for name in stale:

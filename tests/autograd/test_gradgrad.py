@@ -8,9 +8,9 @@ import pytest
 import flambeau as torch
 from flambeau.autograd import gradcheck, gradgradcheck
 from flambeau.nn import functional as F
+from flambeau.ops import OPS
 from flambeau.ops.machinery.formula import Pointwise
 from flambeau.ops.machinery.primitive import Primitive
-from flambeau.ops.machinery.record import OPS
 from flambeau.ops.machinery.reduction import Reduction
 
 

@@ -10,10 +10,10 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.compiler.function import record_once
+from flambeau.ops import OPS
 from flambeau.ops.machinery.declare import internal
 from flambeau.ops.machinery.inplace import raw_copy
 from flambeau.ops.machinery.memory import layout_like
-from flambeau.ops.machinery.record import OPS
 from flambeau.ops.nn import max_pool
 
 from .helpers import SETTLED

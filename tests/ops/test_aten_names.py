@@ -10,7 +10,7 @@ from answers import judge
 
 from flambeau.jit import operators
 from flambeau.library.aten.resolver import find
-from flambeau.ops.machinery.record import OPS
+from flambeau.ops import OPS
 from flambeau.ops.machinery.schema import parse_schema
 from flambeau.ops.machinery.schema_table import aten_names, is_composite, overloads_of, schema_of
 

@@ -7,8 +7,8 @@ import pytest
 from answers import judge
 
 import flambeau
+from flambeau.ops import OPS
 from flambeau.ops.machinery.formula import Pointwise
-from flambeau.ops.machinery.record import OPS
 
 torch = judge("torch")
 

@@ -8,7 +8,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.core import modes
-from flambeau.ops.machinery.record import OPS
+from flambeau.ops import OPS
 
 pytestmark = pytest.mark.filterwarnings("ignore:Named tensors")
 

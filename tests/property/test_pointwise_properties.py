@@ -26,7 +26,7 @@ from random_tensors import (
 
 import flambeau
 from flambeau.core.tensor import empty_strided
-from flambeau.ops.machinery.record import OPS
+from flambeau.ops import OPS
 
 UNARY = {
     "neg": np.negative, "abs": np.abs, "square": np.square, "exp": np.exp, "expm1": np.expm1, "log": np.log,

@@ -1,25 +1,63 @@
-"""Attaching operators to the Tensor class and to the public namespaces, once, at import."""
+"""Attaching operators to the Tensor class and to the public namespaces, at import or when one of the late ones is first asked for."""
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
+from ...core import naming
 from ...core.tensor import Tensor
-from .record import OPS, Op
+from .record import OPS, UNBOUND, Op
 from .shown import show_inplace_signature, show_signature
+
+LATE_NAMES = Path(__file__).with_name("late_names.txt")  # written by `python -m flambeau.utils.stubs`
 
 
 def bind_methods() -> None:
-    """Make methods of all operators with a method form, under their aliases too; in-place forms get their underscore."""
-    for op in list(OPS.values()):  # a copy at once: another thread may declare some
-        names = (op.name, *(a for a in op.aliases if "." not in a))
+    """Make methods of new operators with a method form, under their aliases too; in-place forms get their underscore."""
+    while UNBOUND:
+        op = UNBOUND.pop(0)
         _describe_inplace(op)
         _show_signatures(op)
-        for name in names:
-            if op.method is not None and name not in Tensor.__dict__:
-                setattr(Tensor, name, op.method)
-            if op.inplace is not None and op.method is not None and name + "_" not in Tensor.__dict__:
-                setattr(Tensor, name + "_", op.inplace)
+        for name in (op.name, *(a for a in op.aliases if "." not in a)):
+            if op.method is not None:
+                _bind(name, op.method)
+                if op.inplace is not None:
+                    _bind(name + "_", op.inplace)
+
+
+def _bind(name: str, method: Any) -> None:
+    if isinstance(Tensor.__dict__.get(name), LateMethod | None):
+        setattr(Tensor, name, method)
+
+
+class LateMethod:
+    """Descriptor in the place of a tensor's method whose operator is imported when the method is first looked up."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        naming.above("ops.late")
+        if Tensor.__dict__[self.name] is self:
+            bind_methods()  # asked for by one of the late rooms, while they are imported
+        return Tensor.__dict__[self.name].__get__(instance, owner)
+
+
+@functools.cache
+def late_names() -> tuple[frozenset[str], frozenset[str]]:
+    """The names of functions of `torch` and of tensors' methods that belong to operators which are imported when first asked for."""
+    functions, methods = LATE_NAMES.read_text().splitlines()[1:]
+    return frozenset(functions.split()), frozenset(methods.split())
+
+
+def bind_late_methods() -> None:
+    """Make descriptors that import them of the methods of late operators."""
+    for name in late_names()[1]:
+        _bind(name, LateMethod(name))
 
 
 def _describe_inplace(op: Op) -> None:
@@ -37,8 +75,13 @@ def _show_signatures(op: Op) -> None:
 
 
 def namespace(which: str) -> dict[str, Any]:
-    """The public functions of one namespace, e.g. "torch" or "nn.functional". An alias with a dot names its own:
-    "special.psi"."""
+    """The public functions of one namespace, e.g. "torch" or "nn.functional"."""
+    naming.above("ops.late")
+    return declared(which)
+
+
+def declared(which: str) -> dict[str, Any]:
+    """Those functions of a namespace that are imported already. An alias with a dot names its own: "special.psi"."""
     found: dict[str, Any] = {}
     for op in list(OPS.values()):  # a copy at once: another thread may declare some
         for alias in op.aliases:

@@ -239,7 +239,9 @@ def _passed(signature: str) -> str:
     positional, _, keywords = signature.partition("*")
     names = [p.partition("=")[0] for p in positional.split(", ") if p]
     star, *only = keywords.split(", ")
-    return ", ".join([*names, *([f"*{star}"] if star else []), *(f"{n}={n}" for n in (p.partition("=")[0] for p in only))])
+    return ", ".join(
+        [*names, *([f"*{star}"] if star else []), *(f"{n}={n}" for n in (p.partition("=")[0] for p in only))]
+    )
 
 
 def _complete(face: Any, source: Callable[[], str]) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ...core import modes
+from ...core import modes, naming
 from ...core.tensor import Tensor
 from .aten_form import AtenForm
 from .inferred_schema import described
@@ -283,6 +283,7 @@ def _reduction_signature(input: Tensor, dim: Any = None, keepdim: bool = False, 
 
 
 OPS: dict[str, Op] = {}
+UNBOUND: list[Op] = []  # records of OPS whose methods tensors do not have yet (see `binding`)
 
 
 def register(op: Op) -> Op:
@@ -294,6 +295,7 @@ def register(op: Op) -> Op:
         op.autocast = "parts" if op.kind in ("composite", "pointwise", "reduction", "view") else ""
     op.key = key
     OPS[key] = op
+    UNBOUND.append(op)
     return op
 
 
@@ -307,6 +309,6 @@ def _free_key(op: Op) -> str:
 
 def lookup(name: str) -> Op:
     try:
-        return OPS[name]
+        return OPS[name] if name in OPS else naming.above("ops.late").OPS[name]
     except KeyError:
         raise KeyError(f"there is no operator called '{name}'") from None

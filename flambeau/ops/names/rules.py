@@ -9,9 +9,10 @@ from ...core.named import Names, names_of, plain
 from ...core.tensor import Tensor
 from ..creation import construct, convert, filled, memory, overwrite
 from ..index import index_vector, masked, sort, subscript
+from ..late import OPS
 from ..linalg import addmm
 from ..linalg import matmul as products
-from ..machinery.record import OPS, lookup
+from ..machinery.record import lookup
 from ..nn import distance, softmax
 from ..random import fills, sampling
 from ..reduce import agreement, scan, statistics, sums

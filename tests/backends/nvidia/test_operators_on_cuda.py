@@ -24,7 +24,7 @@ from flambeau.backends.nvidia import (
     cusolver,
     operators,  # noqa: F401  declares the kernels
 )
-from flambeau.ops.machinery.record import OPS
+from flambeau.ops import OPS
 from flambeau.ops.nn import rnn
 
 torch = judge("torch")

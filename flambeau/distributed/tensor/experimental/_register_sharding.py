@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....ops.machinery.record import OPS, Op
+from ....ops import OPS
+from ....ops.machinery.record import Op
 from .. import _rules
 from .._dispatch import forget_decisions
 from .._op_schema import RuntimeSchemaInfo, dispatcher
