@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import naming
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+else:  # what `importlib.abc` itself imports in Python 3.11, tempfile and 15 more, is not needed for them
+    Loader = MetaPathFinder = object
 
 
 def _same_names(further: str, home: str, names: str) -> dict[str, str]:
@@ -150,7 +154,7 @@ GATHERED = {
 }
 
 
-class AliasLoader(importlib.abc.Loader):
+class AliasLoader(Loader):
     """Hands out a module of this package, untouched, under a second name."""
 
     def __init__(self, real_name: str):
@@ -170,11 +174,14 @@ class AliasLoader(importlib.abc.Loader):
         return real.loader.get_code(self.real_name) if real is not None else None  # type: ignore[union-attr]
 
 
-class _Gatherer(importlib.abc.Loader):
+class _Gatherer(Loader):
     """Makes a module of names that are in others."""
 
     def __init__(self, entry: str):
         self.entry = entry
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """Leave it to Python to make the module."""
 
     def exec_module(self, module: ModuleType) -> None:
         gathered: dict[str, Any] = {}
@@ -213,7 +220,7 @@ def spec_of(fullname: str) -> importlib.machinery.ModuleSpec | None:
     return importlib.machinery.ModuleSpec(fullname, AliasLoader(real_name), origin=naming.PACKAGE)
 
 
-class FormerNames(importlib.abc.MetaPathFinder):
+class FormerNames(MetaPathFinder):
     """Finds modules by their further names. It comes before the finder of files, which would load the parts of a package once more
     under its second name."""
 

@@ -27,7 +27,7 @@ _UNPLANNED = (AttributeError, SparseOperand)
 
 _FIRST_CALL = """
 def _face({signature}):
-    return _completed()({passed})
+    return _completed(_itself)({passed})
 """
 
 _HEADER = """
@@ -226,8 +226,7 @@ def _define(source: Callable[[], str], signature: str, impl: Pointwise, name: st
     )  # fmt: skip
     exec(_compiled(_FIRST_CALL.format(signature=signature, passed=_passed(signature))), space)  # noqa: S102 - made of parameter names only
     face = space["_face"]
-    space["_completed"] = functools.partial(_complete, face, source)
-    FACE_CODES.add(face.__code__)
+    space.update(_completed=functools.partial(_complete, source), _itself=face)
     face.__name__ = face.__qualname__ = name
     show_signature(face, name)
     face.unwatched_twin = functools.partial(_unwatched_twin, face, source)
@@ -244,10 +243,11 @@ def _passed(signature: str) -> str:
     )
 
 
-def _complete(face: Any, source: Callable[[], str]) -> Any:
+def _complete(source: Callable[[], str], face: Any) -> Any:
     """The face itself, with its body, which is compiled at its first call: most programs call few operators."""
     own = dict(face.__globals__)
     exec(_compiled(source()), own)  # noqa: S102 - made of parameter names only
+    FACE_CODES.discard(face.__code__)  # who looks for the caller of a public function passes over a first call
     face.__code__ = own["_face"].__code__
     FACE_CODES.add(face.__code__)
     return face

@@ -146,6 +146,7 @@ def _inplace_operator(method: Any) -> Callable:
     space = {**method.__globals__, "_run_inplace": _run_inplace_operator, "_intercept": _intercept}
     face = FunctionType(method.__code__, space, method.__name__, method.__defaults__, method.__closure__)
     face.__kwdefaults__ = method.__kwdefaults__
+    space["_itself"] = face
     show_signature(face, face.__name__)
     return face
 
