@@ -1,20 +1,22 @@
 """Operators on tensors: one package per family, each operator declared once. `machinery` is what all of them build on."""
 
+# ruff: noqa: F401
+
 import sys as _sys
 
 from ..core import naming as _naming
-from . import nn, quantizing, signal  # noqa: F401  the packages before their parts, which are imported late: see naming.load
-from .creation import construct, convert, filled, memory, overwrite, ranges  # noqa: F401
-from .index import gather, index_vector, indexing, masked, subscript  # noqa: F401
-from .linalg import addmm, matmul  # noqa: F401
+from . import nn, quantizing, signal  # the packages before their parts, which are imported late: see naming.load
+from .creation import construct, convert, filled, memory, overwrite, ranges
+from .index import gather, index_vector, indexing, masked, subscript
+from .linalg import addmm, matmul
 from .machinery.binding import bind_late_methods, bind_methods, declared, late_names, namespace
 from .machinery.declare import user_pointwise
-from .methods import attributes, names, per_element, python_protocol  # noqa: F401
+from .methods import attributes, names, per_element, python_protocol
 from .methods.operators import bind_operators
-from .pointwise import arithmetic, bitwise, comparison, conjugate, unary  # noqa: F401
-from .random import fills  # noqa: F401
-from .reduce import extremes, norms, sums  # noqa: F401
-from .shape import (  # noqa: F401
+from .pointwise import arithmetic, bitwise, comparison, conjugate, unary
+from .random import fills
+from .reduce import extremes, norms, sums
+from .shape import (
     complex_views,
     copies,
     dimensions,

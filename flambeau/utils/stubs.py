@@ -167,7 +167,7 @@ early = set(vars({package}))
 early_methods = {{name for name, member in vars(Tensor).items() if not isinstance(member, LateMethod)}}
 from {package}.ops import late, namespace
 functions = {{*namespace("torch"), *late.FOREACH, *late.PLAIN_FUNCTIONS}}
-print("Functions, then methods of the operators in ops/late.py. Written by `python -m {package}.utils.stubs`.")
+print("Functions, then methods of the operators in ops/late. Written by `python -m {package}.utils.stubs`.")
 print(*sorted(functions - early))
 print(*sorted(vars(Tensor).keys() - early_methods))
 """

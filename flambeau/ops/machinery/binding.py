@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core import naming
 from ...core.tensor import Tensor
-from .record import OPS, UNBOUND, Op
+from .record import OPS, Op
 from .shown import show_inplace_signature, show_signature
 
 LATE_NAMES = Path(__file__).with_name("late_names.txt")  # written by `python -m flambeau.utils.stubs`
@@ -16,8 +16,8 @@ LATE_NAMES = Path(__file__).with_name("late_names.txt")  # written by `python -m
 
 def bind_methods() -> None:
     """Make methods of new operators with a method form, under their aliases too; in-place forms get their underscore."""
-    while UNBOUND:
-        op = UNBOUND.pop(0)
+    for op in [op for op in OPS.values() if not op.is_bound]:
+        op.is_bound = True
         _describe_inplace(op)
         _show_signatures(op)
         for name in (op.name, *(a for a in op.aliases if "." not in a)):

@@ -208,6 +208,12 @@ def _has_history(x: str) -> str:
     return f"{x}._autograd is not None or ({x}._base is not None and {x}._base._autograd is not None)"
 
 
+def _run(source: str, space: dict[str, Any]) -> Any:
+    """The function that a source defines, with these globals."""
+    exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
+    return space["_face"]
+
+
 @functools.cache
 def _compiled(source: str) -> Any:
     """Most faces differ in nothing but what their names stand for: the same text is compiled once."""
@@ -224,8 +230,7 @@ def _define(source: Callable[[], str], signature: str, impl: Pointwise, name: st
         _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__, _Sparse=SparseOperand, _Unplanned=_UNPLANNED,
         _former=former_call, _former_numbers=impl.former,
     )  # fmt: skip
-    exec(_compiled(_FIRST_CALL.format(signature=signature, passed=_passed(signature))), space)  # noqa: S102 - made of parameter names only
-    face = space["_face"]
+    face = _run(_FIRST_CALL.format(signature=signature, passed=_passed(signature)), space)
     space.update(_completed=functools.partial(_complete, source), _itself=face)
     face.__name__ = face.__qualname__ = name
     show_signature(face, name)
@@ -245,19 +250,17 @@ def _passed(signature: str) -> str:
 
 def _complete(source: Callable[[], str], face: Any) -> Any:
     """The face itself, with its body, which is compiled at its first call: most programs call few operators."""
-    own = dict(face.__globals__)
-    exec(_compiled(source()), own)  # noqa: S102 - made of parameter names only
+    code = _run(source(), dict(face.__globals__)).__code__
     FACE_CODES.discard(face.__code__)  # who looks for the caller of a public function passes over a first call
-    face.__code__ = own["_face"].__code__
-    FACE_CODES.add(face.__code__)
+    face.__code__ = code
+    FACE_CODES.add(code)
     return face
 
 
 def _unwatched_twin(face: Any, source: Callable[[], str]) -> Any:
     """Compile an operator's face again, without its test of the modes."""
     own = {**face.__globals__, "_active": ()}
-    exec(_compiled(source()), own)  # noqa: S102 - made of parameter names only
-    twin, own["_face"] = own["_face"], face
+    twin, own["_face"] = _run(source(), own), face
     twin.__name__ = twin.__qualname__ = face.__name__
     return twin
 

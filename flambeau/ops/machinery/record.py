@@ -161,6 +161,7 @@ class Op:
     scripted: tuple[Callable, ...] = ()
     aten_backward: str | tuple[str, ...] | dict[str, str] = ""
     tags: tuple[Any, ...] = ()
+    is_bound: bool = False  # whether tensors have its methods, if it has any (see `binding`)
 
     @classmethod
     def of_schema(cls, schema: Schema, kind: str, **fields: Any) -> Op:
@@ -283,7 +284,6 @@ def _reduction_signature(input: Tensor, dim: Any = None, keepdim: bool = False, 
 
 
 OPS: dict[str, Op] = {}
-UNBOUND: list[Op] = []  # records of OPS whose methods tensors do not have yet (see `binding`)
 
 
 def register(op: Op) -> Op:
@@ -295,7 +295,6 @@ def register(op: Op) -> Op:
         op.autocast = "parts" if op.kind in ("composite", "pointwise", "reduction", "view") else ""
     op.key = key
     OPS[key] = op
-    UNBOUND.append(op)
     return op
 
 
