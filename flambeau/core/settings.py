@@ -149,3 +149,8 @@ def is_warn_always_enabled() -> bool:
 def set_flush_denormal(mode: bool) -> bool:
     """Return whether the processor was told to flush tiny numbers to zero: never, they are computed exactly."""
     return False
+
+
+def is_scripting() -> bool:
+    """Return whether this is code compiled by TorchScript: in Python never. The compiler leaves out what only Python does."""
+    return False

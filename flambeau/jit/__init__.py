@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional, Union, get_args, get_origin
 
-from ..core.scripting import is_scripting
+from ..core.settings import is_scripting
 from ..futures import Future
 from .marks import drop, export, ignore, overload, unused
 from .tracing_state import is_tracing

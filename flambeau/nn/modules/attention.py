@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.scripting import is_scripting
+from ...core.settings import is_scripting
 from ...core.tensor import Tensor
 from ...nested import like_rows
 from ...ops.creation.filled import empty

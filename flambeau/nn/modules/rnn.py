@@ -10,7 +10,7 @@ import flambeau
 
 from ...core.casts import casts
 from ...core.overrides import refuse_real_tensors
-from ...core.scripting import is_scripting
+from ...core.settings import is_scripting
 from ...core.tensor import Tensor
 from ...ops.creation.filled import empty, zeros
 from ...ops.nn import rnn as ops

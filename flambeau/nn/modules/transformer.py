@@ -10,7 +10,7 @@ from typing import Any
 from ...core import device as dev
 from ...core import dtype as dt
 from ...core.graph import grad_mode
-from ...core.scripting import is_scripting
+from ...core.settings import is_scripting
 from ...core.tensor import Tensor
 from ...ops.creation.filled import full
 from ...ops.nn.multi_head_attention import float_mask

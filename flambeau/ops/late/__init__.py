@@ -56,17 +56,17 @@ from ..nn import (
 )
 from ..pointwise import activation, hard_activation, rounding, special_functions
 from ..pointwise.foreach import FOREACH
-from ..quantizing import methods as _quantized_methods
+from ..quantizing import methods as quantized_methods
 from ..random import sampling
 from ..reduce import agreement, differences, histogram, quantiles, scan, statistics
 from ..reduce.segments import PLAIN_FUNCTIONS
 from ..shape import border
 from ..signal import fourier, spectrogram, windows
-from ..sparse import arithmetic as _sparse_arithmetic
+from ..sparse import arithmetic as sparse_arithmetic
 from ..sparse import compressed, conversion, coo, reductions, rows, zero_filled
-from ..sparse import methods as _sparse_methods
-from ..sparse import products as _sparse_products
-from ..sparse import shape as _sparse_shape
+from ..sparse import methods as sparse_methods
+from ..sparse import products as sparse_products
+from ..sparse import shape as sparse_shape
 
 bind_methods()
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.scripting import is_scripting
+from ...core.settings import is_scripting
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
 from ..machinery.arguments import is_int, need_tensor
