@@ -35,7 +35,7 @@ from .record.operator_call import OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
 from .record.recorder import NotRecordable, Recorder
 from .record.recording import Last, Recorded
-from .record.results import is_live, replaced, write_back
+from .record.results import live_in, replaced, write_back
 from .sizes import Waiting
 from .state.arguments import Arguments, settings_key
 from .state.guards import Item
@@ -328,14 +328,10 @@ class CompiledFunction(KnownFunction):
         table = cut(given, [])
         with _undivided():
             result = self.function(*replaced(args, table), **replaced(kwargs, table))
-        take_histories(given, table, [])
+        take_histories(given, table, [], result)
         inside = {id(table.get(id(t), t)) for t in given.tensors}
-        found = {id(t): t for t in tensors_in(result)}.values()
-        before = {
-            id(t._storage) for t in given.tensors
-        } | derivative.storages.keys()  # views of these have a history of their own
-        live = [t for t in found if id(t) not in inside and id(t._storage) not in before and is_live(t, inside)]
-        return attached(derivative, given, table, result, live)
+        before = {id(t._storage) for t in given.tensors} | derivative.storages.keys()
+        return attached(derivative, given, table, result, live_in(result, inside, before))
 
     # -- recording --------------------------------------------------------------------------------------------------
     def _record(self, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> Any:
@@ -441,7 +437,7 @@ class CompiledFunction(KnownFunction):
             begin(recorder, prepared)
         if not self.observer.sees() or not _one_at_a_time.acquire(blocking=False):
             raise _Busy
-        cache = casts.cache
+        cache, result = casts.cache, None
         try:
             recording.on, casts.cache = True, {}
             seed = default_generator.state_bytes()
@@ -455,7 +451,7 @@ class CompiledFunction(KnownFunction):
             write_back(copies, originals)
             prepared.outside = {**originals, **{id(copy): original for original, copy in copies}}
             prepared.copies = copies  # so that their numbers stay theirs
-            take_histories(given, table, recorder.problems)
+            take_histories(given, table, recorder.problems, result)
         if settings_key() != key[1]:
             recorder.problems.append("it changes settings")
         if default_generator not in recorder.graph.draws and default_generator.state_bytes() != seed:

@@ -136,3 +136,21 @@ def test_histories_that_a_replay_would_not_give_run_as_they_are() -> None:
                 result = run(argument)
         assert result.requires_grad and result.is_leaf == (function is leaf)
         assert function is leaf or result._base is argument
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(1, 7)], ids=str)
+def test_writes_through_a_view_of_an_argument_with_a_history_are_part_of_that(part: slice) -> None:
+    def first(x: flambeau.Tensor) -> flambeau.Tensor:
+        return x.view(2, -1)[0]
+
+    run = flambeau.compile(first)
+    for i in range(6):
+        found = []
+        for function in (first, run):
+            leaf = (flambeau.arange(8.0) + i).requires_grad_()
+            x = (leaf * 2)[part]
+            view = function(x)
+            view.mul_(3)
+            (x * x).sum().backward()
+            found.append((view._base is (x if x._base is None else x._base), leaf.grad))
+        same(*found)

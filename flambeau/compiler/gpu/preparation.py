@@ -11,7 +11,7 @@ from ..record import preparation
 from ..record.differentiable import Boundary
 from ..record.recorder import NotRecordable
 from ..record.recording import Recorded
-from ..record.results import is_live
+from ..record.results import live_in
 from ..state.guards import AutogradItem, TensorItem, observe
 from .capture import Observer
 
@@ -84,11 +84,11 @@ class Wanted:
 
     def __init__(self, result: Any, arguments: list[Tensor], state: list[Tensor], outside: dict[int, Any]):
         inside = {id(t) for t in arguments}
-        found = {id(t): t for t in tensors_in(result)}
-        live = [t for t in found.values() if is_live(t, inside)]
+        before = {id(t._storage) for t in (*arguments, *state)}
+        live = live_in(result, inside, before)
         self._told: list[list[str]] = [[] for _ in live]
         own, mine = {id(t._storage) for t in live}, {id(t) for t in live}
-        others = {id(t._storage) for t in (*arguments, *state, *found.values()) if id(t) not in mine}
+        others = {id(t._storage) for t in tensors_in(result) if id(t) not in mine}
         alone = len(own) == len(live) and own.isdisjoint(others)  # a change of one is no part of another's history
         if len(live) > 1 and alone and not any(_is_marked(t) for t in live):
             outside.update({id(t): Boundary(t, told).leaf for t, told in zip(live, self._told)})

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...backends.nvidia import graphs
+from ...core import modes
 from ...core.device import device
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, new_tensor
@@ -20,10 +21,23 @@ from ...graph.remaking import remake_between
 from ...graph.replay import Replay
 from ..record.recording import GradSlot, extent
 from ..record.results import Results
+from ..record.views import Views
 from .capture import capturing
 from .derivative import CapturedDerivative
 
 NewGrads = Callable[[list[Tensor], Results], list[GradSlot]]
+
+
+class _Recorder(Recorder):
+    """Recorder that notes which views of tensors from before the call are made, too."""
+
+    views = Views()
+
+    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        result = super().handle(op, function, args, kwargs)
+        if op.kind == "view" or (op.has_parts and not modes.staying()):
+            self.views.note(function, args, kwargs, result)
+        return result
 
 
 class GpuProgram:
@@ -100,7 +114,7 @@ def write_down(
 ) -> GpuProgram:  # fmt: skip
     """Run a call in a capture in memory of this pool, and return what it did; `some` of its results are differentiated, as far as is
     known. Raises NotRecordable where that is more than calls."""
-    recorder = Recorder()
+    recorder = _Recorder()
     for t in prepared.state:
         if t._storage.ptr:
             recorder.know(t)
@@ -115,9 +129,12 @@ def write_down(
         inputs = [recorder.know(s, ("argument", i)) for i, s in enumerate(statics)]
         for t, static in zip(tensors, statics):
             static.requires_grad = t.requires_grad
+        recorder.views = Views([*prepared.state, *statics])
         with recorder.recording():
             result = run({id(t): s for t, s in zip(tensors, statics)})
-        results = Results(recorder.memory, statics, {**state, **prepared.reach.seen})
+        results = Results(
+            recorder.memory, statics, {**state, **prepared.reach.seen}, views=recorder.views, stand_ins=True
+        )
         grads = new_grads(statics, results)
         recorder.program.inputs = inputs
         written = GpuProgram(recorder.program, results, results.maker(result), grads)

@@ -29,7 +29,8 @@ from ..record.differentiable import Boundary, cut_off
 from ..record.operator_call import Stale
 from ..record.recorder import Memory, NotRecordable
 from ..record.recording import GradSlot, Recorded, extent
-from ..record.results import Results, is_live, leaves_of
+from ..record.results import Results, leaves_of, live_in
+from ..record.views import Views
 from ..runtime.program import Program
 from ..state.guards import Guard
 from .before_call import LeftState, StateBefore
@@ -279,6 +280,7 @@ class GraphRecorded(Recorded):
             for t, static in zip(tensors, statics):
                 static.requires_grad = t.requires_grad
             written, replay, live = self.written, None, []
+            observer.views = Views([*prepared.state, *statics])
             with observer.recording():
                 if written is None:
                     result = run({id(t): s for t, s in zip(tensors, statics)})
@@ -287,7 +289,9 @@ class GraphRecorded(Recorded):
             if observer.problems:
                 raise NotRecordable(observer.problems[0])
             if written is None or replay is None:
-                results = Results(observer.memory, statics, {**state, **prepared.reach.seen})
+                results = Results(
+                    observer.memory, statics, {**state, **prepared.reach.seen}, views=observer.views, stand_ins=True
+                )
                 self.grads = _new_grads(prepared.state, statics, grads_before, results)
                 self.make, self.slots, live = results.maker(result), results.slots, results.live
             else:
@@ -409,7 +413,7 @@ class GraphRecorded(Recorded):
         """The derivatives of the function's result for gradients of ones: of some results, if only these are differentiated, and of
         all; or why there are none. Gradients go by the positions of arguments, or the ids of other leaves."""
         positions = {id(t): i for i, t in enumerate(tensors)}
-        live = [t for t in {id(t): t for t in tensors_in(result)}.values() if is_live(t, positions)]
+        live = live_in(result, positions, {id(t._storage) for t in tensors} | self.prepared.storages.keys())
         found: list[dict[int, Tensor | None]] = []
         if self.some and self.some[-1] >= len(live):
             return [], "it does not do the same in each call"

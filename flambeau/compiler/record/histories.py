@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.graph import grad_mode
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, tensors_in
 from ..late import late
 from ..state.arguments import Arguments
 from .results import replaced, saved_storages
@@ -28,8 +28,12 @@ def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
     return table
 
 
-def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str]) -> None:
-    """Arguments that a function changed in place have the history that their stand-ins got, and the attributes."""
+def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str], result: Any = None) -> None:
+    """Arguments that a function changed in place have the history that their stand-ins got, and the attributes; views among its results
+    are views of the arguments: a change of one is part of the other's history."""
+    of = {id(table[id(t)]): t if t._base is None else t._base for t in given.tensors if id(t) in table}
+    for view in tensors_in(result) if of else ():
+        view._base = of.get(id(view._base), view._base)
     for t in given.tensors:
         inside = table.get(id(t))
         if inside is not None and {n: id(v) for n, v in inside.__dict__.items()} != {

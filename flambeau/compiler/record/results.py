@@ -10,7 +10,7 @@ from ...autograd.function import FunctionCtx
 from ...core.graph import GONE, AccumulateGrad, AutogradState, Node, SavedTensor
 from ...core.size import Size
 from ...core.storage import UntypedStorage
-from ...core.tensor import Tensor, new_tensor
+from ...core.tensor import Tensor, new_tensor, tensors_in
 from ...nn.parameter import Parameter
 from ..state.arguments import ATOMS
 from .recorder import Memory, NotRecordable
@@ -88,7 +88,9 @@ class Results:
         known: dict[int, Any],
         containers: frozenset[int] = frozenset(),
         views: Views | None = None,
+        stand_ins: bool = False,
     ):
+        self.stand_ins = stand_ins  # whether arguments are stored elsewhere than what they stand for
         self.memory, self.known, self.containers, self.views = memory, known, containers, views or Views()
         self.positions = {id(t): i for i, t in enumerate(arguments)}
         self.slots: list[Slot] = []
@@ -199,7 +201,8 @@ class Results:
     def _view_maker(self, t: Tensor) -> Callable[[list, list, Node | None], Any]:
         """A view of an argument, or of a tensor that the function found: by its place where that says all, else by the calls that made it."""
         base = t._base
-        if base is not None and not t.requires_grad and t.dtype is base.dtype and self._is_known(base):
+        plain = base is not None and not t.requires_grad and t.dtype is base.dtype and not self.stand_ins
+        if plain and self._is_known(base):
             shape, strides, shift, of = t.shape, t._strides, t._offset - base._offset, self._finder(id(base))
             self.returned.append((self.positions.get(id(base), -id(base)), shift, shape, strides))
 
@@ -367,12 +370,19 @@ def is_live(t: Tensor, arguments: Any) -> bool:
     return not walked(t) and any(id(leaf) in arguments for leaf in leaves_of([t]))
 
 
+def live_in(result: Any, arguments: Any, before: Any) -> list[Tensor]:
+    """Return the new tensors in a result that a caller can differentiate. Tensors over storages from before the call (given by id) are
+    no part of it: views of these have a history of their own."""
+    found = {id(t): t for t in tensors_in(result)}.values()
+    return [t for t in found if id(t) not in arguments and id(t._storage) not in before and is_live(t, arguments)]
+
+
 def walked(t: Tensor) -> bool:
     """Return whether a backward pass has gone through a tensor's graph and freed the saved values."""
     return any(entry is GONE for node in nodes_of(t.grad_fn) for entry in node.saved_fields().values())
 
 
 __all__ = [
-    "Header", "Results", "Slot", "held_storages", "is_live", "leaves_of", "nodes_of", "replaced", "saved_storages",
+    "Header", "Results", "Slot", "held_storages", "is_live", "leaves_of", "live_in", "nodes_of", "replaced", "saved_storages",
     "spent", "write_back",
 ]  # fmt: skip
