@@ -200,9 +200,8 @@ class Results:
 
     def _view_maker(self, t: Tensor) -> Callable[[list, list, Node | None], Any]:
         """A view of an argument, or of a tensor that the function found: by its place where that says all, else by the calls that made it."""
-        base = t._base
-        plain = base is not None and not t.requires_grad and t.dtype is base.dtype and not self.stand_ins
-        if plain and self._is_known(base):
+        base = None if self.stand_ins or t.requires_grad else t._base
+        if base is not None and t.dtype is base.dtype and self._is_known(base):
             shape, strides, shift, of = t.shape, t._strides, t._offset - base._offset, self._finder(id(base))
             self.returned.append((self.positions.get(id(base), -id(base)), shift, shape, strides))
 
