@@ -3,12 +3,14 @@
 python -m tests.mutants --count 60 --seed 7            anywhere in flambeau/, but for what needs a GPU
 python -m tests.mutants --count 20 flambeau/ops        in one room
 python -m tests.mutants --planted                      the changes listed in PLANTED
-python -m tests.mutants --map MAP.json flambeau/optim  only in functions that a test of the map runs (python -m tests.function_map)
+python -m tests.mutants --map MAP                      the same, cheaply: by a map of lines to tests (python -m tests.line_map)
 
-Each change is made in a copy of the tree. With a map, the tests that run the changed function run, and no others. Else the tests
-that name what was changed run first, then those of its room, then the smoke selection. The first failure counts if the same test
-passes on the unchanged copy. What survives is printed as a line to look at: an equivalent change (an estimate, a cache's size, a
-guard that cannot be false) is judged by a person.
+Each change is made in a copy of the tree. With a map, the tests that run the changed line run: a few of different kinds, then many.
+For a line that no test of the map runs (a module's own lines, a kernel that is compiled, another process), the tests of lines that name
+what was changed run. Then, and without a map, those run whose words are the words of what was changed; without a map also the room's
+and the smoke selection. The first failure counts if the same test passes on the unchanged copy. What survives is printed as a line to
+look at. A person who finds that a change alters nothing that can be asked for writes it into EQUIVALENT with the reason: these are
+counted apart, and named.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
-import json
 import math
 import os
 import random
@@ -29,9 +30,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tests.function_map import quickest
+from tests.equivalent_mutants import reason
+from tests.line_map import LineMap
 
 ROOT = Path(__file__).parents[1]
 WITHOUT_GPU = ("flambeau/backends/nvidia", "flambeau/cuda", "flambeau/include")
@@ -84,23 +85,28 @@ class Change:
     after: str
     line: int
     owner: str
-    first: int = 0  # the line at which the innermost function begins, its decorators included
+    span: tuple[int, int] = (0, 0)  # first and last line of the innermost function or of the module's statement
 
     @property
-    def key(self) -> str:
-        """The function's name in a map."""
-        return f"{self.file}:{self.first}"
+    def text(self) -> str:
+        """The line as it stands."""
+        return source(self.file).splitlines()[self.line - 1].strip()
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.owner or 'the module'}: {self.before} -> {self.after}"
 
 
+# Calls whose arguments are words for people, and keywords that change no result: a cache's size, the line that a warning names.
+WORDS = ("warn", "warn_once", "debug", "info", "print")
+WITHOUT_EFFECT = ("stacklevel", "slots", "maxsize", "daemon")
+
+
 class Finder(ast.NodeVisitor):
-    """Collects the places of one file that may change: no annotations, texts of errors, or docstrings."""
+    """Collects the places of one file that may change: no annotations, texts of errors and warnings, docstrings, or sizes of caches."""
 
     def __init__(self, file: str, text: str) -> None:
         self.file, self.text, self.owners, self.found = file, text, [], []
-        self.firsts = [0]
+        self.spans = [(0, 0)]
         lengths = [len(line.encode()) for line in text.splitlines(keepends=True)]
         self.lines = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
         self.raw = text.encode()
@@ -110,7 +116,7 @@ class Finder(ast.NodeVisitor):
 
     def add(self, node: ast.AST, start: int, before: str, after: str) -> None:
         line = getattr(node, "lineno", 0)
-        self.found.append(Change(self.file, start, before, after, line, ".".join(self.owners), self.firsts[-1]))
+        self.found.append(Change(self.file, start, before, after, line, ".".join(self.owners), self.spans[-1]))
 
     def between(self, left: ast.expr, right: ast.expr, operator: ast.AST) -> None:
         """The operator between two operands."""
@@ -124,12 +130,10 @@ class Finder(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.owners.append(node.name)
-        for child in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
+        self.spans.append((min([node.lineno, *(each.lineno for each in node.decorator_list)]), node.end_lineno or 0))
+        for child in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults), *node.body):
             self.visit(child)
-        self.firsts.append(min([node.lineno, *(each.lineno for each in node.decorator_list)]))
-        for child in node.body:
-            self.visit(child)
-        self.firsts.pop()
+        self.spans.pop()
         self.owners.pop()
 
     visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]
@@ -140,12 +144,36 @@ class Finder(ast.NodeVisitor):
             self.visit(child)
         self.owners.pop()
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.visit(node.value)
+    def visit_Assign(self, node: ast.Assign | ast.AnnAssign) -> None:
+        """A value outside functions belongs to the name that it gets; annotations do not count."""
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        if node.value is None:
+            return
+        outside = len(self.spans) == 1 and isinstance(target, ast.Name)
+        if outside:
+            self.owners.append(target.id)  # type: ignore[attr-defined]
+            self.spans.append((node.lineno, node.end_lineno or 0))
+        for child in (*(node.targets if isinstance(node, ast.Assign) else ()), node.value):
+            self.visit(child)
+        if outside:
+            self.spans.pop()
+            self.owners.pop()
+
+    visit_AnnAssign = visit_Assign  # type: ignore[assignment]
 
     def visit_Raise(self, node: ast.Raise) -> None:
         """The text of an error is not a number that anyone relies on."""
+
+    def visit_If(self, node: ast.If) -> None:
+        """What only type checkers read does not run."""
+        if ast.unparse(node.test) not in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if ast.unparse(node.func).rpartition(".")[2] in (*WORDS, "lru_cache", "TypeVar"):
+            return
+        for child in (node.func, *node.args, *(k.value for k in node.keywords if k.arg not in WITHOUT_EFFECT)):
+            self.visit(child)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Places inside f-strings are not exact before Python 3.12."""
@@ -185,22 +213,25 @@ class Finder(ast.NodeVisitor):
 
 
 @functools.cache
+def source(file: str) -> str:
+    return (ROOT / file).read_text(encoding="utf-8")
+
+
+@functools.cache
 def changes(file: str) -> tuple[Change, ...]:
-    text = (ROOT / file).read_text(encoding="utf-8")
-    finder = Finder(file, text)
-    finder.visit(ast.parse(text))
+    finder = Finder(file, source(file))
+    finder.visit(ast.parse(source(file)))
     return tuple(finder.found)
 
 
-def drawn(count: int, seed: int, rooms: list[str], known: dict[str, Any] | None = None) -> list[Change]:
-    """Changes at random, every place as likely as any other; with a map, in functions that one of its tests runs."""
+def drawn(count: int, seed: int, rooms: list[str]) -> list[Change]:
+    """Changes at random, every place as likely as any other."""
     files = sorted(
         str(f.relative_to(ROOT))
         for room in rooms
         for f in ((ROOT / room).rglob("*.py") if (ROOT / room).is_dir() else [ROOT / room])
     )
     every = [change for file in files if not file.startswith(WITHOUT_GPU) for change in changes(file)]
-    every = [change for change in every if known is None or change.key in known["tests"]]
     print(f"{len(every):,} places in {len(files)} files; seed {seed}")
     return random.Random(seed).sample(every, count)
 
@@ -261,7 +292,7 @@ class Copy:
             return 124, output
         return process.returncode, output
 
-    def caught(self, change: Change, limit: float, known: dict[str, Any] | None = None) -> str:
+    def caught(self, change: Change, limit: float, known: LineMap | None = None) -> str:
         """The test that notices a change, or "" if none does."""
         file = self.folder / change.file
         original = file.read_bytes()
@@ -269,8 +300,7 @@ class Copy:
         assert original[change.start : end] == change.before.encode(), change
         changed = original[: change.start] + change.after.encode() + original[end:]
         refused: list[str] = []
-        mapped = quickest(known, change.key) if known is not None else []
-        for selection in ([mapped] if mapped else []) + list(selections(change) if known is None else ()):
+        for selection in selections(change) if known is None else mapped(change, known):
             while True:
                 file.write_bytes(changed)
                 try:
@@ -320,6 +350,64 @@ def callers(owner: str, package: Path) -> set[str]:
     return found
 
 
+@functools.cache
+def library() -> tuple[str, ...]:
+    return tuple(sorted(str(file.relative_to(ROOT)) for file in (ROOT / "flambeau").rglob("*.py")))
+
+
+def naming(name: str, near: str) -> list[tuple[str, int]]:
+    """The lines that name something: of the file itself if there are any, else of its folder, else of the library."""
+    for files in ((near,), [f for f in library() if Path(f).parent == Path(near).parent], library()):
+        found = []
+        for file in files:
+            text = source(file)
+            for match in (
+                re.finditer(rf"(?<!def )(?<!class )\b{re.escape(name)}\b(?! = )", text) if name in text else ()
+            ):
+                found.append((file, text.count("\n", 0, match.start()) + 1))
+        if found:
+            return found
+    return []
+
+
+def related(change: Change, known: LineMap) -> list[str]:
+    """Lines of the map that are near a line which is not in it: of its function, else those that name it, else those that name these."""
+    lines = [f"{change.file}:{line}" for line in range(change.span[0], change.span[1] + 1)]
+    if any(line in known.lines for line in lines):
+        return lines
+    asked = {(change.owner.rpartition(".")[2] or Path(change.file).stem, change.file)}
+    for _ in range(3):
+        places = [place for name, near in sorted(asked) for place in naming(name, near)]
+        lines = [f"{file}:{line}" for file, line in places]
+        if any(line in known.lines for line in lines):
+            return lines
+        asked = {
+            (names[-1], file)
+            for file, line in places[:40]
+            if (
+                names := re.findall(
+                    r"^(?:def |class )?(\w+)(?= = |\(|:)", "\n".join(source(file).splitlines()[:line]), re.MULTILINE
+                )
+            )
+        }
+    return []
+
+
+def mapped(change: Change, known: LineMap) -> Iterator[list[str]]:
+    """Tests to run by a map: a few of the line's, many, and those that share its words if they may run it where no map sees it."""
+    lines = [f"{change.file}:{change.line}"]
+    is_known = lines[0] in known.lines
+    if not is_known:
+        lines = related(change, known)
+    first = known.chosen(lines)
+    if first:
+        yield first
+        if more := [test for test in known.chosen(lines, 150, 60.0) if test not in first]:
+            yield more
+    if not is_known or change.file.split("/")[1] in ("distributed", "serve", "horovod", "cpp", "multiprocessing"):
+        yield next(selections(change))
+
+
 def selections(change: Change) -> Iterator[list[str]]:
     """Tests to run: first those whose words are the words of what was changed, then the room's, then the smoke selection."""
     path = Path(change.file)
@@ -360,25 +448,31 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     parser.add_argument("--limit", type=float, default=600, help="seconds for one run of tests")
     parser.add_argument("--planted", action="store_true")
-    parser.add_argument(
-        "--map", type=Path, help="what tests.function_map wrote: run the tests of the changed function only"
-    )
+    parser.add_argument("--map", type=Path, help="what tests.line_map wrote: run the tests of the changed line")
     given = parser.parse_args()
-    known = json.loads(given.map.read_text()) if given.map else None
-    chosen = planted() if given.planted else drawn(given.count, given.seed, given.rooms, known)
-    survived = []
+    known = LineMap.load(given.map) if given.map else None
+    chosen = planted() if given.planted else drawn(given.count, given.seed, given.rooms)
+    survived, equivalent = [], []
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder) / "flambeau")
         for number, change in enumerate(chosen, 1):
+            why = reason(change.file, change.text, change.before, change.after)
+            if why:
+                equivalent.append(change)
+                print(f"{number:3} {change}: equivalent ({why})", flush=True)
+                continue
             start = time.monotonic()
             test = copy.caught(change, given.limit, known)
             print(f"{number:3} {change}: {test or 'SURVIVES'} ({time.monotonic() - start:.0f} s)", flush=True)
             if not test:
                 survived.append(change)
-    print(f"{len(chosen) - len(survived)} of {len(chosen)} caught ({1 - len(survived) / len(chosen):.0%})")
+                print(f"    {change.text}", flush=True)
+    counted = len(chosen) - len(equivalent)
+    print(
+        f"{counted - len(survived)} of {counted} caught ({1 - len(survived) / max(counted, 1):.0%}), {len(equivalent)} judged equivalent"
+    )
     for change in survived:
-        text = (ROOT / change.file).read_text(encoding="utf-8").splitlines()[change.line - 1].strip()
-        print(f"survives: {change}\n    {text}")
+        print(f"survives: {change}\n    {change.text}")
     return bool(survived and given.planted)
 
 

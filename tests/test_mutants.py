@@ -1,33 +1,79 @@
-"""Changes for mutation testing: which tests a map gives for a function, and which function a place belongs to."""
+"""Changes for mutation testing: which places may change, which function a place belongs to, which tests a map gives for a line."""
 
 from __future__ import annotations
 
 import ast
-from types import CodeType
+from array import array
+from pathlib import Path
 
-from tests import function_map, mutants
+from tests import equivalent_mutants, line_map, mutants
 
 
-def test_a_function_of_the_library_is_known_by_file_and_first_line() -> None:
-    code = mutants.changes.__wrapped__.__code__
-    assert function_map.key_of(code) is None  # a test's own
-    inside = compile("def f(): pass", str(function_map.ROOT / "flambeau" / "cli.py"), "exec").co_consts[0]
-    assert function_map.key_of(inside) == "flambeau/cli.py:1"
-    assert function_map.key_of(compile("0", "<string>", "exec")) is None
+def found(text: str) -> list[mutants.Change]:
+    finder = mutants.Finder("flambeau/room/file.py", text)
+    finder.visit(ast.parse(text))
+    return finder.found
 
 
 def test_a_place_belongs_to_the_innermost_function_and_its_decorators() -> None:
     text = "A = 1\n@d(2)\n@e\ndef f(x=3):\n    def g():\n        return 4\n    return 5\n"
-    finder = mutants.Finder("flambeau/room/file.py", text)
-    finder.visit(ast.parse(text))
-    assert {change.before: change.first for change in finder.found} == {"1": 0, "2": 0, "3": 0, "4": 5, "5": 2}
-    function = next(c for c in compile(text, "file", "exec").co_consts if isinstance(c, CodeType))
-    assert function.co_firstlineno == 2  # so Python counts, too
+    spans = {"1": (1, 1), "2": (2, 7), "3": (2, 7), "4": (5, 6), "5": (2, 7)}
+    assert {change.before: change.span for change in found(text)} == spans
+    assert {change.before: change.owner for change in found(text)} == {
+        "1": "A",
+        "2": "f",
+        "3": "f",
+        "4": "f.g",
+        "5": "f",
+    }
 
 
-def test_the_quickest_tests_come_first_within_the_budget() -> None:
-    known = {"tests": {"k": ["slow", "quick", "middle"]}, "seconds": {"slow": 9.0, "quick": 0.1, "middle": 1.0}}
-    assert function_map.quickest(known, "k") == ["quick", "middle", "slow"]
-    assert function_map.quickest(known, "k", most=2) == ["quick", "middle"]
-    assert function_map.quickest(known, "k", budget=0.05) == ["quick"]
-    assert function_map.quickest(known, "other") == []
+def test_what_cannot_change_a_result_is_no_place() -> None:
+    text = """
+x: Literal[1]
+if TYPE_CHECKING:
+    y = 2
+@functools.lru_cache(maxsize=3)
+@dataclass(slots=True, frozen=False)
+class K: pass
+def f(a: Literal[4]) -> Literal[5]:
+    "6"
+    warnings.warn("7" % 8, stacklevel=9)
+    if a:
+        raise ValueError(10 + 11)
+    return f"{a + 12}" + call(13, stacklevel=14)
+"""
+    assert [change.before for change in found(text)] == ["+", "13"]
+
+
+def test_a_map_gives_one_test_of_each_function_first_quick_ones_before_slow_ones(tmp_path: Path) -> None:
+    known = line_map.LineMap()
+    for name, seconds in (("slow", 9.0), ("t[a]", 0.2), ("t[b]", 0.1), ("middle", 1.0)):
+        known.add(name, seconds, ["k"])
+    assert known.chosen(["k"]) == ["t[b]", "middle", "slow", "t[a]"]
+    assert known.chosen(["k"], most=2) == ["t[b]", "middle"]
+    assert known.chosen(["k"], budget=0.05) == ["t[b]"]
+    assert known.chosen(["other"]) == []
+    known.merge(line_map.LineMap(["other"], [0.5], {"k": array("I", [0])}, {"k": 1}))
+    assert known.chosen(["k"], most=2) == ["t[b]", "other"]
+    known.save(tmp_path / "map")
+    assert line_map.LineMap.load(tmp_path / "map") == known
+
+
+def test_a_line_remembers_few_tests_of_one_table() -> None:
+    known = line_map.LineMap()
+    for row in range(50):
+        known.add(f"t[{row}]", 0.0, ["k"])
+    known.add("u", 0.0, ["k"])
+    assert len(known.lines["k"]) == line_map.ALIKE + 1
+    assert known.seen["k"] == 51
+
+
+def test_a_line_is_known_by_its_file_and_number() -> None:
+    assert line_map.key_of(line_map.LIBRARY + "optim/adam.py", 7) == "flambeau/optim/adam.py:7"
+
+
+def test_every_equivalent_change_names_a_line_that_exists() -> None:
+    for (file, line, before, _), why in equivalent_mutants.EQUIVALENT.items():
+        lines = [text.strip() for text in mutants.source(f"flambeau/{file}").splitlines()]
+        assert line in lines and before.strip() in line and why, (file, line)

@@ -1,0 +1,153 @@
+"""Which tests run which lines of the library, from one traced run: `tests.mutants` runs the tests of a changed line.
+
+python -m tests.line_map MAP                        every test, without PyTorch, by its recorded answers (Python 3.12 or newer)
+python -m tests.line_map MAP -n 2 tests/optim       further arguments are pytest's; a map that exists is added to
+
+Lines that run while a module is imported, in another process or inside a compiled kernel are not seen.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import sys
+import time
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LIBRARY = str(ROOT / "flambeau") + os.sep
+ALIKE = 3  # tests of one function that a line remembers: a table's rows do much the same
+MOST = 300  # tests that a line remembers
+
+
+@dataclass
+class LineMap:
+    """Tests with the CPU seconds that they take, and for each `file:line` the numbers of tests that run it."""
+
+    tests: list[str] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    lines: dict[str, array] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)  # how many tests ran a line, remembered or not
+
+    def add(self, test: str, seconds: float, lines: list[str]) -> None:
+        """Remember a test: for each line up to ALIKE tests of one function, up to MOST in all, drawn at random beyond that."""
+        number = len(self.tests)
+        self.tests.append(test)
+        self.seconds.append(seconds)
+        for line in lines:
+            kept = self.lines.setdefault(line, array("I"))
+            self.seen[line] = self.seen.get(line, 0) + 1
+            if len(kept) >= ALIKE and self.function(kept[-ALIKE]) == self.function(number):
+                kept[-random.randrange(1, ALIKE + 1)] = number
+            elif len(kept) < MOST:
+                kept.append(number)
+            elif random.randrange(self.seen[line]) < MOST:
+                kept[random.randrange(MOST)] = number
+
+    def function(self, number: int) -> str:
+        """The test's name without its parameters."""
+        return self.tests[number].partition("[")[0]
+
+    def merge(self, other: LineMap) -> None:
+        """Add what another run saw."""
+        first = len(self.tests)
+        self.tests += other.tests
+        self.seconds += other.seconds
+        for line, numbers in other.lines.items():
+            self.lines.setdefault(line, array("I")).extend(number + first for number in numbers)
+            self.seen[line] = self.seen.get(line, 0) + other.seen[line]
+
+    def chosen(self, lines: list[str], most: int = 30, budget: float = 20.0) -> list[str]:
+        """The tests of some lines within a number and a time: first one of each function, quick ones before slow ones."""
+        numbers = sorted({n for line in lines for n in self.lines.get(line, ())}, key=self.seconds.__getitem__)
+        rank: dict[str, int] = {}
+        turns = []
+        for number in numbers:
+            turn = rank.get(self.function(number), 0)
+            rank[self.function(number)] = turn + 1
+            turns.append((turn, self.seconds[number], number))
+        found: list[str] = []
+        for _, seconds, number in sorted(turns):
+            budget -= seconds
+            if found and (budget < 0 or len(found) >= most):
+                break
+            found.append(self.tests[number])
+        return found
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(pickle.dumps((self.tests, self.seconds, self.lines, self.seen), protocol=5))
+
+    @classmethod
+    def load(cls, path: Path) -> LineMap:
+        return cls(*pickle.loads(path.read_bytes()))
+
+
+class Tracer:
+    """A pytest plugin: notes the lines that each passing test runs in this process, in all threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.map = path, LineMap()
+        self.seen: set[tuple[str, int]] = set()
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]  since Python 3.12
+        self.again = monitoring.restart_events
+        disable, library = monitoring.DISABLE, LIBRARY  # globals are gone while Python shuts down
+
+        def note(code: CodeType, line: int) -> Any:
+            if code.co_filename.startswith(library):
+                self.seen.add((code.co_filename, line))
+            return disable
+
+        monitoring.use_tool_id(monitoring.COVERAGE_ID, "tests.line_map")
+        monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.LINE, note)
+        monitoring.set_events(monitoring.COVERAGE_ID, monitoring.events.LINE)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        self.seen.clear()
+        self.again()
+        start = time.process_time()
+        result = yield
+        seconds = round(time.process_time() - start, 4)
+        self.map.add(item.nodeid, seconds, [key_of(*place) for place in self.seen])
+        return result
+
+    def pytest_sessionfinish(self) -> None:
+        self.map.save(self.path.with_name(f"{self.path.name}.{os.getpid()}"))
+
+
+def key_of(file: str, line: int) -> str:
+    """`flambeau/file.py:line` of a line of the library."""
+    return f"{file[len(str(ROOT)) + 1 :]}:{line}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Trace in each process that runs tests: this module is a plugin, too."""
+    if os.environ.get("LINE_MAP") and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
+        config.pluginmanager.register(Tracer(Path(os.environ["LINE_MAP"])))
+
+
+def main() -> int:
+    path, *chosen = sys.argv[1:]
+    if not hasattr(sys, "monitoring"):
+        raise SystemExit("tests.line_map needs Python 3.12 or newer, which can note lines at little cost")
+    os.environ["LINE_MAP"] = str(Path(path).absolute())
+    status = pytest.main(["--answers=replay", "-p", "no:cacheprovider", "-p", "tests.line_map", *chosen])
+    known = LineMap.load(Path(path)) if Path(path).exists() else LineMap()
+    for part in sorted(Path(path).parent.glob(f"{Path(path).name}.*")):
+        known.merge(LineMap.load(part))
+        part.unlink()
+    known.save(Path(path))
+    print(f"{len(known.tests)} tests, {len(known.lines)} lines")
+    return int(status)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
