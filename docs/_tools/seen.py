@@ -5,13 +5,11 @@ python docs/_tools/seen.py  # write them again, after an example was added or ch
 from __future__ import annotations
 
 import ast
-import contextlib
 import inspect
-import io
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import records
@@ -25,8 +23,18 @@ FILE = Path(__file__).parent / "shapes-seen.txt"
 
 def look(name: str, value: Any) -> str:
     """The shapes of the tensors in the first call of something in its example that has some, in words; empty where none has."""
-    found = _calls(name, value) if callable(value) else []
-    return found[0] if found else ""
+    return run(name, value)[1]
+
+
+def is_run(name: str) -> bool:
+    """Whether the shapes of an example are looked at: one that a machine may be unable to run tells none."""
+    return snippets.mark(name) not in ("GPU", "no GPU", "compiler") and snippets.home(name, flambeau) is not None
+
+
+@cache
+def written() -> dict[str, str]:
+    """What the file says of each name in it."""
+    return dict(line.split(" | ", 1) for line in FILE.read_text().splitlines()[1:])
 
 
 class _Watched(ast.NodeTransformer):
@@ -39,33 +47,31 @@ class _Watched(ast.NodeTransformer):
         return ast.Call(ast.Name("_call", ast.Load()), [node.func, *node.args], node.keywords)
 
 
-def _watched(name: str, number: int) -> CodeType:
-    return snippets.code(ast.fix_missing_locations(_Watched().visit(snippets.parsed(name, number))))
+def _watched(tree: ast.AST) -> ast.AST:
+    return ast.fix_missing_locations(_Watched().visit(tree))
 
 
-def _calls(name: str, value: Any) -> list[str]:
-    """The calls of a function, or of objects of a class, in an example, in words."""
+def run(name: str, value: Any) -> tuple[list[str], str]:
+    """What each line of an example prints, and the shapes in its first call of a function, or of an object of a class, in words."""
     found: list[str] = []
 
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-        before = dict(_tensors(function, args, kwargs)) if _is_call_of(function, value) else None
+        is_one = callable(value) and _is_call_of(function, value)
+        before = dict(_tensors(function, args, kwargs)) if is_one else None
         result = function(*args, **kwargs)
         after = _results(result) if before is not None else []
         if before is not None and (before or after):
             found.append(_sentence(before, after))
         return result
 
-    names = snippets.setting(name, flambeau)
-    names["_call"] = call
-    with contextlib.redirect_stdout(io.StringIO()), snippets.temporary():
-        for number, (_, answer) in enumerate(snippets.snippets()[name]):
-            with contextlib.suppress(Exception) if snippets.may_raise(answer) else contextlib.nullcontext():
-                exec(_watched(name, number), names)
-    return found
+    printed = snippets.printed(name, flambeau, _watched, _call=call)
+    return printed, found[0] if found else ""
 
 
 def _is_call_of(function: Any, value: Any) -> bool:
     """Whether a call of `function` is one of `value`: of itself, of the same operator, or of an object of that class."""
+    if isinstance(function, flambeau.fx.Proxy):
+        return False  # it would record that it was asked
     if isinstance(value, type):
         return isinstance(function, value)
     op = getattr(value, "op", None)
@@ -124,8 +130,7 @@ def text() -> str:
         "# The shapes in the examples of snippets.txt. Written again by `python docs/_tools/seen.py`; a test looks at them again."
     ]
     for name in snippets.snippets():
-        unseen = snippets.mark(name) in ("GPU", "no GPU", "compiler") or snippets.home(name, flambeau) is None
-        told = "" if unseen else look(name, reference.find(name))
+        told = look(name, reference.find(name)) if is_run(name) else ""
         lines += [f"{name} | {told}"] if told else []
     return "\n".join(lines) + "\n"
 

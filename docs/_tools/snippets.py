@@ -21,7 +21,7 @@ import linecache
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -137,12 +137,15 @@ def setting(name: str, library: ModuleType) -> dict[str, Any]:
     return vars(module)
 
 
-def printed(name: str, library: ModuleType, **others: Any) -> list[str]:
-    """What each line of an example prints."""
+def printed(
+    name: str, library: ModuleType, change: Callable[[ast.AST], ast.AST] = lambda tree: tree, **others: Any
+) -> list[str]:
+    """What each line of an example prints; `change` rewrites a line before it is run, `others` are names that it can use."""
     names = setting(name, library)
     names.update(others)
+    lines = snippets()[name]
     with temporary():
-        return [_printed(code(parsed(name, k)), answer, names) for k, (_, answer) in enumerate(snippets()[name])]
+        return [_printed(code(change(parsed(name, k))), answer, names) for k, (_, answer) in enumerate(lines)]
 
 
 def _printed(line: CodeType, answer: str, names: dict[str, Any]) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 import warnings
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from vision.oracle import torchvision
 
 import flambeau
 
@@ -43,36 +40,26 @@ def core() -> dict[str, object]:
     return {n: v for n, v in names().items() if n.rpartition(".")[0] in CORE and callable(v)}
 
 
-def _run_or_skip(name: str, library: ModuleType) -> None:
-    reason = snippets.why_not(name, library)
-    if reason:
-        pytest.skip(reason)
-
-
 @pytest.fixture(autouse=True)
 def _folder_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flambeau.hub, "_chosen_dir", [])  # examples choose another
 
 
 @pytest.mark.parametrize("name", snippets.snippets())
-def test_example_prints_what_it_says(name: str) -> None:
-    _run_or_skip(name, flambeau)
+def test_example_prints_what_it_says_and_its_shapes_are_told(name: str) -> None:
+    reason = snippets.why_not(name, flambeau)
+    if reason:
+        pytest.skip(reason)
     assert name in names()
-    assert snippets.printed(name, flambeau) == [answer for _, answer in snippets.snippets()[name]]
+    printed, told = seen.run(name, reference.find(name))
+    assert printed == [answer for _, answer in snippets.snippets()[name]]
+    assert seen.written().get(name, "") == (told if seen.is_run(name) else ""), (
+        "write them again: python docs/_tools/seen.py"
+    )
 
 
-@pytest.mark.parametrize("name", snippets.snippets())
-def test_example_prints_the_same_in_pytorch(name: str) -> None:
-    torch = pytest.importorskip("torch", reason="asks PyTorch")
-    others = {}
-    if name.startswith("torchvision."):
-        torchvision()  # or the test is skipped
-        importlib.import_module("torchvision.transforms.v2")
-        others["torchvision"] = sys.modules["torchvision"]
-    _run_or_skip(name, torch)
-    if not others and not hasattr(snippets.home(name, torch), name.rpartition(".")[2]):
-        pytest.skip("PyTorch does not have it")
-    assert snippets.printed(name, torch, **others) == [answer for _, answer in snippets.snippets()[name]]
+def test_shapes_are_told_of_examples_that_exist() -> None:
+    assert list(seen.written()) == [name for name in snippets.snippets() if name in seen.written()]
 
 
 def test_lines_behind_dots_belong_to_the_line_before_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,12 +109,6 @@ def test_shapes_are_seen_of_classes_that_an_example_defines(monkeypatch: pytest.
     example = [(typed, ""), ("Half()(torch.ones(1, 4)).shape", "")]
     monkeypatch.setattr(snippets, "snippets", lambda: {"torch.nn.Linear": example})
     assert seen.look("torch.nn.Linear", flambeau.nn.Linear) == "`input (1, 4)` gives `(1, 2)`"
-
-
-def test_shapes_of_examples_are_those_of_their_calls() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert seen.FILE.read_text() == seen.text(), "write them again: python docs/_tools/seen.py"
 
 
 def _works_on_tensors(whole: str, value: object) -> bool:
