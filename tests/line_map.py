@@ -8,6 +8,7 @@ Lines that run while a module is imported, in another process or inside a compil
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pickle
 import random
@@ -24,6 +25,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = str(ROOT / "flambeau") + os.sep
+WITHOUT_PYTORCH = ["--answers=replay"] if importlib.util.find_spec("torch") else []  # by its recorded answers
 ALIKE = 3  # tests of one function that a line remembers: a table's rows do much the same
 MOST = 300  # tests that a line remembers
 
@@ -139,7 +141,7 @@ def main() -> int:
     if not hasattr(sys, "monitoring"):
         raise SystemExit("tests.line_map needs Python 3.12 or newer, which can note lines at little cost")
     os.environ["LINE_MAP"] = str(Path(path).absolute())
-    status = pytest.main(["--answers=replay", "-p", "no:cacheprovider", "-p", "tests.line_map", *chosen])
+    status = pytest.main([*WITHOUT_PYTORCH, "-p", "no:cacheprovider", "-p", "tests.line_map", *chosen])
     known = LineMap.load(Path(path)) if Path(path).exists() else LineMap()
     for part in sorted(Path(path).parent.glob(f"{Path(path).name}.*")):
         known.merge(LineMap.load(part))

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import line_map
 from tests.equivalent_mutants import reason
 from tests.line_map import LineMap
 
@@ -266,7 +267,7 @@ class Copy:
             "-m",
             "pytest",
             "-x",
-            "--answers=replay",
+            *line_map.WITHOUT_PYTORCH,
             "-p",
             "no:xdist",
             "-p",

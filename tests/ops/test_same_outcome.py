@@ -37,6 +37,38 @@ def flat_like_image(L: Any, memory_format: str) -> Any:
     return L.zeros(120).resize_as_(image, memory_format=getattr(L, memory_format))
 
 
+def second_derivative_of_rows(L: Any, **options: Any) -> Any:
+    """Of the gradient of a table by the gradient of the rows that were read."""
+    table = L.arange(6.0).view(3, 2).requires_grad_()
+    given = L.arange(8.0).view(4, 2).requires_grad_()
+    rows = L.nn.functional.embedding(L.tensor([0, 1, 2, 1]), table, **options)
+    (found,) = L.autograd.grad(rows, table, given, create_graph=True)
+    return found.detach(), *L.autograd.grad((found * L.arange(1.0, 7.0).view(3, 2)).sum(), given)
+
+
+def filled(L: Any, module: Any) -> Any:
+    """A module whose parameters are small different numbers."""
+    with L.no_grad():
+        for number, p in enumerate(module.parameters(), 1):
+            p.copy_((L.arange(float(p.numel())) * number * 0.37).sin().view(p.shape))
+    return module
+
+
+def lossy_network(L: Any, kind: str, layers: int, train: bool) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # dropout of one layer
+        module = filled(L, getattr(L.nn, kind)(2, 2, num_layers=layers, dropout=1.0)).train(train)
+    return module(L.arange(6.0).view(3, 1, 2))[0].detach()
+
+
+def other_widths(L: Any, bias: bool, past: bool, zeros: bool) -> Any:
+    """Attention whose keys and values have widths of their own."""
+    module = L.nn.MultiheadAttention(4, 2, bias=bias, kdim=3, vdim=2, add_bias_kv=past, add_zero_attn=zeros)
+    given = [L.arange(float(n * 2)).view(n, 1, 2).repeat(1, 1, 2)[..., :w] * 0.3 for n, w in ((2, 4), (3, 3), (3, 2))]
+    with L.no_grad():
+        return filled(L, module)(*given)
+
+
 def ranges_between(L: Any) -> Any:
     x = L.zeros(2, 3)
     L.linspace(0, 3, 4, out=x.narrow(1, 1, 2))
@@ -515,6 +547,47 @@ CASES |= {
     "a gradient of convolution by its other name": lambda L: L.nn.functional.grad.conv1d_input(
         (1, 1, 4), L.ones(1, 1, 2), L.ones(1, 1, 3)
     ),
+    # What one-token changes of the library once showed to be untested.
+    "second derivative of an embedding with padding": lambda L: second_derivative_of_rows(L, padding_idx=1),
+    "second derivative of an embedding": lambda L: second_derivative_of_rows(L),
+    "second derivative of an embedding by frequency": lambda L: second_derivative_of_rows(L, scale_grad_by_freq=True),
+    "unfold of five dimensions": lambda L: L.nn.functional.unfold(L.ones(1, 1, 1, 3, 3), 2),
+    "unfold of no channel": lambda L: L.nn.functional.unfold(L.ones(1, 0, 3, 3), 2),
+    "unfold of no image": lambda L: L.nn.functional.unfold(L.ones(0, 1, 3, 3), 2),
+    "size of blocks that is not given": lambda L: (
+        L.sparse_bsr_tensor([0, 1, 2], [1, 0], L.ones(2, 2, 3)).shape,
+        L.sparse_bsc_tensor([0, 1, 2], [1, 0], L.ones(2, 2, 3)).shape,
+        L.sparse_csr_tensor([0, 1, 2], [4, 0], L.ones(2)).shape,
+        L.sparse_csc_tensor([0, 1, 2], [4, 0], L.ones(2, 3)).shape,
+    ),
+    **{
+        f"{kind} of {layers} layers that loses all between them, {'training' if train else 'evaluated'}": functools.partial(
+            lossy_network, kind=kind, layers=layers, train=train
+        )
+        for kind in ("RNN", "GRU", "LSTM")
+        for layers in (1, 2)
+        for train in (True, False)
+    },
+    **{
+        f"attention of other widths, bias {bias}, of the past {past}, zeros {zeros}": functools.partial(
+            other_widths, bias=bias, past=past, zeros=zeros
+        )
+        for bias in (True, False)
+        for past in (True, False)
+        for zeros in (True, False)
+    },
+    **{
+        f"{name} of {value!r}": functools.partial(
+            lambda L, name, value: getattr(L.nn.modules.utils, name)(value), name=name, value=value
+        )
+        for name in ("_single", "_pair", "_triple", "_quadruple")
+        for value in (3, (1, 2), [4])
+    },
+    "repeated and reversed sizes": lambda L: (
+        L.nn.modules.utils._reverse_repeat_tuple((1, 2, 3), 2),
+        L.nn.modules.utils._list_with_default([None, 4, 0], [7, 8, 9]),
+    ),
+    "sizes of too short a default": lambda L: L.nn.modules.utils._list_with_default([None, 4], [7]),
 }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import flambeau
 from flambeau import nn
 from flambeau.vision import models
 from flambeau.vision.models._utils import IntermediateLayerGetter
+from flambeau.vision.models.detection.backbone_utils import _validate_trainable_layers
 from flambeau.vision.models.feature_extraction import create_feature_extractor, get_graph_node_names
 
 from .oracle import torchvision
@@ -65,6 +68,35 @@ def test_published_number_of_parameters(name: str) -> None:
         warnings.simplefilter("ignore", FutureWarning)
         model = models.get_model(name)
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(COUNTS[name], abs=0.006)
+
+
+# A digest of what torchvision's builders make: a test below looks at these again where torchvision is.
+STRUCTURES = json.loads((Path(__file__).parent / "structures.json").read_text())
+
+
+def _structure(model: Any) -> str:
+    """A digest of a model's names and shapes, of which parameters are trained, and of its printed form."""
+    lines = [f"{k} {tuple(v.shape)}" for k, v in model.state_dict().items()]
+    lines += [f"{k} {p.requires_grad}" for k, p in model.named_parameters()]
+    return hashlib.sha256("\n".join([*lines, repr(model)]).encode()).hexdigest()[:16]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ALL)
+def test_every_builder_makes_the_recorded_structure(name: str) -> None:
+    with flambeau.device("meta"):
+        assert _structure(models.get_model(name, **_options(models.get_model_builder(name)))) == STRUCTURES[name]
+
+
+@pytest.mark.parametrize(
+    ("is_trained", "asked", "trained"),
+    [(True, None, 3), (True, 0, 0), (True, 5, 5), (True, 6, None), (True, -1, None), (False, None, 5), (False, 2, 5)],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_layers_of_a_backbone_that_are_trained(is_trained: bool, asked: int | None, trained: int | None) -> None:
+    expected = pytest.raises(ValueError, match=r"range \[0,5\]") if trained is None else contextlib.nullcontext()
+    with expected:
+        assert _validate_trainable_layers(is_trained, asked, 5, 3) == trained
 
 
 def test_registry() -> None:
@@ -273,6 +305,7 @@ def test_every_builder_has_torchvisions_modules_and_parameters(name: str) -> Non
         (k, p.requires_grad) for k, p in theirs.named_parameters()
     ]
     assert repr(ours) == repr(theirs)
+    assert _structure(theirs) == STRUCTURES[name]
 
 
 def test_weights_are_torchvisions() -> None:

@@ -61,6 +61,12 @@ def test_pictures_to_tensors_and_back(tmp_path):
     assert np.array_equal(np.asarray(torchvision.transforms.functional.to_pil_image(tensor)), np.asarray(image))
 
 
+@pytest.mark.parametrize("picture", [np.ones((4, 4, 5), np.uint8), torch.ones(5, 4, 4)], ids=["array", "tensor"])
+def test_five_channels_are_no_picture(picture):
+    with pytest.raises(ValueError, match="> 4 channels"):
+        F.to_pil_image(picture)
+
+
 def test_in_a_data_loader():
     pictures = [(PIL_Image.fromarray(colors(32, 32) + i), i) for i in range(6)]
     transform = torchvision.transforms.Compose(
