@@ -10,10 +10,10 @@ import numpy as np
 import flambeau as torch
 
 from ... import nn
-from ...core.dtype import dtype as _dtype
 from ...core.tensor import Tensor
 from ...jit.marks import export
-from .observed_ranges import EPS, UniformQuantizationObserverBase
+from ...nn.modules.settings import extending
+from .observed_ranges import UniformQuantizationObserverBase
 from .utils import is_per_tensor
 
 
@@ -33,28 +33,17 @@ class HistogramObserver(UniformQuantizationObserverBase):
     min_val: Tensor
     max_val: Tensor
 
-    def __init__(
-        self,
-        bins: int = 2048,
-        dtype: _dtype = torch.quint8,
-        qscheme: Any = torch.per_tensor_affine,
-        reduce_range: bool = False,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        factory_kwargs: dict[Any, Any] | None = None,
-        eps: float = EPS,
-        is_dynamic: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        if not is_per_tensor(qscheme):
+    @extending(UniformQuantizationObserverBase, before="dtype")
+    def __init__(self, bins: int = 2048, **settings: Any) -> None:
+        if not is_per_tensor(settings["qscheme"]):
             raise NotImplementedError(
                 "HistogramObserver's qscheme only support torch.per_tensor_symmetric "
                 "                    and torch.per_tensor_affine."
             )
-        if is_dynamic:
+        if settings["is_dynamic"]:
             raise NotImplementedError("HistogramObserver doesn't support dynamic quantization")
-        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic, **kwargs)
-        factory_kwargs = nn.factory_kwargs(factory_kwargs)
+        super().__init__(**settings)
+        factory_kwargs = nn.factory_kwargs(settings["factory_kwargs"])
         self.bins = bins
         self.register_buffer("histogram", torch.zeros(self.bins, **factory_kwargs))
         self.register_buffer("min_val", torch.tensor(float("inf"), **factory_kwargs))

@@ -12,6 +12,7 @@ from ... import nn
 from ...core.dtype import dtype as _dtype
 from ...core.tensor import Tensor
 from ...jit.marks import export
+from ...nn.modules.settings import extending
 from .partial import _with_args, _with_callable_args
 from .utils import calculate_qmin_qmax, is_per_channel, is_per_tensor, scale_and_zero_point, validate_qmin_qmax
 
@@ -128,25 +129,15 @@ class MinMaxObserver(UniformQuantizationObserverBase):
     min_val: Tensor
     max_val: Tensor
 
-    def __init__(
-        self,
-        dtype: _dtype = torch.quint8,
-        qscheme: Any = torch.per_tensor_affine,
-        reduce_range: bool = False,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        factory_kwargs: dict[Any, Any] | None = None,
-        eps: float = EPS,
-        is_dynamic: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        if not is_per_tensor(qscheme):
+    @extending(UniformQuantizationObserverBase)
+    def __init__(self, **settings: Any) -> None:
+        if not is_per_tensor(settings["qscheme"]):
             raise NotImplementedError(
                 "MinMaxObserver's qscheme only support torch.per_tensor_symmetric "
                 "                    and torch.per_tensor_affine."
             )
-        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic, **kwargs)
-        factory_kwargs = nn.factory_kwargs(factory_kwargs)
+        super().__init__(**settings)
+        factory_kwargs = nn.factory_kwargs(settings["factory_kwargs"])
         self.register_buffer("min_val", torch.tensor(float("inf"), **factory_kwargs))
         self.register_buffer("max_val", torch.tensor(float("-inf"), **factory_kwargs))
         if self.qscheme == torch.per_tensor_symmetric and self.reduce_range and self.dtype == torch.quint8:
@@ -180,28 +171,18 @@ def _moved(average: Tensor, now: Tensor, constant: float) -> Tensor:
 class MovingAverageMinMaxObserver(MinMaxObserver):
     """Keeps moving averages of the smallest and the largest value of each tensor seen."""
 
-    def __init__(
-        self,
-        averaging_constant: float = 0.01,
-        dtype: _dtype = torch.quint8,
-        qscheme: Any = torch.per_tensor_affine,
-        reduce_range: bool = False,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        eps: float = EPS,
-        is_dynamic: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        if not is_per_tensor(qscheme):
+    @extending(MinMaxObserver, before="dtype", without=("factory_kwargs",))
+    def __init__(self, averaging_constant: float = 0.01, **settings: Any) -> None:
+        if not is_per_tensor(settings["qscheme"]):
             raise NotImplementedError(
                 "MovingAverageMinMaxObserver's qscheme only support                 torch.per_tensor_symmetric and "
-                f"torch.per_tensor_affine.                 but got: {qscheme}"
+                f"torch.per_tensor_affine.                 but got: {settings['qscheme']}"
             )
-        if is_dynamic and averaging_constant != 1:
+        if settings["is_dynamic"] and averaging_constant != 1:
             raise NotImplementedError(
                 f"MovingAverageMinMaxObserver doesn't support dynamic quantization for averaging constant of {averaging_constant}"
             )
-        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps=eps, is_dynamic=is_dynamic, **kwargs)
+        super().__init__(**settings)
         self.averaging_constant = averaging_constant
 
     def forward(self, x_orig: Tensor) -> Tensor:
@@ -222,31 +203,20 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
     min_val: Tensor
     max_val: Tensor
 
-    def __init__(
-        self,
-        ch_axis: int = 0,
-        dtype: _dtype = torch.quint8,
-        qscheme: Any = torch.per_channel_affine,
-        reduce_range: bool = False,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        factory_kwargs: dict[Any, Any] | None = None,
-        eps: float = EPS,
-        is_dynamic: bool = False,
-        **kwargs: Any,
-    ) -> None:
+    @extending(UniformQuantizationObserverBase, before="dtype", qscheme=torch.per_channel_affine)
+    def __init__(self, ch_axis: int = 0, **settings: Any) -> None:
         name = (
             type(self).__name__ if type(self) is MovingAveragePerChannelMinMaxObserver else "PerChannelMinMaxObserver"
         )
-        if not is_per_channel(qscheme):
+        if not is_per_channel(settings["qscheme"]):
             raise NotImplementedError(
                 f"{name}'s qscheme only support                     torch.per_channel_symmetric, "
                 "torch.per_channel_affine and torch.per_channel_affine_float_qparams."
             )
-        if is_dynamic:
+        if settings["is_dynamic"]:
             raise NotImplementedError(f"{name} doesn't support dynamic quantization")
-        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic, **kwargs)
-        factory_kwargs = nn.factory_kwargs(factory_kwargs)
+        super().__init__(**settings)
+        factory_kwargs = nn.factory_kwargs(settings["factory_kwargs"])
         self.ch_axis = ch_axis
         self.register_buffer("min_val", torch.tensor([], **factory_kwargs))
         self.register_buffer("max_val", torch.tensor([], **factory_kwargs))
@@ -297,22 +267,9 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
 class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
     """Keeps moving averages of the smallest and the largest value of each channel."""
 
-    def __init__(
-        self,
-        averaging_constant: float = 0.01,
-        ch_axis: int = 0,
-        dtype: _dtype = torch.quint8,
-        qscheme: Any = torch.per_channel_affine,
-        reduce_range: bool = False,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        eps: float = EPS,
-        is_dynamic: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            ch_axis, dtype, qscheme, reduce_range, quant_min, quant_max, eps=eps, is_dynamic=is_dynamic, **kwargs
-        )
+    @extending(PerChannelMinMaxObserver, before="ch_axis", without=("factory_kwargs",))
+    def __init__(self, averaging_constant: float = 0.01, **settings: Any) -> None:
+        super().__init__(**settings)
         self.averaging_constant = averaging_constant
 
     def _combined(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:

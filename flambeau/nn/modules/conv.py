@@ -13,7 +13,7 @@ from .. import init
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
-from .utils import _ntuple, _reverse_repeat_tuple
+from .utils import _ntuple, _reverse_repeat_tuple, _unusual
 
 __all__ = [
     "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d", "LazyConv2d",
@@ -86,20 +86,10 @@ class _ConvNd(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
-        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
-        if self.padding != (0,) * len(self.padding):
-            parts.append(f"padding={self.padding}")
-        if self.dilation != (1,) * len(self.dilation):
-            parts.append(f"dilation={self.dilation}")
-        if self.output_padding != (0,) * len(self.output_padding):
-            parts.append(f"output_padding={self.output_padding}")
-        if self.groups != 1:
-            parts.append(f"groups={self.groups}")
-        if self.bias is None:
-            parts.append("bias=False")
-        if self.padding_mode != "zeros":
-            parts.append(f"padding_mode={self.padding_mode}")
-        return ", ".join(parts)
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        none, one = (0,) * len(self.stride), (1,) * len(self.stride)
+        text += _unusual(self, padding=none, dilation=one, output_padding=none, groups=1)
+        return text + (", bias=False" if self.bias is None else "") + _unusual(self, padding_mode="zeros")
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)

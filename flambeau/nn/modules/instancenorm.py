@@ -72,23 +72,14 @@ class _InstanceNorm(_NormBase):
             return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
         return self._apply_instance_norm(input)
 
-    def _load_from_state_dict(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: dict,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: dict, *rest: Any) -> None:
         # Very old checkpoints hold statistics that this module does not track by default any more.
         if local_metadata.get("version") is None and not self.track_running_stats:
             found = [name for name in ("running_mean", "running_var") if prefix + name in state_dict]
             if found:
                 name = type(self).__name__
                 listed = " and ".join(f'"{prefix + key}"' for key in found)
-                error_msgs.append(
+                rest[-1].append(
                     f"Unexpected running stats buffer(s) {listed} for {name} with track_running_stats=False. If state_dict is a"
                     f" checkpoint saved before 0.4.0, this may be expected because {name} does not track running stats by"
                     " default since 0.4.0. Please remove these keys from state_dict. If the running stats are actually needed,"
@@ -96,9 +87,7 @@ class _InstanceNorm(_NormBase):
                 )
                 for key in found:
                     state_dict.pop(prefix + key)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
 class InstanceNorm1d(_InstanceNorm):

@@ -17,6 +17,7 @@ from ...ops.nn import rnn as ops
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
 from .module import Module
+from .utils import _unusual
 
 _Sequences = TypeVar("_Sequences", Tensor, PackedSequence)  # what goes in comes out
 _MODES = {"LSTM": ("lstm", 4), "GRU": ("gru", 3), "RNN_TANH": ("rnn_tanh", 1), "RNN_RELU": ("rnn_relu", 1)}
@@ -137,20 +138,15 @@ class RNNBase(Module):
                 weight.uniform_(-bound, bound)
 
     def extra_repr(self) -> str:
-        text = f"{self.input_size}, {self.hidden_size}"
-        if self.proj_size != 0:
-            text += f", proj_size={self.proj_size}"
-        if self.num_layers != 1:
-            text += f", num_layers={self.num_layers}"
-        if self.bias is not True:
-            text += f", bias={self.bias}"
-        if self.batch_first is not False:
-            text += f", batch_first={self.batch_first}"
-        if self.dropout != 0:
-            text += f", dropout={self.dropout}"
-        if self.bidirectional is not False:
-            text += f", bidirectional={self.bidirectional}"
-        return text
+        usual = {
+            "proj_size": 0,
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0,
+            "bidirectional": False,
+        }
+        return f"{self.input_size}, {self.hidden_size}" + _unusual(self, **usual)
 
     # -- shapes -----------------------------------------------------------------------------------------------------------
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
@@ -361,11 +357,8 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def extra_repr(self) -> str:
-        text = f"{self.input_size}, {self.hidden_size}"
-        if self.bias is not True:
-            text += f", bias={self.bias}"
-        nonlinearity = getattr(self, "nonlinearity", "tanh")
-        return text if nonlinearity == "tanh" else text + f", nonlinearity={nonlinearity}"
+        usual = {"bias": True, "nonlinearity": "tanh"} if hasattr(self, "nonlinearity") else {"bias": True}
+        return f"{self.input_size}, {self.hidden_size}" + _unusual(self, **usual)
 
     def reset_parameters(self) -> None:
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0

@@ -1,10 +1,12 @@
-"""Layers whose arguments are declared once, as annotated names of the class: the constructor, the printed form and TorchScript's constants
-follow from them."""
+"""Layers whose arguments are declared once: as annotated names of the class, from which the constructor, the printed form and TorchScript's
+constants follow (`settings`), or by the constructor of another layer (`extending`)."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .module import Module
@@ -69,3 +71,44 @@ def settings(cls: Layer) -> Layer:
     if "__constants__" not in own:
         layer.__constants__ = names
     return cls
+
+
+def extending(
+    parent: type, *, before: str = "", without: Sequence[str] = (), **defaults: Any
+) -> Callable[[Callable[..., None]], Any]:
+    """Decorator of a constructor `__init__(self, <own>, **rest)`: add the parameters of the parent's constructor, which arrive in `rest`.
+
+    A parameter of both has the own default; the others are inserted `before` the named one, or at the end. `without` leaves some out, and
+    `defaults` replaces defaults of the parent.
+
+    >>> class Rotated(nn.Linear):
+    ...     @extending(nn.Linear, before="device")
+    ...     def __init__(self, angle=0.0, **rest):
+    ...         super().__init__(**rest)
+    >>> inspect.signature(Rotated)
+    <Signature (in_features, out_features, bias=True, angle=0.0, device=None, dtype=None)>
+    """
+
+    def decorate(function: Callable[..., None]) -> Any:
+        own = dict(list(inspect.signature(function).parameters.items())[1:-1])
+        listed: list[inspect.Parameter] = []
+        for p in list(inspect.signature(parent.__init__).parameters.values())[1:]:  # type: ignore[misc]
+            if p.name == before or (p.kind is p.VAR_KEYWORD and not before):
+                listed += own.values()
+                own = {}
+            if p.name not in without:
+                listed.append(own.pop(p.name, p.replace(default=defaults.get(p.name, p.default))))
+        listed += own.values()
+        named = [p for p in listed if p.kind is not p.VAR_KEYWORD]
+        header = [p.name if p.default is p.empty else f"{p.name}=_{p.name}" for p in named]
+        passed = [f"{p.name}={p.name}" for p in named]
+        more = [f"**{p.name}" for p in listed if p.kind is p.VAR_KEYWORD]
+        space: dict[str, Any] = {f"_{p.name}": p.default for p in named} | {"function": function}
+        text = f"def __init__(self, {', '.join(header + more)}):\n    function(self, {', '.join(passed + more)})"
+        exec(text, space)  # noqa: S102 - made of parameter names only
+        made = space["__init__"]
+        made.__module__, made.__qualname__, made.__doc__ = function.__module__, function.__qualname__, function.__doc__
+        made.__annotations__ = {p.name: p.annotation for p in listed if p.annotation is not p.empty}
+        return made
+
+    return decorate

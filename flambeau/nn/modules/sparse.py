@@ -11,6 +11,7 @@ from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
+from .utils import _unusual
 
 __all__ = ["Embedding", "EmbeddingBag"]
 
@@ -97,18 +98,9 @@ class Embedding(_Table):
         )
 
     def extra_repr(self) -> str:
-        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
-        if self.padding_idx is not None:
-            parts.append(f"padding_idx={self.padding_idx}")
-        if self.max_norm is not None:
-            parts.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            parts.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq is not False:
-            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
-        if self.sparse is not False:
-            parts.append("sparse=True")
-        return ", ".join(parts)
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        text += _unusual(self, padding_idx=None, max_norm=None, norm_type=2, scale_grad_by_freq=False)
+        return text + (", sparse=True" if self.sparse is not False else "")
 
     @classmethod
     def from_pretrained(
@@ -187,17 +179,9 @@ class EmbeddingBag(_Table):
         )
 
     def extra_repr(self) -> str:
-        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
-        if self.max_norm is not None:
-            parts.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            parts.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq is not False:
-            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
-        parts.append(f"mode={self.mode!r}")
-        if self.padding_idx is not None:
-            parts.append(f"padding_idx={self.padding_idx}")
-        return ", ".join(parts)
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        text += _unusual(self, max_norm=None, norm_type=2, scale_grad_by_freq=False) + f", mode={self.mode!r}"
+        return text + _unusual(self, padding_idx=None)
 
     @classmethod
     def from_pretrained(

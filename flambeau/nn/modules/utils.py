@@ -55,3 +55,10 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
 def _settings(module: Any, *names: str) -> str:
     """`a=1, b=(2, 3)`: attributes of a module as they are printed between its parentheses."""
     return ", ".join(f"{name}={getattr(module, name)!r}" for name in names)
+
+
+def _unusual(module: Any, **usual: Any) -> str:
+    """`, a=1, b=(2, 3)`: the attributes of a module that differ from their usual values, as they are printed after others."""
+    values = {name: getattr(module, name) for name in usual}
+    other = {n: v for n, v in values.items() if (v is not usual[n] if isinstance(usual[n], bool) else v != usual[n])}
+    return "".join(f", {name}={value}" for name, value in other.items())

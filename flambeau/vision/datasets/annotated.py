@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any, ClassVar, NamedTuple
 
@@ -29,7 +28,7 @@ from .utils import (
     optional_module,
     verify_str_arg,
 )
-from .vision import VisionDataset
+from .vision import Loader, Transform, VisionDataset
 
 
 class Kitti(VisionDataset):
@@ -44,9 +43,9 @@ class Kitti(VisionDataset):
         self,
         root: Any,
         train: bool = True,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
-        transforms: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
+        transforms: Transform = None,
         download: bool = False,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform, transforms=transforms)
@@ -123,8 +122,8 @@ class WIDERFace(VisionDataset):
         self,
         root: Any,
         split: str = "train",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
     ):
         super().__init__(os.path.join(root, self.BASE_FOLDER), transform=transform, target_transform=target_transform)
@@ -227,9 +226,9 @@ class Cityscapes(VisionDataset):
         split: str = "train",
         mode: str = "fine",
         target_type: list[str] | str = "instance",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
-        transforms: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
+        transforms: Transform = None,
     ):
         super().__init__(root, transforms, transform, target_transform)
         verify_str_arg(mode, "mode", ("fine", "coarse"))
@@ -299,7 +298,7 @@ class SBDataset(VisionDataset):
         image_set: str = "train",
         mode: str = "boundaries",
         download: bool = False,
-        transforms: Callable[..., Any] | None = None,
+        transforms: Transform = None,
     ):
         self._loadmat = optional_module("scipy.io", "SBDataset").loadmat
         super().__init__(root, transforms)
@@ -345,9 +344,9 @@ class _Captioned(VisionDataset):
         self,
         root: Any,
         ann_file: str,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
-        loader: Callable[[Any], Any] = default_loader,
+        transform: Transform = None,
+        target_transform: Transform = None,
+        loader: Loader = default_loader,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.ann_file, self.loader = os.path.expanduser(ann_file), loader
@@ -431,10 +430,10 @@ class SBU(VisionDataset):
     def __init__(
         self,
         root: Any,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = True,
-        loader: Callable[[Any], Any] = default_loader,
+        loader: Loader = default_loader,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.loader = loader

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import csv
 import os
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from ... import from_numpy
 from ...utils.pillow import pillow
 from .archived import ArchivedDataset
 from .utils import MISSING, MISSING_OR_CORRUPTED, check_integrity, download_url, optional_module, verify_str_arg
-from .vision import VisionDataset
+from .vision import Transform, VisionDataset
 
 
 class _Planes(VisionDataset):
@@ -62,8 +61,8 @@ class STL10(_Planes, ArchivedDataset):
         root: Any,
         split: str = "train",
         folds: int | None = None,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
@@ -113,8 +112,8 @@ class SVHN(_Planes):
         self,
         root: Any,
         split: str = "train",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
@@ -151,8 +150,8 @@ class USPS(VisionDataset):
         self,
         root: Any,
         train: bool = True,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
@@ -181,11 +180,7 @@ class SEMEION(VisionDataset):
     md5_checksum: str | None = "cb545d371d2ce14ec121470795a77432"
 
     def __init__(
-        self,
-        root: Any,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
-        download: bool = True,
+        self, root: Any, transform: Transform = None, target_transform: Transform = None, download: bool = True
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
         if download:
@@ -223,11 +218,7 @@ class FER2013(VisionDataset):
     _USAGES: ClassVar[Any] = {"train": ("Training",), "test": ("PublicTest", "PrivateTest")}
 
     def __init__(
-        self,
-        root: Any,
-        split: str = "train",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        self, root: Any, split: str = "train", transform: Transform = None, target_transform: Transform = None
     ):
         self._split = verify_str_arg(split, "split", ("train", "test"))
         super().__init__(root, transform=transform, target_transform=target_transform)
@@ -274,7 +265,7 @@ class MovingMNIST(VisionDataset):
         split: str | None = None,
         split_ratio: int = 10,
         download: bool = False,
-        transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
     ):
         super().__init__(root, transform=transform)
         self.split = None if split is None else verify_str_arg(split, "split", ("train", "test"))

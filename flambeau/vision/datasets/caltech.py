@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from typing import Any
 
 from ...utils.pillow import pillow
 from .utils import MISSING_OR_CORRUPTED, download_and_extract_archive, extract_archive, optional_module, verify_str_arg
-from .vision import VisionDataset
+from .vision import Transform, VisionDataset
 
 # Some outlines are in folders of other names than the images.
 _OUTLINES = {
@@ -44,8 +43,8 @@ class Caltech101(_ByCategory):
         self,
         root: Any,
         target_type: Any = "category",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
     ):
         super().__init__(os.path.join(root, "caltech101"), transform=transform, target_transform=target_transform)
@@ -98,11 +97,7 @@ class Caltech256(_ByCategory):
     """Images in 256 categories."""
 
     def __init__(
-        self,
-        root: Any,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
-        download: bool = False,
+        self, root: Any, transform: Transform = None, target_transform: Transform = None, download: bool = False
     ):
         super().__init__(os.path.join(root, "caltech256"), transform=transform, target_transform=target_transform)
         os.makedirs(self.root, exist_ok=True)

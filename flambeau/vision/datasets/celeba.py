@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import namedtuple
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from .utils import (
     extract_archive,
     verify_str_arg,
 )
-from .vision import VisionDataset
+from .vision import Transform, VisionDataset
 
 CSV = namedtuple("CSV", ["header", "index", "data"])
 
@@ -44,8 +43,8 @@ class CelebA(VisionDataset):
         root: Any,
         split: str = "train",
         target_type: Any = "attr",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ...utils.pillow import pillow
-from .vision import VisionDataset
+from .vision import Transform, VisionDataset
 
 
 def _listed(value: Any) -> list:
@@ -86,9 +86,9 @@ class CocoDetection(VisionDataset):
         self,
         root: Any,
         annFile: Any,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
-        transforms: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
+        transforms: Transform = None,
     ):
         super().__init__(root, transforms, transform, target_transform)
         self.coco = CocoIndex(annFile)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 import flambeau
 
 from ...utils.pillow import pillow
-from .vision import VisionDataset
+from .vision import Transform, VisionDataset
 
 
 class FakeData(VisionDataset):
@@ -21,8 +20,8 @@ class FakeData(VisionDataset):
         size: int = 1000,
         image_size: tuple[int, int, int] = (3, 224, 224),
         num_classes: int = 10,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         random_offset: int = 0,
     ):
         super().__init__(transform=transform, target_transform=target_transform)

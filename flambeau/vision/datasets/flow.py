@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from ...utils.data.dataset import ConcatDataset
 from ..io import decode_png, read_file
 from .folder import default_loader
 from .utils import verify_str_arg
-from .vision import VisionDataset
+from .vision import Loader, Transform, VisionDataset
 
 
 def _listed(folder: Path, pattern: str) -> list[str]:
@@ -59,9 +58,7 @@ class FlowDataset(VisionDataset):
 
     _has_builtin_flow_mask = False
 
-    def __init__(
-        self, root: Any, transforms: Callable[..., Any] | None = None, loader: Callable[[str], Any] = default_loader
-    ):
+    def __init__(self, root: Any, transforms: Transform = None, loader: Loader = default_loader):
         super().__init__(root)
         self.transforms: Any = transforms
         self._flow_list: list[str] = []
@@ -99,8 +96,8 @@ class Sintel(FlowDataset):
         root: Any,
         split: str = "train",
         pass_name: str = "clean",
-        transforms: Callable[..., Any] | None = None,
-        loader: Callable[[str], Any] = default_loader,
+        transforms: Transform = None,
+        loader: Loader = default_loader,
     ):
         super().__init__(root, transforms, loader)
         verify_str_arg(split, "split", ("train", "test"))
@@ -119,13 +116,7 @@ class KittiFlow(FlowDataset):
 
     _has_builtin_flow_mask = True
 
-    def __init__(
-        self,
-        root: Any,
-        split: str = "train",
-        transforms: Callable[..., Any] | None = None,
-        loader: Callable[[str], Any] = default_loader,
-    ):
+    def __init__(self, root: Any, split: str = "train", transforms: Transform = None, loader: Loader = default_loader):
         super().__init__(root, transforms, loader)
         verify_str_arg(split, "split", ("train", "test"))
         top = Path(root) / "KittiFlow" / f"{split}ing"
@@ -145,7 +136,7 @@ class KittiFlow(FlowDataset):
 class FlyingChairs(FlowDataset):
     """Chairs that fly over photographs; the split is in FlyingChairs_train_val.txt."""
 
-    def __init__(self, root: Any, split: str = "train", transforms: Callable[..., Any] | None = None):
+    def __init__(self, root: Any, split: str = "train", transforms: Transform = None):
         super().__init__(root, transforms)
         verify_str_arg(split, "split", ("train", "val"))
         top = Path(root) / "FlyingChairs"
@@ -169,8 +160,8 @@ class FlyingThings3D(FlowDataset):
         split: str = "train",
         pass_name: str = "clean",
         camera: str = "left",
-        transforms: Callable[..., Any] | None = None,
-        loader: Callable[[str], Any] = default_loader,
+        transforms: Transform = None,
+        loader: Loader = default_loader,
     ):
         super().__init__(root, transforms, loader)
         verify_str_arg(split, "split", ("train", "test"))
@@ -203,13 +194,7 @@ class HD1K(FlowDataset):
 
     _has_builtin_flow_mask = True
 
-    def __init__(
-        self,
-        root: Any,
-        split: str = "train",
-        transforms: Callable[..., Any] | None = None,
-        loader: Callable[[str], Any] = default_loader,
-    ):
+    def __init__(self, root: Any, split: str = "train", transforms: Transform = None, loader: Loader = default_loader):
         super().__init__(root, transforms, loader)
         verify_str_arg(split, "split", ("train", "test"))
         top = Path(root) / "hd1k"

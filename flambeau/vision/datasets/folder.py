@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...utils.pillow import pillow
-from .vision import VisionDataset
+from .vision import Loader, Transform, VisionDataset
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
@@ -82,10 +82,10 @@ class DatasetFolder(VisionDataset):
     def __init__(
         self,
         root: Any,
-        loader: Callable[[str], Any],
+        loader: Loader,
         extensions: tuple[str, ...] | None = None,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ):
@@ -134,9 +134,9 @@ class ImageFolder(DatasetFolder):
     def __init__(
         self,
         root: Any,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
-        loader: Callable[[str], Any] = default_loader,
+        transform: Transform = None,
+        target_transform: Transform = None,
+        loader: Loader = default_loader,
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ):

@@ -21,7 +21,7 @@ from .utils import (
     optional_module,
     verify_str_arg,
 )
-from .vision import VisionDataset
+from .vision import Loader, Transform, VisionDataset
 
 
 class _Listed(VisionDataset):
@@ -36,10 +36,10 @@ class _Listed(VisionDataset):
         self,
         root: Any,
         split: str = "train",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
-        loader: Callable[[Any], Any] = default_loader,
+        loader: Loader = default_loader,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
         self._split = verify_str_arg(split, "split", self._splits) if self._splits else split
@@ -254,10 +254,10 @@ class SUN397(_Listed):
     def __init__(
         self,
         root: Any,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
-        loader: Callable[[Any], Any] = default_loader,
+        loader: Loader = default_loader,
     ):
         super().__init__(root, "", transform, target_transform, download, loader)
 
@@ -303,9 +303,9 @@ class Imagenette(_Listed):
         split: str = "train",
         size: str = "full",
         download: bool = False,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
-        loader: Callable[[Any], Any] = default_loader,
+        transform: Transform = None,
+        target_transform: Transform = None,
+        loader: Loader = default_loader,
     ):
         self._size = verify_str_arg(size, "size", tuple(self._ARCHIVES))
         super().__init__(root, split, transform, target_transform, download, loader)
@@ -368,10 +368,10 @@ class EuroSAT(ImageFolder):
     def __init__(
         self,
         root: Any,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
-        loader: Callable[[str], Any] = default_loader,
+        loader: Loader = default_loader,
     ):
         base = os.path.join(os.path.expanduser(root), "eurosat")
         images = os.path.join(base, "2750")
@@ -394,10 +394,10 @@ class Country211(ImageFolder):
         self,
         root: Any,
         split: str = "train",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
-        loader: Callable[[str], Any] = default_loader,
+        loader: Loader = default_loader,
     ):
         self._split = verify_str_arg(split, "split", ("train", "valid", "test"))
         base = os.path.join(os.path.expanduser(root), "country211")
@@ -427,9 +427,9 @@ class OxfordIIITPet(VisionDataset):
         root: Any,
         split: str = "trainval",
         target_types: Any = "category",
-        transforms: Callable[..., Any] | None = None,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transforms: Transform = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
     ):
         self._split = verify_str_arg(split, "split", ("trainval", "test"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from ...core.tensor import Tensor, from_array
 from ...serialization import load, save
 from ...utils.pillow import pillow
 from .utils import download_and_extract_archive, list_files
-from .vision import VisionDataset
+from .vision import Transform, VisionDataset
 
 _HARRIS = "http://matthewalunbrown.com/patchdata/"
 _FURTHER = "http://icvl.ee.ic.ac.uk/vbalnt/"
@@ -37,7 +36,7 @@ class PhotoTour(VisionDataset):
     matches_files = "m50_100000_100000_0.txt"
 
     def __init__(
-        self, root: Any, name: str, train: bool = True, transform: Callable[..., Any] | None = None, download: bool = False,
+        self, root: Any, name: str, train: bool = True, transform: Transform = None, download: bool = False,
     ):  # fmt: skip
         super().__init__(root, transform=transform)
         self.name, self.train = name, train

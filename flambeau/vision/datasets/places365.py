@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .folder import default_loader
 from .utils import check_integrity, download_and_extract_archive, verify_str_arg
-from .vision import VisionDataset
+from .vision import Loader, Transform, VisionDataset
 
 
 class Places365(VisionDataset):
@@ -40,7 +39,7 @@ class Places365(VisionDataset):
 
     def __init__(
         self, root: Any, split: str = "train-standard", small: bool = False, download: bool = False,
-        transform: Callable[..., Any] | None = None, target_transform: Callable[..., Any] | None = None, loader: Callable[[str], Any] = default_loader,
+        transform: Transform = None, target_transform: Transform = None, loader: Loader = default_loader,
     ):  # fmt: skip
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.split, self.small, self.loader = verify_str_arg(split, "split", self._SPLITS), small, loader

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from ...utils.pillow import pillow
@@ -24,7 +24,7 @@ from .utils import (
     optional_module,
     verify_str_arg,
 )
-from .vision import VisionDataset
+from .vision import Loader, Transform, VisionDataset
 
 
 class Omniglot(VisionDataset):
@@ -41,10 +41,10 @@ class Omniglot(VisionDataset):
         self,
         root: Any,
         background: bool = True,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
-        loader: Callable[[Any], Any] | None = None,
+        loader: Loader | None = None,
     ):
         super().__init__(os.path.join(root, self.folder), transform=transform, target_transform=target_transform)
         self.background, self.loader = background, loader
@@ -145,10 +145,10 @@ class INaturalist(VisionDataset):
         root: Any,
         version: str = "2021_train",
         target_type: list[str] | str = "full",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
-        loader: Callable[[Any], Any] | None = None,
+        loader: Loader | None = None,
     ):
         self.version = verify_str_arg(version, "version", DATASET_URLS.keys())
         super().__init__(os.path.join(root, version), transform=transform, target_transform=target_transform)
@@ -265,8 +265,8 @@ class PCAM(VisionDataset):
         self,
         root: Any,
         split: str = "train",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
     ):
         self.h5py = optional_module("h5py", "PCAM")
@@ -327,10 +327,10 @@ class _LFW(VisionDataset):
         root: Any,
         split: str = "10fold",
         image_set: str = "funneled",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
         download: bool = False,
-        loader: Callable[[Any], Any] = default_loader,
+        loader: Loader = default_loader,
     ):
         super().__init__(os.path.join(root, self.base_folder), transform=transform, target_transform=target_transform)
         self.image_set = verify_str_arg(image_set.lower(), "image_set", self.file_dict.keys())
@@ -420,7 +420,7 @@ class LFWPairs(_LFW):
 class LSUNClass(VisionDataset):
     """The scenes of one class of LSUN, from a database. Reading needs lmdb."""
 
-    def __init__(self, root: Any, transform: Callable[..., Any] | None = None, target_transform: Callable[..., Any] | None = None):  # fmt: skip
+    def __init__(self, root: Any, transform: Transform = None, target_transform: Transform = None):  # fmt: skip
         lmdb = optional_module("lmdb", "LSUN")
         super().__init__(root, transform=transform, target_transform=target_transform)
         options = {"max_readers": 1, "readonly": True, "lock": False, "readahead": False, "meminit": False}
@@ -459,8 +459,8 @@ class LSUN(VisionDataset):
         self,
         root: Any,
         classes: str | list[str] = "train",
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
     ):
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.classes = self._verify_classes(classes)

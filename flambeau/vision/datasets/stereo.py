@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable
 from glob import glob
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,9 +15,7 @@ import numpy as np
 from ...utils.pillow import pillow
 from .flow import _read_pfm
 from .utils import download_and_extract_archive, verify_str_arg
-from .vision import VisionDataset
-
-Transforms = Callable[..., Any] | None
+from .vision import Transform, VisionDataset
 
 
 def _image(path: Any) -> np.ndarray:
@@ -36,7 +33,7 @@ class StereoMatchingDataset(VisionDataset):
 
     _has_built_in_disparity_mask = False
 
-    def __init__(self, root: Any, transforms: Transforms = None):
+    def __init__(self, root: Any, transforms: Transform = None):
         super().__init__(root)
         self.transforms: Any = transforms
         self._images: list[tuple[str, str | None]] = []
@@ -92,7 +89,7 @@ class StereoMatchingDataset(VisionDataset):
 class CarlaStereo(StereoMatchingDataset):
     """Streets of a simulator."""
 
-    def __init__(self, root: Any, transforms: Transforms = None):
+    def __init__(self, root: Any, transforms: Transform = None):
         super().__init__(root, transforms)
         scenes = Path(root) / "carla-highres" / "trainingF" / "*"
         self._scan((scenes / "im0.png", scenes / "im1.png"), (scenes / "disp0GT.pfm", scenes / "disp1GT.pfm"))
@@ -103,7 +100,7 @@ class _KittiStereo(StereoMatchingDataset):
     _images_in: tuple[str, str]
     _disparities_in: tuple[str, str | None]
 
-    def __init__(self, root: Any, split: str = "train", transforms: Transforms = None):
+    def __init__(self, root: Any, split: str = "train", transforms: Transform = None):
         super().__init__(root, transforms)
         verify_str_arg(split, "split", ("train", "test"))
         top = Path(root) / type(self).__name__.removesuffix("Stereo") / f"{split}ing"
@@ -142,7 +139,7 @@ class Middlebury2014Stereo(StereoMatchingDataset):
 
     def __init__(
         self, root: Any, split: str = "train", calibration: str | None = "perfect", use_ambient_views: bool = False,
-        transforms: Transforms = None, download: bool = False,
+        transforms: Transform = None, download: bool = False,
     ):  # fmt: skip
         super().__init__(root, transforms)
         self.split, self.use_ambient_views = (
@@ -204,7 +201,7 @@ class CREStereo(StereoMatchingDataset):
 
     _has_built_in_disparity_mask = True
 
-    def __init__(self, root: Any, transforms: Transforms = None):
+    def __init__(self, root: Any, transforms: Transform = None):
         super().__init__(root, transforms)
         for kind in ("shapenet", "reflective", "tree", "hole"):
             top = Path(root) / "CREStereo" / kind
@@ -217,7 +214,7 @@ class CREStereo(StereoMatchingDataset):
 class FallingThingsStereo(StereoMatchingDataset):
     """Household objects that fall, alone ("single") or several ("mixed"); disparities follow from depths."""
 
-    def __init__(self, root: Any, variant: str = "single", transforms: Transforms = None):
+    def __init__(self, root: Any, variant: str = "single", transforms: Transform = None):
         super().__init__(root, transforms)
         verify_str_arg(variant, "variant", ("single", "mixed", "both"))
         for kind in ("single", "mixed") if variant == "both" else (variant,):
@@ -236,7 +233,7 @@ class SceneFlowStereo(StereoMatchingDataset):
     """Rendered things that fly, streets and monkeys; `pass_name` is "clean", "final" (with blur and fog) or "both"."""
 
     def __init__(
-        self, root: Any, variant: str = "FlyingThings3D", pass_name: str = "clean", transforms: Transforms = None
+        self, root: Any, variant: str = "FlyingThings3D", pass_name: str = "clean", transforms: Transform = None
     ):
         super().__init__(root, transforms)
         verify_str_arg(variant, "variant", ("FlyingThings3D", "Driving", "Monkaa"))
@@ -253,7 +250,7 @@ class SintelStereo(StereoMatchingDataset):
 
     _has_built_in_disparity_mask = True
 
-    def __init__(self, root: Any, pass_name: str = "final", transforms: Transforms = None):
+    def __init__(self, root: Any, pass_name: str = "final", transforms: Transform = None):
         super().__init__(root, transforms)
         verify_str_arg(pass_name, "pass_name", ("final", "clean", "both"))
         top = Path(root) / "Sintel" / "training"
@@ -276,7 +273,7 @@ class SintelStereo(StereoMatchingDataset):
 class InStereo2k(StereoMatchingDataset):
     """Rooms, measured with structured light."""
 
-    def __init__(self, root: Any, split: str = "train", transforms: Transforms = None):
+    def __init__(self, root: Any, split: str = "train", transforms: Transform = None):
         super().__init__(root, transforms)
         scenes = Path(root) / "InStereo2k" / verify_str_arg(split, "split", ("train", "test")) / "*"
         self._scan((scenes / "left.png", scenes / "right.png"), (scenes / "left_disp.png", scenes / "right_disp.png"))
@@ -290,7 +287,7 @@ class ETH3DStereo(StereoMatchingDataset):
 
     _has_built_in_disparity_mask = True
 
-    def __init__(self, root: Any, split: str = "train", transforms: Transforms = None):
+    def __init__(self, root: Any, split: str = "train", transforms: Transform = None):
         super().__init__(root, transforms)
         verify_str_arg(split, "split", ("train", "test"))
         top = Path(root) / "ETH3D"

@@ -8,7 +8,6 @@ import math
 import os
 import urllib.parse
 import warnings
-from collections.abc import Callable
 from fractions import Fraction
 from glob import glob
 from typing import Any, ClassVar
@@ -20,7 +19,7 @@ from ...ops.creation.filled import empty
 from ...ops.creation.ranges import arange
 from .folder import find_classes, make_dataset
 from .utils import check_integrity, download_and_extract_archive, download_url, optional_module, verify_str_arg
-from .vision import VisionDataset
+from .vision import Transform, VisionDataset
 
 
 def _opened(path: str) -> Any:
@@ -186,7 +185,7 @@ class _ActionFolders(_VideoFolders):
 
     def __init__(
         self, root: Any, annotation_path: str, frames_per_clip: int, step_between_clips: int = 1, frame_rate: int | None = None,
-        fold: int = 1, train: bool = True, transform: Callable[..., Any] | None = None, _precomputed_metadata: dict[str, Any] | None = None,
+        fold: int = 1, train: bool = True, transform: Transform = None, _precomputed_metadata: dict[str, Any] | None = None,
         num_workers: int = 1, _video_width: int = 0, _video_height: int = 0, _video_min_dimension: int = 0, _audio_samples: int = 0,
         output_format: str = "THWC",
     ):  # fmt: skip
@@ -249,7 +248,7 @@ class Kinetics(_VideoFolders):
 
     def __init__(
         self, root: Any, frames_per_clip: int, num_classes: str = "400", split: str = "train", frame_rate: int | None = None,
-        step_between_clips: int = 1, transform: Callable[..., Any] | None = None, extensions: tuple[str, ...] = ("avi", "mp4"),
+        step_between_clips: int = 1, transform: Transform = None, extensions: tuple[str, ...] = ("avi", "mp4"),
         download: bool = False, num_download_workers: int = 1, num_workers: int = 1,
         _precomputed_metadata: dict[str, Any] | None = None, _video_width: int = 0, _video_height: int = 0,
         _video_min_dimension: int = 0, _audio_samples: int = 0, _audio_channels: int = 0, _legacy: bool = False,

@@ -8,6 +8,9 @@ from typing import Any
 
 from ...utils.data.dataset import Dataset
 
+Transform = Callable[..., Any] | None
+Loader = Callable[[Any], Any]
+
 
 class VisionDataset(Dataset):
     """Base of image data sets: `transforms` takes image and target together, `transform` and `target_transform` one each."""
@@ -17,9 +20,9 @@ class VisionDataset(Dataset):
     def __init__(
         self,
         root: Any = None,
-        transforms: Callable[..., Any] | None = None,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
+        transforms: Transform = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
     ):
         self.root = os.path.expanduser(root) if isinstance(root, str) else root
         apart = transform is not None or target_transform is not None
@@ -57,7 +60,7 @@ class VisionDataset(Dataset):
 class StandardTransform:
     """A transform of the image and a transform of the target, applied together."""
 
-    def __init__(self, transform: Callable[..., Any] | None = None, target_transform: Callable[..., Any] | None = None):
+    def __init__(self, transform: Transform = None, target_transform: Transform = None):
         self.transform, self.target_transform = transform, target_transform
 
     def __call__(self, input: Any, target: Any) -> tuple[Any, Any]:

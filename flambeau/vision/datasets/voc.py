@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
 
 from ...utils.pillow import pillow
 from .utils import MISSING_OR_CORRUPTED, download_and_extract_archive, verify_str_arg
-from .vision import VisionDataset
+from .vision import Transform, VisionDataset
 
 _SERVER = "https://thor.robots.ox.ac.uk/pascal/VOC/"
 # set -> date in the archive's name, checksum
@@ -36,9 +35,9 @@ class _VOC(VisionDataset):
         year: str = "2012",
         image_set: str = "train",
         download: bool = False,
-        transform: Callable[..., Any] | None = None,
-        target_transform: Callable[..., Any] | None = None,
-        transforms: Callable[..., Any] | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
+        transforms: Transform = None,
     ):
         super().__init__(root, transforms, transform, target_transform)
         self.year = verify_str_arg(year, "year", [str(y) for y in range(2007, 2013)])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from flambeau import Tensor, nn
 from flambeau.nn.modules import ModuleDict
+
+kaiming_fan_out = partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="relu")
 
 
 def _make_divisible(v: float, divisor: int, min_value: int | None = None) -> int:

@@ -14,6 +14,7 @@ from flambeau.nn.modules import ModuleDict, Sequential
 from flambeau.utils.checkpoint import checkpoint
 
 from ._api import builder, weights_enums
+from ._utils import initialise
 
 __all__ = [
     "DenseNet", "DenseNet121_Weights", "DenseNet161_Weights", "DenseNet169_Weights", "DenseNet201_Weights", "densenet121",
@@ -119,9 +120,7 @@ class DenseNet(nn.Module):
                 width //= 2
         self.features.add_module("norm5", nn.BatchNorm2d(width))
         self.classifier = nn.Linear(width, num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight)
+        initialise(self, nn.init.kaiming_normal_)
         nn.init.constant_(self.classifier.bias, 0)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from functools import partial
 from flambeau import Tensor, nn
 
 from ._api import builder, weights_enums
-from ._utils import _make_divisible, initialise
+from ._utils import _make_divisible, initialise, kaiming_fan_out
 
 __all__ = [
     "MNASNet", "MNASNet0_5_Weights", "MNASNet0_75_Weights", "MNASNet1_0_Weights", "MNASNet1_3_Weights", "mnasnet0_5",
@@ -71,7 +71,7 @@ class MNASNet(nn.Module):
         self.classifier = nn.Sequential(nn.Dropout(p=dropout, inplace=True), nn.Linear(1280, num_classes))
         initialise(
             self,
-            partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="relu"),
+            kaiming_fan_out,
             partial(nn.init.kaiming_uniform_, mode="fan_out", nonlinearity="sigmoid"),
         )
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from flambeau import Tensor, flatten, nn
 from flambeau.nn.modules import Conv2d, Sequential
 
 from ._api import builder, weights_enums
-from ._utils import initialise
+from ._utils import initialise, kaiming_fan_out
 
 __all__ = [
     "ResNeXt50_32X4D_Weights", "ResNeXt101_32X8D_Weights", "ResNeXt101_64X4D_Weights", "ResNet", "ResNet18_Weights",
@@ -138,7 +137,7 @@ class ResNet(nn.Module):
         self.layer4 = self._make_layer(block, 512, layers[3], stride=2, dilate=dilated[2])
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(512 * block.expansion, num_classes)
-        initialise(self, partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="relu"))
+        initialise(self, kaiming_fan_out)
         if zero_init_residual:  # each block starts as the identity
             for module in self.modules():
                 last = module.bn3 if isinstance(module, Bottleneck) else getattr(module, "bn2", None)

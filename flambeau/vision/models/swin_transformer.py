@@ -10,6 +10,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor, nn
 from flambeau.nn import functional as F
+from flambeau.nn.modules.settings import extending
 
 from ..ops.misc import MLP, Permute
 from ..ops.stochastic_depth import StochasticDepth
@@ -251,23 +252,14 @@ class ShiftedWindowAttentionV2(ShiftedWindowAttention):
 
     relative_coords_table: Tensor
 
-    def __init__(
-        self,
-        dim: int,
-        window_size: Sequence[int],
-        shift_size: Sequence[int],
-        num_heads: int,
-        qkv_bias: bool = True,
-        proj_bias: bool = True,
-        attention_dropout: float = 0.0,
-        dropout: float = 0.0,
-    ):
-        super().__init__(dim, window_size, shift_size, num_heads, qkv_bias, proj_bias, attention_dropout, dropout)
-        self.logit_scale = nn.Parameter(flambeau.log(10 * flambeau.ones((num_heads, 1, 1))))
+    @extending(ShiftedWindowAttention)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.logit_scale = nn.Parameter(flambeau.log(10 * flambeau.ones((self.num_heads, 1, 1))))
         self.cpb_mlp = nn.Sequential(
-            nn.Linear(2, 512, bias=True), nn.ReLU(inplace=True), nn.Linear(512, num_heads, bias=False)
+            nn.Linear(2, 512, bias=True), nn.ReLU(inplace=True), nn.Linear(512, self.num_heads, bias=False)
         )
-        if qkv_bias:
+        if settings["qkv_bias"]:
             third = self.qkv.bias.numel() // 3
             self.qkv.bias[third : 2 * third].data.zero_()
 

@@ -10,7 +10,7 @@ from flambeau import Tensor, flatten, nn
 from flambeau.nn.modules import Sequential
 
 from ._api import builder, weights_enums
-from ._utils import initialise
+from ._utils import initialise, kaiming_fan_out
 
 __all__ = [
     "VGG", "VGG11_BN_Weights", "VGG11_Weights", "VGG13_BN_Weights", "VGG13_Weights", "VGG16_BN_Weights", "VGG16_Weights",
@@ -37,7 +37,7 @@ class VGG(nn.Module):
         if init_weights:
             initialise(
                 self,
-                partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="relu"),
+                kaiming_fan_out,
                 partial(nn.init.normal_, mean=0, std=0.01),
             )
 

@@ -10,6 +10,7 @@ from flambeau import Tensor, nn
 from flambeau.autograd import Function
 from flambeau.kernels.library import regions as kernels
 from flambeau.kernels.library import sample
+from flambeau.nn.modules.utils import _unusual
 
 from ._operators import operator
 from ._regions import pair
@@ -205,11 +206,5 @@ class DeformConv2d(nn.Module):
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
-        text += f", stride={self.stride}"
-        if self.padding != (0, 0):
-            text += f", padding={self.padding}"
-        if self.dilation != (1, 1):
-            text += f", dilation={self.dilation}"
-        if self.groups != 1:
-            text += f", groups={self.groups}"
+        text += f", stride={self.stride}" + _unusual(self, padding=(0, 0), dilation=(1, 1), groups=1)
         return text + (", bias=False)" if self.bias is None else ")")

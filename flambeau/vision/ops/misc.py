@@ -9,6 +9,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor, nn
 from flambeau.nn.modules import Sequential
+from flambeau.nn.modules.settings import extending
 
 __all__ = ["Conv2dNormActivation", "Conv3dNormActivation", "FrozenBatchNorm2d", "MLP", "Permute", "SqueezeExcitation"]
 
@@ -91,34 +92,9 @@ class Conv2dNormActivation(ConvNormActivation):
 class Conv3dNormActivation(ConvNormActivation):
     """Conv3d, normalisation (BatchNorm3d), activation (ReLU)."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | Sequence[int] = 3,
-        stride: int | Sequence[int] = 1,
-        padding: int | Sequence[int] | str | None = None,
-        groups: int = 1,
-        norm_layer: Layer | None = nn.BatchNorm3d,
-        activation_layer: Layer | None = nn.ReLU,
-        dilation: int | Sequence[int] = 1,
-        inplace: bool | None = True,
-        bias: bool | None = None,
-    ):
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            groups,
-            norm_layer,
-            activation_layer,
-            dilation,
-            inplace,
-            bias,
-            nn.Conv3d,
-        )
+    @extending(ConvNormActivation, without=("conv_layer",), norm_layer=nn.BatchNorm3d)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(conv_layer=nn.Conv3d, **settings)
 
 
 class SqueezeExcitation(nn.Module):

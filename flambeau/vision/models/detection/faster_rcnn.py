@@ -12,6 +12,7 @@ from flambeau.nn.modules import Sequential
 from ...ops.misc import Conv2dNormActivation, FrozenBatchNorm2d, Layer
 from ...ops.poolers import MultiScaleRoIAlign
 from .._api import weights_enums
+from .._utils import initialise, kaiming_fan_out
 from ..mobilenetv3 import MobileNet_V3_Large_Weights, mobilenet_v3_large
 from ..resnet import ResNet50_Weights
 from ._builders import Start, detector, resnet50_body
@@ -153,11 +154,7 @@ class FastRCNNConvFCHead(Sequential):
             blocks += [nn.Linear(width, out), nn.ReLU(inplace=True)]
             width = out
         super().__init__(*blocks)
-        for layer in self.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-                if layer.bias is not None:
-                    nn.init.zeros_(layer.bias)
+        initialise(self, kaiming_fan_out)
 
 
 class FastRCNNPredictor(nn.Module):

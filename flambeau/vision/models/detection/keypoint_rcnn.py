@@ -11,6 +11,7 @@ from flambeau.nn.modules import Sequential
 
 from ...ops.poolers import MultiScaleRoIAlign
 from .._api import expect_value, load_weights, model_builder, weights_enums
+from .._utils import initialise, kaiming_fan_out
 from ..resnet import ResNet50_Weights
 from ._builders import resnet50_body, settle
 from ._utils import overwrite_eps
@@ -54,10 +55,7 @@ class KeypointRCNNHeads(Sequential):
             blocks += [nn.Conv2d(in_channels, width, 3, stride=1, padding=1), nn.ReLU(inplace=True)]
             in_channels = width
         super().__init__(*blocks)
-        for module in self.children():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-                nn.init.constant_(module.bias, 0)
+        initialise(self, kaiming_fan_out)
 
 
 class KeypointRCNNPredictor(nn.Module):
@@ -66,7 +64,7 @@ class KeypointRCNNPredictor(nn.Module):
     def __init__(self, in_channels: int, num_keypoints: int):
         super().__init__()
         self.kps_score_lowres = nn.ConvTranspose2d(in_channels, num_keypoints, 4, stride=2, padding=1)
-        nn.init.kaiming_normal_(self.kps_score_lowres.weight, mode="fan_out", nonlinearity="relu")
+        kaiming_fan_out(self.kps_score_lowres.weight)
         nn.init.constant_(self.kps_score_lowres.bias, 0)
         self.up_scale = 2
         self.out_channels = num_keypoints

@@ -12,6 +12,7 @@ from flambeau.nn.modules import Sequential
 from ...ops.misc import Conv2dNormActivation, Layer
 from ...ops.poolers import MultiScaleRoIAlign
 from .._api import weights_enums
+from .._utils import initialise, kaiming_fan_out
 from ..resnet import ResNet50_Weights
 from ._builders import Start, detector, resnet50_body
 from .faster_rcnn import _MAPS, FasterRCNN, _default_anchorgen, v2_parts
@@ -63,11 +64,7 @@ class MaskRCNNHeads(Sequential):
             )
             in_channels = width
         super().__init__(*blocks)
-        for layer in self.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-                if layer.bias is not None:
-                    nn.init.zeros_(layer.bias)
+        initialise(self, kaiming_fan_out)
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, local_metadata: dict, *rest: Any) -> None:
         if (local_metadata.get("version") or 1) < 2:  # the layers used to be called mask_fcn1, mask_fcn2 ...
@@ -92,7 +89,7 @@ class MaskRCNNPredictor(Sequential):
         )
         for name, parameter in self.named_parameters():
             if "weight" in name:
-                nn.init.kaiming_normal_(parameter, mode="fan_out", nonlinearity="relu")
+                kaiming_fan_out(parameter)
 
 
 MaskRCNN_ResNet50_FPN_Weights, MaskRCNN_ResNet50_FPN_V2_Weights = weights_enums(

@@ -15,6 +15,7 @@ from ...ops._losses import sigmoid_focal_loss
 from ...ops.feature_pyramid_network import LastLevelP6P7
 from ...ops.misc import Conv2dNormActivation, Layer
 from .._api import weights_enums
+from .._utils import initialise
 from ..resnet import ResNet50_Weights
 from ._builders import Start, detector, resnet50_body
 from ._single_stage import SingleStageDetector, Target, detections, level_candidates
@@ -35,11 +36,7 @@ def _default_anchorgen() -> AnchorGenerator:
 
 
 def init_convs(module: nn.Module) -> None:
-    for layer in module.modules():
-        if isinstance(layer, nn.Conv2d):
-            nn.init.normal_(layer.weight, std=0.01)
-            if layer.bias is not None:
-                nn.init.constant_(layer.bias, 0)
+    initialise(module, partial(nn.init.normal_, std=0.01))
 
 
 class _Tower(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import flambeau
@@ -10,6 +11,7 @@ from flambeau.nn import functional as F
 
 from ...ops import boxes as box_ops
 from ...ops.misc import Conv2dNormActivation
+from .._utils import initialise
 from ._utils import BalancedPositiveNegativeSampler, BoxCoder, Matcher
 from .anchor_utils import AnchorGenerator
 from .image_list import ImageList
@@ -27,10 +29,7 @@ class RPNHead(nn.Module):
         )
         self.cls_logits = nn.Conv2d(in_channels, num_anchors, kernel_size=1, stride=1)
         self.bbox_pred = nn.Conv2d(in_channels, num_anchors * 4, kernel_size=1, stride=1)
-        for layer in self.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.normal_(layer.weight, std=0.01)
-                nn.init.constant_(layer.bias, 0)
+        initialise(self, partial(nn.init.normal_, std=0.01))
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, local_metadata: dict, *rest: Any) -> None:
         if (local_metadata.get("version") or 1) < 2:  # the stack used to be one bare convolution

@@ -12,6 +12,7 @@ from flambeau.nn import functional as F
 
 from ...ops import boxes as box_ops
 from .._api import weights_enums
+from .._utils import initialise
 from ..vgg import VGG16_Weights, vgg16
 from ._builders import Start, detector
 from ._single_stage import SingleStageDetector, Target
@@ -22,14 +23,6 @@ from .rpn import permute_and_flatten
 from .transform import GeneralizedRCNNTransform
 
 __all__ = ["SSD300_VGG16_Weights", "ssd300_vgg16"]
-
-
-def _xavier_init(conv: nn.Module) -> None:
-    for layer in conv.modules():
-        if isinstance(layer, nn.Conv2d):
-            nn.init.xavier_uniform_(layer.weight)
-            if layer.bias is not None:
-                nn.init.constant_(layer.bias, 0.0)
 
 
 class SSDScoringHead(nn.Module):
@@ -49,7 +42,7 @@ def _predictors(in_channels: Sequence[int], num_anchors: Sequence[int], columns:
     convs = nn.ModuleList()
     for width, anchors in zip(in_channels, num_anchors):
         convs.append(nn.Conv2d(width, columns * anchors, kernel_size=3, padding=1))
-    _xavier_init(convs)
+    initialise(convs, nn.init.xavier_uniform_)
     return convs
 
 
@@ -191,7 +184,7 @@ class SSDFeatureExtractorVGG(nn.Module):
         rows += [(256, 128, 256, halve if highres else last), (256, 128, 256, last)]
         rows += [(256, 128, 256, {"kernel_size": 4})] if highres else []
         extra = _extra(*rows)
-        _xavier_init(extra)
+        initialise(extra, nn.init.xavier_uniform_)
         fc = nn.Sequential(
             nn.MaxPool2d(kernel_size=3, stride=1, padding=1, ceil_mode=False),
             nn.Conv2d(512, 1024, kernel_size=3, padding=6, dilation=6),
@@ -199,7 +192,7 @@ class SSDFeatureExtractorVGG(nn.Module):
             nn.Conv2d(1024, 1024, kernel_size=1),
             nn.ReLU(inplace=True),
         )
-        _xavier_init(fc)
+        initialise(fc, nn.init.xavier_uniform_)
         extra.insert(0, nn.Sequential(*backbone[pools[3] : -1], fc))
         self.extra = extra
 

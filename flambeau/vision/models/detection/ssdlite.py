@@ -12,6 +12,7 @@ from flambeau import Tensor, nn
 
 from ...ops.misc import Conv2dNormActivation, Layer
 from .._api import load_weights, model_builder, weights_enums
+from .._utils import initialise
 from ..mobilenetv3 import MobileNet_V3_Large_Weights, mobilenet_v3_large
 from ._builders import settle
 from ._utils import retrieve_out_channels
@@ -23,11 +24,7 @@ __all__ = ["SSDLite320_MobileNet_V3_Large_Weights", "ssdlite320_mobilenet_v3_lar
 
 
 def _normal_init(conv: nn.Module) -> None:
-    for layer in conv.modules():
-        if isinstance(layer, nn.Conv2d):
-            nn.init.normal_(layer.weight, mean=0.0, std=0.03)
-            if layer.bias is not None:
-                nn.init.constant_(layer.bias, 0.0)
+    initialise(conv, partial(nn.init.normal_, mean=0.0, std=0.03))
 
 
 def _predictors(in_channels: Sequence[int], num_anchors: Sequence[int], columns: int, norm: Layer) -> Any:

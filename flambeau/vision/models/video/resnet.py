@@ -10,7 +10,7 @@ from flambeau import Tensor, flatten, nn
 from flambeau.nn.modules import Sequential
 
 from .._api import builder, weights_enums
-from .._utils import initialise
+from .._utils import initialise, kaiming_fan_out
 
 __all__ = ["MC3_18_Weights", "R2Plus1D_18_Weights", "R3D_18_Weights", "VideoResNet", "mc3_18", "r2plus1d_18", "r3d_18"]
 
@@ -177,7 +177,7 @@ class VideoResNet(nn.Module):
         self.fc = nn.Linear(512 * block.expansion, num_classes)
         initialise(
             self,
-            partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="relu"),
+            kaiming_fan_out,
             partial(nn.init.normal_, mean=0, std=0.01),
         )
         if zero_init_residual:  # each bottleneck starts as the identity

@@ -7,7 +7,7 @@ from typing import Any
 from ..... import nn
 from .....core.tensor import Tensor
 from .....nn.modules.conv import _ConvNd as _FloatConvNd
-from .....nn.modules.utils import _ntuple
+from .....nn.modules.settings import extending
 from ...intrinsic.modules.fused import _FusedModule
 from .origin import check_float_module, require_qconfig
 
@@ -20,29 +20,12 @@ class _ConvNd(_FloatConvNd):
     _FLOAT_MODULE: type
     _FLOAT_CONV_MODULE: type
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        qconfig: Any = None,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        entries, factory_kwargs = _ntuple(self._spatial), {"device": device, "dtype": dtype}
-        _FloatConvNd.__init__(
-            self, in_channels, out_channels, entries(kernel_size), entries(stride),
-            padding if isinstance(padding, str) else entries(padding), entries(dilation), False, entries(0), groups, bias,
-            padding_mode, **factory_kwargs,
-        )  # fmt: skip
+    @extending(nn.Conv2d, before="device")
+    def __init__(self, qconfig: Any = None, **settings: Any) -> None:
+        super().__init__(**settings)
         self.qconfig = require_qconfig(qconfig)
-        self.weight_fake_quant = qconfig.weight(factory_kwargs=factory_kwargs)
+        where = {"device": settings["device"], "dtype": settings["dtype"]}
+        self.weight_fake_quant = qconfig.weight(factory_kwargs=where)
 
     def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight_fake_quant(self.weight), self.bias)

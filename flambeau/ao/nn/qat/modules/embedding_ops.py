@@ -8,6 +8,7 @@ import flambeau as torch
 
 from ..... import nn
 from .....core.tensor import Tensor
+from .....nn.modules.settings import extending
 from .origin import check_float_module, require_qconfig, settings_of
 
 __all__ = ["Embedding", "EmbeddingBag"]
@@ -20,14 +21,15 @@ class _Table(nn.Module):
     _FLOAT_MODULE: type
     weight: Any
 
-    def _round_weight(self, qconfig: Any, title: str, factory_kwargs: dict[str, Any]) -> None:
+    def _round_weight(self, qconfig: Any, title: str, settings: dict[str, Any]) -> None:
         self.qconfig = require_qconfig(qconfig)
         scheme = qconfig.weight().qscheme
         if scheme != torch.per_channel_affine_float_qparams:
             raise AssertionError(
                 f"{title} weights requires a qscheme of torch.per_channel_affine_float_qparams Got {scheme}"
             )
-        self.weight_fake_quant = qconfig.weight(factory_kwargs=factory_kwargs)
+        where = {"device": settings["device"], "dtype": settings["dtype"]}
+        self.weight_fake_quant = qconfig.weight(factory_kwargs=where)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
@@ -48,24 +50,10 @@ class Embedding(_Table, nn.Embedding):
 
     _FLOAT_MODULE = nn.Embedding
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        sparse: bool = False,
-        _weight: Tensor | None = None,
-        device: Any = None,
-        dtype: Any = None,
-        qconfig: Any = None,
-    ) -> None:
-        factory_kwargs = {"device": device, "dtype": dtype}
-        options = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight)
-        nn.Embedding.__init__(self, num_embeddings, embedding_dim, *options, **factory_kwargs)
-        self._round_weight(qconfig, "Embedding", factory_kwargs)
+    @extending(nn.Embedding, without=("_freeze",))
+    def __init__(self, qconfig: Any = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._round_weight(qconfig, "Embedding", settings)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
@@ -79,26 +67,10 @@ class EmbeddingBag(_Table, nn.EmbeddingBag):
 
     _FLOAT_MODULE = nn.EmbeddingBag
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        mode: str = "mean",
-        sparse: bool = False,
-        _weight: Tensor | None = None,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-        qconfig: Any = None,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        factory_kwargs = {"device": device, "dtype": dtype}
-        options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse, _weight, include_last_offset, padding_idx)
-        nn.EmbeddingBag.__init__(self, num_embeddings, embedding_dim, *options, **factory_kwargs)
-        self._round_weight(qconfig, "Embedding Bag", factory_kwargs)
+    @extending(nn.EmbeddingBag, before="device")
+    def __init__(self, qconfig: Any = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._round_weight(qconfig, "Embedding Bag", settings)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..... import nn
 from .....core.tensor import Tensor
+from .....nn.modules.settings import extending
 from .....nn.utils.parametrize import is_parametrized, transfer_parametrizations_and_params
 from ...intrinsic.modules.fused import LinearReLU
 from .origin import check_float_module, require_qconfig
@@ -18,19 +19,12 @@ class Linear(nn.Linear):
 
     _FLOAT_MODULE: type = nn.Linear
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        qconfig: Any = None,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        factory_kwargs = {"device": device, "dtype": dtype}
-        super().__init__(in_features, out_features, bias, **factory_kwargs)
+    @extending(nn.Linear, before="device")
+    def __init__(self, qconfig: Any = None, **settings: Any) -> None:
+        super().__init__(**settings)
         self.qconfig = require_qconfig(qconfig)
-        self.weight_fake_quant = qconfig.weight(factory_kwargs=factory_kwargs)
+        where = {"device": settings["device"], "dtype": settings["dtype"]}
+        self.weight_fake_quant = qconfig.weight(factory_kwargs=where)
 
     def forward(self, input: Tensor) -> Tensor:
         return nn.functional.linear(input, self.weight_fake_quant(self.weight), self.bias)

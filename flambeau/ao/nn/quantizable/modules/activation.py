@@ -10,6 +10,7 @@ import flambeau as torch
 from ..... import nn
 from .....core import naming
 from .....core.tensor import Tensor
+from .....nn.modules.settings import extending
 from ... import quantized as _quantized  # noqa: F401  the whole room before its parts: see naming.load
 from ...quantized.modules.functional_modules import FloatFunctional
 
@@ -40,28 +41,14 @@ class MultiheadAttention(nn.MultiheadAttention):
     _FLOAT_MODULE = nn.MultiheadAttention
     __constants__ = ["batch_first"]
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        dropout: float = 0.0,
-        bias: bool = True,
-        add_bias_kv: bool = False,
-        add_zero_attn: bool = False,
-        kdim: int | None = None,
-        vdim: int | None = None,
-        batch_first: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        factory_kwargs = {"device": device, "dtype": dtype}
-        super().__init__(
-            embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, **factory_kwargs
-        )
-        self.linear_Q = nn.Linear(self.embed_dim, self.embed_dim, bias=bias, **factory_kwargs)
-        self.linear_K = nn.Linear(self.kdim, self.embed_dim, bias=bias, **factory_kwargs)
-        self.linear_V = nn.Linear(self.vdim, self.embed_dim, bias=bias, **factory_kwargs)
-        self.out_proj: Any = nn.Linear(self.embed_dim, self.embed_dim, bias=bias, **factory_kwargs)
+    @extending(nn.MultiheadAttention)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        options = {name: settings[name] for name in ("bias", "device", "dtype")}
+        self.linear_Q = nn.Linear(self.embed_dim, self.embed_dim, **options)
+        self.linear_K = nn.Linear(self.kdim, self.embed_dim, **options)
+        self.linear_V = nn.Linear(self.vdim, self.embed_dim, **options)
+        self.out_proj: Any = nn.Linear(self.embed_dim, self.embed_dim, **options)
         self.q_scaling_product = FloatFunctional()
         stubs = naming.above("ao.quantization.stubs")  # a room that is made of these layers
         self.quant_attn_output, self.quant_attn_output_weights = stubs.QuantStub(), stubs.QuantStub()

@@ -8,7 +8,7 @@ from .....core import dtype as dt
 from .....core.tensor import Tensor
 from .....nn.modules import conv as floats
 from .....nn.modules.module import Module
-from .....nn.modules.utils import _ntuple
+from .....nn.modules.utils import _ntuple, _unusual
 from .....nn.utils.fusion import fuse_conv_bn_weights
 from .....ops.creation.construct import tensor
 from .....ops.creation.filled import zeros
@@ -137,14 +137,10 @@ class _ConvNd(WeightedQuantizedModule):
         return f"Quantized{type(self).__name__}"
 
     def extra_repr(self) -> str:
-        text = (
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride},"
-            f" scale={self.scale}, zero_point={self.zero_point}"
-        )
-        for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
-            if getattr(self, name) != (usual,) * len(getattr(self, name)):
-                text += f", {name}={getattr(self, name)}"
-        text += f", groups={self.groups}" if self.groups != 1 else ""
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        none, one = (0,) * self._DIMS, (1,) * self._DIMS
+        text += f", scale={self.scale}, zero_point={self.zero_point}"
+        text += _unusual(self, padding=none, dilation=one, output_padding=none, groups=1)
         return text + (", bias=False" if self.bias() is None else "")
 
     # -- files -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from ...... import nn
 from ......core.tensor import Tensor
 from ......nn import init
 from ......nn.modules.conv import _ConvNd
-from ......nn.modules.utils import _ntuple
+from ......nn.modules.settings import extending
 from ......nn.utils.fusion import fuse_conv_bn_weights
 from ....qat.modules import conv as nnqat
 from ....qat.modules.origin import check_float_module, require_qconfig
@@ -43,32 +43,22 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
     _FLOAT_RELU_MODULE: type | None = None
     _FUSED_FLOAT_MODULE: type
 
+    @extending(nn.Conv2d, without=("device", "dtype"))
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
         bias: Any = None,
-        padding_mode: str = "zeros",
         eps: float = 1e-05,
         momentum: float = 0.1,
         freeze_bn: bool = False,
         qconfig: Any = None,
+        **settings: Any,
     ):
-        entries = _ntuple(self._spatial)
-        _ConvNd.__init__(
-            self, in_channels, out_channels, entries(kernel_size), entries(stride), entries(padding), entries(dilation), False,
-            entries(0), groups, False, padding_mode,
-        )  # fmt: skip
+        super().__init__(bias=False, **settings)
         self.qconfig = require_qconfig(qconfig)
-        self._start_norm(_NORMS[self._spatial](out_channels, eps, momentum, True, True), freeze_bn)
+        self._start_norm(_NORMS[self._spatial](self.out_channels, eps, momentum, True, True), freeze_bn)
         self.weight_fake_quant = self.qconfig.weight()
         if bias:
-            self.bias = nn.Parameter(torch.empty(out_channels))
+            self.bias = nn.Parameter(torch.empty(self.out_channels))
         else:
             self.register_parameter("bias", None)
         self._begin(freeze_bn)

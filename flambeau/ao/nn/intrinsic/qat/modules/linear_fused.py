@@ -8,6 +8,7 @@ import flambeau as torch
 
 from ...... import nn
 from ......core.tensor import Tensor
+from ......nn.modules.settings import extending
 from ......nn.utils.fusion import fuse_linear_bn_weights
 from ....qat.modules.origin import check_float_module, require_qconfig
 from ...modules import fused as nni
@@ -19,22 +20,16 @@ __all__ = ["LinearBn1d"]
 class LinearBn1d(NormFolding, nn.Linear, nni._FusedModule):
     """intrinsic.LinearBn1d with a rounded weight."""
 
+    @extending(nn.Linear, without=("device", "dtype"))
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        eps: float = 1e-05,
-        momentum: float = 0.1,
-        freeze_bn: bool = False,
-        qconfig: Any = None,
+        self, eps: float = 1e-05, momentum: float = 0.1, freeze_bn: bool = False, qconfig: Any = None, **settings: Any
     ):
-        nn.Linear.__init__(self, in_features, out_features, bias)
+        super().__init__(**settings)
         self.qconfig = require_qconfig(qconfig)
-        self._start_norm(nn.BatchNorm1d(out_features, eps, momentum, True, True), freeze_bn)
+        self._start_norm(nn.BatchNorm1d(self.out_features, eps, momentum, True, True), freeze_bn)
         self.weight_fake_quant = self.qconfig.weight()
-        if bias:
-            self.bias = nn.Parameter(torch.empty(out_features))
+        if settings["bias"]:
+            self.bias = nn.Parameter(torch.empty(self.out_features))
         self._begin(freeze_bn)
 
     def forward(self, input: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 import flambeau as torch
 
+from ......nn.modules.settings import extending
 from ...modules.linear import Linear as _Linear
 
 __all__ = ["Linear"]
@@ -14,17 +15,10 @@ __all__ = ["Linear"]
 class Linear(_Linear):
     """qat.Linear whose observer of the input has no memory."""
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        qconfig: Any = None,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(in_features, out_features, bias, qconfig, device, dtype)
-        if not torch.ao.quantization.qconfig._activation_is_memoryless(qconfig):
+    @extending(_Linear)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        if not torch.ao.quantization.qconfig._activation_is_memoryless(self.qconfig):
             raise ValueError(
                 "Dynamic QAT requires a memoryless observer."
                 "This means a MovingAverage observer with averaging constant equal to 1"

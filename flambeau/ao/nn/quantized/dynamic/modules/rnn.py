@@ -11,6 +11,7 @@ import flambeau as torch
 from ...... import nn
 from ......core.tensor import Tensor
 from ......jit.marks import overload as _overload_method
+from ......nn.modules.utils import _unusual
 from ......nn.utils.rnn import PackedSequence
 from ......ops.quantizing.operators import quantized as Q
 from ...modules.utils import _hide_packed_params_repr
@@ -93,11 +94,8 @@ class RNNBase(nn.Module):
         return f"DynamicQuantized{self.mode}"
 
     def extra_repr(self) -> str:
-        text = f"{self.input_size}, {self.hidden_size}"
-        usual = (("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0), ("bidirectional", False))
-        return text + "".join(
-            f", {name}={getattr(self, name)}" for name, value in usual if getattr(self, name) != value
-        )
+        usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
+        return f"{self.input_size}, {self.hidden_size}" + _unusual(self, **usual)
 
     def __repr__(self) -> str:
         return _hide_packed_params_repr(self, (PackedParameter, nn.ModuleList))
@@ -346,11 +344,7 @@ class RNNCellBase(nn.Module):
     def _get_name(self) -> str:
         return f"DynamicQuantized{type(self).__name__}"
 
-    def extra_repr(self) -> str:
-        text = f"{self.input_size}, {self.hidden_size}"
-        text += f", bias={self.bias}" if self.bias is not True else ""
-        kind = getattr(self, "nonlinearity", "tanh")
-        return text + (f", nonlinearity={kind}" if kind != "tanh" else "")
+    extra_repr = nn.RNNCellBase.extra_repr
 
     def check_forward_input(self, input: Tensor) -> None:
         if input.size(1) != self.input_size:
