@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ from .driver import CudaError
 from .libraries import library
 
 _lock = new_lock(COMPILER)
+_under_way: dict[tuple, Future[bytes]] = {}  # what other threads compile
 
 
 @dataclass
@@ -29,17 +32,34 @@ class Stats:
 stats = Stats()
 
 
+def begin(source: str, architecture: str, options: tuple[str, ...] = ()) -> None:
+    """Let another thread compile a source, so that `cubin` finds it done, or waits for it."""
+    if (source, architecture, options) not in _under_way:
+        _under_way[source, architecture, options] = _workers().submit(_made, source, architecture, options)
+
+
+@functools.cache
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(12, len(os.sched_getaffinity(0))), "nvrtc")
+
+
 def cubin(source: str, architecture: str, options: tuple[str, ...] = ()) -> bytes:
     """The machine code of a CUDA source for an architecture such as "sm_90"."""
+    begun = _under_way.pop((source, architecture, options), None)
+    return _made(source, architecture, options) if begun is None else begun.result()
+
+
+def _made(source: str, architecture: str, options: tuple[str, ...]) -> bytes:
     every = (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", *options)
     name = cache.digest(source, *every, _version())
     stored = cache.read(name, cache.CUBIN)
     if stored is not None:
         stats.loaded += 1
         return stored
-    with _lock, NOTICE.compiling():
-        started = time.perf_counter()
+    started = time.perf_counter()
+    with NOTICE.compiling():
         code = _quickly_compiled(source, every)
+    with _lock:
         stats.compiled += 1
         stats.compile_seconds += time.perf_counter() - started
     cache.write(name, code, cache.CUBIN)

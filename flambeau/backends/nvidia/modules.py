@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...core.device import device
@@ -59,9 +61,67 @@ def _load(source: str, index: int, options: tuple[str, ...]) -> Module:
     return Module(compiler.cubin(source, architecture(index), options), index)
 
 
+class Later:
+    """A module that other threads compile. Its kernels are loaded when they are first launched outside of a rehearsal."""
+
+    def __init__(self, source: str, index: int, options: tuple[str, ...]):
+        self._source = source, index, options
+        compiler.begin(source, architecture(index), options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_loaded(*self._source), name)
+
+    def function(self, *given: Any) -> Callable:
+        return self._launched(lambda: _loaded(*self._source).function(*given))
+
+    def fixed(self, *given: Any) -> Callable:
+        return self._launched(lambda: _loaded(*self._source).fixed(*given))
+
+    @staticmethod
+    def _launched(make: Callable[[], Callable]) -> Callable:
+        launch: Callable | None = None
+
+        def run(*values: Any) -> None:
+            nonlocal launch
+            if launch is None:
+                if rehearsal.on:
+                    return
+                launch = make()
+            launch(*values)
+
+        return run
+
+
+def _loaded(source: str, index: int, options: tuple[str, ...]) -> Module:
+    _seen.add((source, index, options))
+    return _load(source, index, options)
+
+
+class _Rehearsal(threading.local):
+    on = False
+
+
+rehearsal = _Rehearsal()
+_seen: set[tuple] = set()  # sources that were loaded
+
+
+@contextlib.contextmanager
+def rehearsing() -> Iterator[None]:
+    """Context manager for work that is captured and thrown away: kernels that have to be compiled are not launched, but begun by other
+    threads, so that all of them are compiled at the same time."""
+    before, rehearsal.on = rehearsal.on, True
+    try:
+        yield
+    finally:
+        rehearsal.on = before
+
+
 def load_source(source: str, where: device, options: tuple[str, ...] = ()) -> Module:
     """Compile a source (or find it on disk) and load it on a device; once."""
-    return _load(source, where.index or 0, tuple(options))
+    key = source, where.index or 0, tuple(options)
+    if rehearsal.on and key not in _seen:
+        return Later(*key)  # type: ignore[return-value]
+    return _loaded(*key)
 
 
 class Bound:

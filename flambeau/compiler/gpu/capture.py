@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...backends import nvidia
-from ...backends.nvidia import graphs, patches, streams, threads
+from ...backends.nvidia import graphs, modules, patches, streams, threads
 from ...core import watching
 from ...core.backend import backend_of
 from ...core.casts import casts
@@ -265,7 +265,7 @@ def address(observer: Observer, slot: Slot, replay: Replay | None = None) -> int
 def copied(capture: Any, target: int, source: int, nbytes: int, where: device, out: bool = False) -> Any:
     """A copy that becomes a node of the graph; `out`: of a result, into memory that begins where memory of an allocator begins."""
     before, count = capture.nodes(), nbytes // 16
-    wide = out and nbytes >= _MUCH and not (target | source | nbytes) % 16
+    wide = out and nbytes >= _MUCH and not (target | source | nbytes) % 16 and not modules.rehearsal.on
     if wide:
         kernel = nvidia.load_source(_COPY, where).function("copy_wide", ("q", "q", "q"))
         kernel((count + 255) // 256, 256, target, source, count)

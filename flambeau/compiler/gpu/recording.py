@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd.engine import run_backward
-from ...backends.nvidia import cublaslt, driver, graphs, product_tuning, threads
+from ...backends.nvidia import cublaslt, driver, graphs, modules, product_tuning, threads
 from ...backends.nvidia.memory import DeviceMemory, memories
 from ...backends.nvidia.planned import Planned, Sketch
 from ...core.backend import backend_of
@@ -231,7 +231,8 @@ class GraphRecorded(Recorded):
         if not sketch.begin(self._memory()):
             return None
         try:
-            self._capture(tensors, run, graphs.handle_of(index, sketch), most)
+            with modules.rehearsing():
+                self._capture(tensors, run, graphs.handle_of(index, sketch), most)
         except driver.CudaError:  # not with such addresses
             self._undo(before, arguments, gradients=False)
             self._make_room()
