@@ -123,6 +123,17 @@ class Future(Generic[T]):
         return after
 
 
+def settled(value: T) -> Future[T]:
+    """Return a future that has its value already.
+
+    >>> settled(3).wait()
+    3
+    """
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future
+
+
 def collect_all(futures: Sequence[Future]) -> Future[list[Future]]:
     """A future of the whole list, done when all are, or with the first error."""
     together: Future[list[Future]] = Future()

@@ -14,10 +14,10 @@ ORDER = [
     "core", "expr", "kernels", "backends", "ops", "backends.nvidia.operators", "autograd", "graph",
     "torch_version", "compat", "random", "flambeau",
     "masked", "fft", "linalg", "special", "signal", "sparse", "functional", "return_types", "symbolic", "quasirandom", "nested", "types",
-    "nn", "optim", "amp", "serialization", "storage", "safetensors", "library", "overrides", "distributions", "multiprocessing", "futures", "config", "utils", "func", "hub",
+    "nn", "optim", "amp", "serialization", "storage", "safetensors", "library", "overrides", "distributions", "multiprocessing", "futures", "config", "utils", "profiler", "func", "hub",
     "cpu", "mps", "xpu", "mtia", "numa", "package",
     "compiler", "fx", "export", "jit", "ao", "vision", "onnx", "cpp",
-    "compat.as_torch", "distributed", "testing", "profiler", "cuda", "accelerator", "installed", "horovod", "serve",
+    "compat.as_torch", "distributed", "testing", "cuda", "accelerator", "installed", "horovod", "serve",
     "compat.private", "commands", "cli", "demo", "version",
 ]  # fmt: skip
 

@@ -159,7 +159,7 @@ def rank_main(rank: int, path: str, options: argparse.Namespace, results: Any) -
     data = batches(flambeau, options.steps, options.batch, options.length, options.words)
     part, parts = mesh.get_local_rank(), mesh.size()
     if options.memory:
-        from flambeau.profiler.ranks import save_memory_of_ranks
+        from flambeau.distributed.memory_of_ranks import save_memory_of_ranks
 
         with flambeau.profiler.profile(profile_memory=True, record_shapes=True) as profile:
             losses = train(flambeau, model, data, part, parts, options.words)

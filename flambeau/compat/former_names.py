@@ -27,6 +27,11 @@ def _same_names(further: str, home: str, names: str) -> dict[str, str]:
     return {further + name: home + name for name in names.split()}
 
 
+def _in_one(package: str, parts: str) -> dict[str, str]:
+    """The parts that a package has elsewhere, all of them the package itself here."""
+    return {f"{package}.{part}": package for part in parts.split()}
+
+
 # Modules and packages, with all that is in them, by the further name: both names give one module object.
 MOVED = {
     **_same_names(
@@ -38,6 +43,8 @@ MOVED = {
     **_same_names(
         "backends.", "compat.switches.", "cuda cudnn cusparselt mha mkldnn mps nnpack openmp opt_einsum quantized"
     ),
+    "autograd.profiler": "profiler.session",
+    "autograd.profiler_util": "profiler.events",
     "backends.kleidiai": "compat.switches.unused",
     "backends.mkl": "compat.switches.unused",
     "compat.private._dynamo.exc": "core.compile_options",
@@ -54,7 +61,15 @@ MOVED = {
     "nn.qat": "ao.nn.qat",
     "nn.quantizable": "ao.nn.quantizable",
     "nn.quantized": "ao.nn.quantized",
+    "profiler.ranks": "distributed.memory_of_ranks",
     "quantization": "ao.quantization",
+    "utils.bottleneck": "profiler.bottleneck",
+    "utils.flop_counter": "profiler.flop_counter",
+    **_in_one(
+        "serve.ts.metrics",
+        "caching_metric dimension metric metric_cache_errors metric_cache_yaml_impl metric_type_enum unit",
+    ),
+    **_in_one("serve.ts.torch_handler.request_envelope", "base body json kserve kservev2"),
 }
 # Modules that only gather names of others: "home: name name, home: further=name".
 GATHERED = {
@@ -152,6 +167,52 @@ GATHERED = {
     " set_rng_state_all",
     "xpu.streams": "xpu: Event Stream",
 }
+
+# Modules of PyTorch that are one here, with the classes that each defines, by the home of all: "module: class class, module: class".
+TOGETHER = {
+    "distributed.algorithms.model_averaging": "model_averaging.averagers: ModelAverager PeriodicModelAverager,"
+    " model_averaging.hierarchical_model_averager: HierarchicalModelAverager, model_averaging.utils:",
+    "distributions.counts": "bernoulli: Bernoulli, binomial: Binomial, categorical: Categorical, geometric: Geometric,"
+    " mixture_same_family: MixtureSameFamily, multinomial: Multinomial, negative_binomial: NegativeBinomial,"
+    " one_hot_categorical: OneHotCategorical OneHotCategoricalStraightThrough, poisson: Poisson",
+    "distributions.derived": "independent: Independent, transformed_distribution: TransformedDistribution",
+    "distributions.distribution": "exp_family: ExponentialFamily",
+    "distributions.intervals": "beta: Beta, continuous_bernoulli: ContinuousBernoulli, dirichlet: Dirichlet,"
+    " kumaraswamy: Kumaraswamy, uniform: Uniform",
+    "distributions.location_scale": "cauchy: Cauchy, gumbel: Gumbel, half_cauchy: HalfCauchy, half_normal: HalfNormal,"
+    " laplace: Laplace, log_normal: LogNormal, logistic_normal: LogisticNormal, normal: Normal, studentT: StudentT,"
+    " von_mises: VonMises",
+    "distributions.matrices": "lkj_cholesky: LKJCholesky, lowrank_multivariate_normal: LowRankMultivariateNormal,"
+    " multivariate_normal: MultivariateNormal, wishart: Wishart",
+    "distributions.positive": "chi2: Chi2, exponential: Exponential, fishersnedecor: FisherSnedecor, gamma: Gamma,"
+    " generalized_pareto: GeneralizedPareto, inverse_gamma: InverseGamma, pareto: Pareto, weibull: Weibull",
+    "distributions.relaxed": "relaxed_bernoulli: LogitRelaxedBernoulli RelaxedBernoulli, relaxed_categorical:"
+    " ExpRelaxedCategorical RelaxedOneHotCategorical",
+    "optim.adagrad": "adadelta: Adadelta, asgd: ASGD, rmsprop: RMSprop, rprop: Rprop",
+    "optim.adam": "adamax: Adamax, adamw: AdamW, nadam: NAdam, radam: RAdam",
+}
+
+
+def _parts(home: str, entry: str) -> dict[str, list[str]]:
+    split = (part.partition(":") for part in entry.split(","))
+    return {f"{home.rpartition('.')[0]}.{name.strip()}": kinds.split() for name, _, kinds in split}
+
+
+# By home, then by PyTorch's module: the classes that are defined there.
+PARTS = {home: _parts(home, entry) for home, entry in TOGETHER.items()}
+MOVED |= {part: home for home, parts in PARTS.items() for part in parts}
+
+
+def settle(module: str) -> None:
+    """Put what a module of `TOGETHER` defines where PyTorch has it: in messages and pickles, and as parts of the packages.
+
+    Called at the end of the module: `settle(__name__)`."""
+    here = sys.modules[module]
+    for part, names in PARTS[module[len(naming.PACKAGE) + 1 :]].items():
+        package, _, last = f"{naming.PACKAGE}.{part}".rpartition(".")
+        vars(sys.modules[package]).setdefault(last, here)
+        for name in names:
+            getattr(here, name).__module__ = f"{package}.{last}"
 
 
 class AliasLoader(Loader):

@@ -79,7 +79,6 @@ LATE = frozenset(
         "ao.quantization.qconfig_mapping",
         "ao.quantization.quantize_fx",
         "ao.quantization.stubs",
-        "autograd.profiler_ops",
         "compat.private._C",
         "compiler",
         "core.quantized",
@@ -112,6 +111,7 @@ LATE = frozenset(
         "ops.quantizing.operators",
         "overrides",
         "profiler.itt",
+        "profiler.range_operators",
         "utils._python_dispatch",
         "vision.models.quantization",
         "vision.transforms._presets",
@@ -129,6 +129,10 @@ def above(name: str) -> ModuleType:
 
 def submodule(package: str, name: str) -> ModuleType:
     """`package.name`, imported now; for `__getattr__` of packages whose parts are imported when first used."""
+    if (
+        name.startswith("__") and package != PACKAGE
+    ):  # tools ask for them; only `torch.__config__` and its kin are modules
+        raise no_attribute(package, name)
     full = f"{package}.{name}"
     asked = torch_name(full) if _State.posing else full  # so that programs find it under that name in sys.modules, too
     try:

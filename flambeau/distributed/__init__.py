@@ -63,6 +63,4 @@ def breakpoint(rank: int = 0, skip: int = 0, timeout_s: int = 3600) -> None:
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(_naming.submodule(__name__, _HOMES[name]), name)
-    if name.startswith("__"):
-        raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

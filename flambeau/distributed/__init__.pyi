@@ -34,6 +34,7 @@ from . import groups as groups
 from . import launch as launch
 from . import launcher as launcher
 from . import mailbox as mailbox
+from . import memory_of_ranks as memory_of_ranks
 from . import mpi_engine as mpi_engine
 from . import mpi_world as mpi_world
 from . import nccl_engine as nccl_engine

@@ -165,7 +165,7 @@ def all_reduce_coalesced(
     if (pg := _joined(group, "all_reduce_coalesced")) is None:
         return None
     options = AllreduceOptions()
-    options.reduceOp = op  # type: ignore[attr-defined]
+    options.reduceOp = op
     return _start(records.all_reduce_coalesced_, tensors, options, pg, async_op=async_op)
 
 

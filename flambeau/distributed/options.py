@@ -14,57 +14,51 @@ NO_TIMEOUT = timedelta(milliseconds=-1)  # that of the process group
 
 
 class _Options:
-    def __init__(self, **values: Any) -> None:
-        self.timeout = NO_TIMEOUT
-        self.asyncOp = True
-        self.__dict__.update(values)
+    timeout = NO_TIMEOUT
+    asyncOp = True
 
 
 class AllreduceOptions(_Options):
     """Settings of `ProcessGroup.allreduce`."""
 
-    def __init__(self) -> None:
-        super().__init__(reduceOp=RedOpType.SUM, sparseIndices=None)
+    reduceOp: Any = RedOpType.SUM
+    sparseIndices: Any = None
 
 
 class AllreduceCoalescedOptions(AllreduceOptions):
     """Settings of `ProcessGroup.allreduce_coalesced`."""
 
 
-class BroadcastOptions(_Options):
-    """Settings of `ProcessGroup.broadcast`."""
-
-    def __init__(self) -> None:
-        super().__init__(rootRank=0, rootTensor=0)
-
-
-class ReduceOptions(_Options):
-    """Settings of `ProcessGroup.reduce`."""
-
-    def __init__(self) -> None:
-        super().__init__(reduceOp=RedOpType.SUM, rootRank=0, rootTensor=0)
-
-
-class AllgatherOptions(_Options):
-    """Settings of `ProcessGroup.allgather`."""
-
-
 class GatherOptions(_Options):
     """Settings of `ProcessGroup.gather`."""
 
-    def __init__(self) -> None:
-        super().__init__(rootRank=0)
+    rootRank = 0
 
 
 class ScatterOptions(GatherOptions):
     """Settings of `ProcessGroup.scatter`."""
 
 
+class BroadcastOptions(GatherOptions):
+    """Settings of `ProcessGroup.broadcast`."""
+
+    rootTensor = 0
+
+
+class ReduceOptions(BroadcastOptions):
+    """Settings of `ProcessGroup.reduce`."""
+
+    reduceOp: Any = RedOpType.SUM
+
+
+class AllgatherOptions(_Options):
+    """Settings of `ProcessGroup.allgather`."""
+
+
 class ReduceScatterOptions(_Options):
     """Settings of `ProcessGroup.reduce_scatter`."""
 
-    def __init__(self) -> None:
-        super().__init__(reduceOp=RedOpType.SUM)
+    reduceOp: Any = RedOpType.SUM
 
 
 class AllToAllOptions(_Options):
@@ -74,8 +68,8 @@ class AllToAllOptions(_Options):
 class BarrierOptions(_Options):
     """Settings of `ProcessGroup.barrier`."""
 
-    def __init__(self) -> None:
-        super().__init__(device_ids=[], device=None)
+    device_ids: Any = ()
+    device: Any = None
 
 
 class DebugLevel(enum.Enum):

@@ -16,7 +16,7 @@ from ..core import watching
 from ..core.modes import active, deciding, intercept, observing
 from ..core.modes import watching as is_watched
 from ..core.tensor import Tensor
-from ..futures import Future
+from ..futures import settled
 from ..ops import namespace
 from ..ops.machinery.declare import internal
 from ..ops.machinery.inplace import raw_copy
@@ -134,9 +134,7 @@ def started(record: Any, *args: Any) -> Work:
         return record.begin(*args)
     if not tensors or not all(hasattr(t, "_storage") for t in tensors):
         record(*args)
-        done: Future = Future()
-        done.set_result(tensors)
-        return Work(done, what=record.op.name)
+        return Work(settled(tensors), what=record.op.name)
     record.start(*args)
     place, works = memory_of(tensors[0]).address, _under_way.works
     observer = observing()

@@ -6,10 +6,14 @@ each other without being told anything; on machines that share no files the vari
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
 import socket
+import struct
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from ..core.ownership import distrust
@@ -18,6 +22,7 @@ from .errors import DistNetworkError
 VARIABLE = "FLAMBEAU_DISTRIBUTED_SECRET"
 GREETING = b"flambeau store 1"
 _NONCE, _PROOF = 16, 32
+_PATIENCE_WITH_STRANGERS = 10.0
 
 
 def shared_secret() -> bytes:
@@ -97,3 +102,47 @@ def introduce(connection: socket.socket, secret: bytes) -> None:
         ) from None
     if not hmac.compare_digest(answer, _proof(secret, b"server", mine, asked)):
         raise DistNetworkError("what answers at this address does not know the secret of this job")
+
+
+class Listener:
+    """Accepts processes that know the secret; `serve(connection)` runs in a thread of each connection until it returns."""
+
+    def __init__(self, listener: socket.socket, name: str, serve: Callable[[socket.socket], None]) -> None:
+        self.listener, self.name, self.serve, self.secret = listener, name, serve, shared_secret()
+        self.port: int = listener.getsockname()[1]
+        self.connections: set[socket.socket] = set()
+        threading.Thread(target=self._accept, name=f"{name} listener", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return  # closed
+            self.connections.add(connection)
+            name = f"{self.name} connection"
+            threading.Thread(target=self._admit, args=(connection,), name=name, daemon=True).start()
+
+    def _admit(self, connection: socket.socket) -> None:
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.settimeout(_PATIENCE_WITH_STRANGERS)
+            if self._trusts(connection):
+                connection.settimeout(None)
+                self.serve(connection)
+        except (OSError, DistNetworkError, struct.error):
+            pass  # a stranger, or the other side has gone, or it talks nonsense: this connection is over
+        finally:
+            self.connections.discard(connection)
+            connection.close()
+
+    def _trusts(self, connection: socket.socket) -> bool:
+        return admit(connection, self.secret)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)

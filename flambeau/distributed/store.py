@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import struct
 import threading
@@ -273,62 +274,35 @@ class PrefixStore(Store):
     def _key(self, key: str) -> str:
         return f"{self.prefix}/{key}"
 
-    def _keys(self, keys: Sequence[str]) -> list[str]:
-        return [self._key(key) for key in keys]
-
-    def set(self, key: str, value: str | bytes) -> None:
-        self._store.set(self._key(key), value)
-
-    def get(self, key: str) -> bytes:
-        return self._store.get(self._key(key))
-
-    def add(self, key: str, amount: int) -> int:
-        return self._store.add(self._key(key), amount)
-
-    def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
-        return self._store.compare_set(self._key(key), expected_value, desired_value)
-
-    def check(self, keys: Sequence[str]) -> bool:
-        return self._store.check(self._keys(keys))
-
-    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        if timeout is None:
-            self._store.wait(self._keys(keys))
-        else:
-            self._store.wait(self._keys(keys), timeout)
-
-    def delete_key(self, key: str) -> bool:
-        return self._store.delete_key(self._key(key))
-
     def num_keys(self) -> int:
         return self._store.num_keys()
 
     def list_keys(self) -> list[str]:
         return [key[len(self.prefix) + 1 :] for key in self._store.list_keys() if key.startswith(f"{self.prefix}/")]
 
-    def append(self, key: str, value: str | bytes) -> None:
-        self._store.append(self._key(key), value)
-
-    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        return self._store.multi_get(self._keys(keys))
-
-    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
-        self._store.multi_set(self._keys(keys), values)
-
     def has_extended_api(self) -> bool:
         return self._store.has_extended_api()
 
-    def queue_push(self, key: str, value: str | bytes) -> None:
-        self._store.queue_push(self._key(key), value)
-
-    def queue_pop(self, key: str, block: bool = True) -> bytes:
-        return self._store.queue_pop(self._key(key), block)
-
-    def queue_len(self, key: str) -> int:
-        return self._store.queue_len(self._key(key))
-
     def clone(self) -> PrefixStore:
         return PrefixStore(self.prefix, self._store.clone())
+
+
+def _passed_on(name: str) -> Callable[..., Any]:
+    """A method that calls the one of the same name of the store behind, with the prefix before the key or before all keys."""
+
+    @functools.wraps(getattr(Store, name))
+    def method(self: PrefixStore, keys: Any, *args: Any, **kwargs: Any) -> Any:
+        found = self._key(keys) if isinstance(keys, str) else [self._key(key) for key in keys]
+        return getattr(self._store, name)(found, *args, **kwargs)
+
+    return method
+
+
+for _name in (
+    "add", "append", "check", "compare_set", "delete_key", "get", "multi_get", "multi_set", "queue_len", "queue_pop", "queue_push", "set",
+    "wait",
+):  # fmt: skip
+    setattr(PrefixStore, _name, _passed_on(_name))
 
 
 class FileStore(Store):

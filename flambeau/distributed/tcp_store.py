@@ -11,7 +11,6 @@ import errno
 import multiprocessing.util
 import socket
 import struct
-import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,6 @@ from .errors import DistNetworkError, DistStoreError, QueueEmptyError
 from .store import DEFAULT_TIMEOUT, Store, Table, as_bytes
 
 _MOST_PARTS, _MOST_BYTES = 1 << 16, 1 << 31
-_PATIENCE_WITH_STRANGERS = 10.0
 _PATIENCE_AT_EXIT = 2.0
 _COUNT = struct.Struct("<I")
 
@@ -43,26 +41,20 @@ def _receive(connection: socket.socket) -> list[bytes]:
     return [secret.receive_exactly(connection, size) for size in sizes]
 
 
-class _Server:
+class _Server(secret.Listener):
     """Answers requests, one thread for each connection."""
 
     def __init__(self, host: str, port: int, listen_fd: int | None = None) -> None:
         self.table = Table()
-        self.secret = secret.shared_secret()
+        self.asking: set[socket.socket] = set()  # connections with a request that has no answer yet
         try:
-            if listen_fd is not None:
-                self.listener = socket.socket(fileno=listen_fd)
-            else:
-                self.listener = self._listen(port)
+            listener = self._listen(port) if listen_fd is None else socket.socket(fileno=listen_fd)
         except OSError as problem:
             raise DistNetworkError(
                 f"The server socket has failed to listen on any local network address. port: {port}, useIpv6: false, code:"
                 f" {-(problem.errno or 0)}, name: {errno_name(problem)}, message: {(problem.strerror or str(problem)).lower()}"
             ) from None
-        self.port = self.listener.getsockname()[1]
-        self.connections: set[socket.socket] = set()
-        self.asking: set[socket.socket] = set()  # connections with a request that has no answer yet
-        threading.Thread(target=self._accept, name="store server", daemon=True).start()
+        super().__init__(listener, "store", self._serve)
         # Runs in processes that multiprocessing forks, too, where atexit does not.
         self._at_exit = multiprocessing.util.Finalize(None, self.finish, exitpriority=0)
 
@@ -73,33 +65,15 @@ class _Server:
                 return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
         return socket.create_server(("", port), backlog=1024)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return  # closed
-            self.connections.add(connection)
-            threading.Thread(target=self._serve, args=(connection,), name="store connection", daemon=True).start()
-
     def _serve(self, connection: socket.socket) -> None:
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.settimeout(_PATIENCE_WITH_STRANGERS)
-            if not secret.admit(connection, self.secret):
-                return
-            connection.settimeout(None)
             while True:
                 command, *arguments = _receive(connection)
                 self.asking.add(connection)
                 _send(connection, self._answer(command, arguments))
                 self.asking.discard(connection)
-        except (OSError, DistNetworkError, struct.error):
-            pass  # the other side has gone, or talks nonsense: this connection is over
         finally:
             self.asking.discard(connection)
-            self.connections.discard(connection)
-            connection.close()
 
     def finish(self) -> None:
         """Before the process ends: whoever has asked gets an answer. The last key of a barrier wakes the process that serves the
@@ -163,12 +137,7 @@ class _Server:
 
     def close(self) -> None:
         self._at_exit.cancel()
-        with contextlib.suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        for connection in list(self.connections):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        super().close()
 
 
 def errno_name(problem: OSError) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import flambeau as torch
 
-from ..autograd.profiler import record_function
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..futures import Future
+from ..profiler.session import record_function
 from . import operators
 from .failures import Raised, Registers, Step, run_steps
 from .ir import Node

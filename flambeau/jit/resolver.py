@@ -20,7 +20,6 @@ import flambeau as torch
 import flambeau.jit as jit
 
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
-from ..autograd.profiler import record_function
 from ..compat.legacy import TENSOR_TYPES
 from ..core.graph import unrecorded
 from ..library.aten.resolver import by_name
@@ -31,6 +30,7 @@ from ..ops.machinery.arguments import need_tensor, need_tensors
 from ..ops.machinery.formula import Pointwise
 from ..ops.machinery.record import Op
 from ..ops.nn.loss_arguments import reduction_number
+from ..profiler.session import record_function
 from . import classes, contexts, operators
 from . import signatures as notes
 from .emitter import Emitter

@@ -49,7 +49,7 @@ def __getattr__(name: str):
         _naming.above("distributed._functional_ops")
         return globals()[name]
     if name == "profiler":
-        return _naming.above("autograd.profiler_ops")
+        return _naming.above("profiler.range_operators")
     if name in ("load_library", "loaded_libraries"):
         return getattr(_naming.above("library.native"), name)
     native = _sys.modules.get("flambeau.library.native")  # not imported for this: then no library was left out

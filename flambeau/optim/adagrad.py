@@ -1,13 +1,14 @@
-"""Adagrad: steps shrink with the sum of all squared gradients."""
+"""Steps scaled by past gradients or by their signs: Adagrad, Adadelta, RMSprop, Rprop; averaged descent: ASGD."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ..compat.former_names import settle
 from ..core.tensor import Tensor
-from ..ops.creation.filled import full_like
-from .elementwise import ElementwiseOptimizer, check_fused_options, check_lr, check_range
-from .formula import sqrt
+from ..ops.creation.filled import full_like, zeros_like
+from .elementwise import ElementwiseOptimizer, check_range, configured
+from .formula import descending, lerp, maximum, minimum, sign, sqrt, where
 from .fused import update
 from .optimizer import ParamsT, number
 from .sparse_gradient import entries
@@ -15,10 +16,7 @@ from .sparse_gradient import entries
 
 @update(scalars=("step",))
 def adagrad(param, grad, sum, step, *, lr, lr_decay, eps, weight_decay, maximize):
-    if maximize:
-        grad = -grad
-    if weight_decay is not None:
-        grad = grad + weight_decay * param
+    grad = descending(param, grad, weight_decay, maximize)
     sum = sum + grad * grad
     param = param - lr / (1 + step * lr_decay) * (grad / (sqrt(sum) + eps))
     return {"param": param, "sum": sum, "step": step + 1}
@@ -28,8 +26,8 @@ class Adagrad(ElementwiseOptimizer):
     """Large steps for rare features, small ones for frequent features."""
 
     update = adagrad
-    later_options = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
+    @configured
     def __init__(
         self,
         params: ParamsT,
@@ -43,19 +41,10 @@ class Adagrad(ElementwiseOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
         fused: bool | None = None,
-    ) -> None:
-        check_lr(lr)
-        check_range("lr_decay value", lr_decay, lr_decay >= 0)
-        check_range("weight_decay value", weight_decay, weight_decay >= 0)
-        check_range("initial_accumulator_value value", initial_accumulator_value, initial_accumulator_value >= 0)
-        check_range("epsilon value", eps, eps >= 0)
-        defaults = {
-            "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value, "foreach": foreach, "maximize": maximize,
-            "differentiable": differentiable, "fused": fused,
-        }  # fmt: skip
-        super().__init__(params, defaults)
-        check_fused_options(self)
+    ) -> None: ...
+
+    def _constructed(self) -> None:
+        super()._constructed()
         for group in self.param_groups:
             for p in group["params"]:
                 self._begin(group, self.state[p], p, p)
@@ -86,3 +75,159 @@ class Adagrad(ElementwiseOptimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()
+
+
+@update(scalars=("step",))
+def adadelta(param, grad, square_avg, acc_delta, step, *, lr, rho, eps, weight_decay, maximize):
+    grad = descending(param, grad, weight_decay, maximize)
+    square_avg = rho * square_avg + (1 - rho) * grad * grad
+    delta = sqrt(acc_delta + eps) / sqrt(square_avg + eps) * grad
+    acc_delta = rho * acc_delta + (1 - rho) * delta * delta
+    return {"param": param - lr * delta, "square_avg": square_avg, "acc_delta": acc_delta, "step": step + 1}
+
+
+class Adadelta(ElementwiseOptimizer):
+    """Scales each gradient by the ratio of recent updates to recent gradients (root mean squares)."""
+
+    update = adadelta
+    zero_states = ("square_avg", "acc_delta")
+
+    @configured
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_range("rho value", rho, 0 <= rho <= 1)
+
+
+@update(scalars=("step",))
+def rmsprop(
+    param, grad, square_avg, momentum_buffer, grad_avg, step,
+    *, lr, alpha, eps, weight_decay, momentum, centered, maximize,
+):  # fmt: skip
+    grad = descending(param, grad, weight_decay, maximize)
+    square_avg = alpha * square_avg + (1 - alpha) * grad * grad
+    result = {"step": step + 1, "square_avg": square_avg}
+    variance = square_avg
+    if centered:
+        grad_avg = result["grad_avg"] = lerp(grad_avg, grad, 1 - alpha)
+        variance = square_avg - grad_avg * grad_avg
+    scaled = grad / (sqrt(variance) + eps)
+    if momentum is not None:
+        scaled = result["momentum_buffer"] = momentum * momentum_buffer + scaled
+    result["param"] = param - lr * scaled
+    return result
+
+
+class RMSprop(ElementwiseOptimizer):
+    """Adapts to each coordinate's recent gradients; `centered` uses their variance instead of their square."""
+
+    update = rmsprop
+
+    @configured
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_range("alpha value", alpha, alpha >= 0)
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        wanted = {"square_avg": True, "momentum_buffer": group["momentum"] > 0, "grad_avg": group["centered"]}
+        return tuple(name for name, yes in wanted.items() if yes)
+
+
+@update(scalars=("step",))
+def rprop(param, grad, prev, step_size, step, *, shrink, grow, smallest, largest, maximize):
+    if maximize:
+        grad = -grad
+    agreement = grad * prev
+    factor = where(agreement > 0, grow, where(agreement < 0, shrink, 1.0))
+    step_size = minimum(maximum(step_size * factor, smallest), largest)
+    grad = where(agreement < 0, 0.0, grad)  # after a change of sign the next step only takes note of the new one
+    return {"param": param - sign(grad) * step_size, "prev": grad, "step_size": step_size, "step": step + 1}
+
+
+class Rprop(ElementwiseOptimizer):
+    """Resilient backpropagation: each coordinate's step grows while its gradient keeps its sign and shrinks otherwise."""
+
+    update = rprop
+
+    @configured
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+
+    def _new_state(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> dict[str, Any]:
+        lr = number(group["lr"])
+        sizes = full_like(grad, complex(lr, lr) if p.is_complex() else lr, requires_grad=False)
+        return {"step": self._scalar(0.0, group, p), "prev": zeros_like(p), "step_size": sizes}
+
+
+@update(scalars=("step", "eta", "mu"))
+def asgd(param, grad, ax, step, eta, mu, *, lr, lambd, alpha, t0, weight_decay, maximize):
+    step = step + 1
+    grad = descending(param, grad, weight_decay, maximize)
+    param = param * (1 - lambd * eta) - eta * grad
+    ax = where(mu == 1, param, ax + (param - ax) * mu)
+    eta = lr / (1 + lambd * lr * step) ** alpha
+    mu = 1 / maximum(step - t0, 1.0)
+    return {"param": param, "ax": ax, "step": step, "eta": eta, "mu": mu}
+
+
+class ASGD(ElementwiseOptimizer):
+    """Gradient descent with decreasing steps; `state[p]["ax"]` is the average of the parameter from step `t0` on."""
+
+    update = asgd
+    zero_states = ("ax",)
+
+    @configured
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None: ...
+
+    def _new_state(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> dict[str, Any]:
+        scalars = {"eta": self._scalar(number(group["lr"]), group, p), "mu": self._scalar(1.0, group, p)}
+        return {**super()._new_state(group, p, grad), **scalars}
+
+
+settle(__name__)

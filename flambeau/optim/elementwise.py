@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Concatenate, ParamSpec
 
 from ..core.device import cpu
 from ..core.tensor import Tensor
 from ..ops.creation.filled import full, zeros_like
 from ..ops.pointwise.unscaling import unscale_list
 from .fused import Update
-from .optimizer import Optimizer, evaluated, scalar_dtype, to_scalar, without_grad
+from .optimizer import Optimizer, ParamsT, check_one_element, evaluated, scalar_dtype, to_scalar, without_grad
+
+P = ParamSpec("P")
 
 
 def nonzero(value: Any) -> Any:
@@ -29,6 +33,12 @@ _READ: dict[str, Callable[[dict[str, Any]], Any]] = {
     "amsgrad": lambda group: bool(group["amsgrad"]),
     "centered": lambda group: bool(group["centered"]),
     "maximize": lambda group: bool(group["maximize"]),
+    "nesterov": lambda group: bool(group["nesterov"]),
+    "first": lambda group: False,  # of a parameter that has no state yet, `_begin` sets it
+    "shrink": lambda group: group["etas"][0],
+    "grow": lambda group: group["etas"][1],
+    "smallest": lambda group: group["step_sizes"][0],
+    "largest": lambda group: group["step_sizes"][1],
 }
 
 
@@ -37,9 +47,17 @@ class ElementwiseOptimizer(Optimizer):
 
     update: ClassVar[Update]
     zero_states: ClassVar[tuple[str, ...]] = ()  # state that starts as zeros in the parameter's shape
-    later_options: ClassVar[dict[str, Any]] = {}  # options that old checkpoints may lack
     sparse_advice: ClassVar[str] = ""
     sparse_name: ClassVar[str] = ""  # in the refusal of sparse gradients, if not the class's own name
+
+    def _constructed(self) -> None:
+        """Is called at the end of the constructor: `fused` excludes other ways to run a step."""
+        if self.defaults.get("fused"):
+            if self.defaults["differentiable"]:
+                raise RuntimeError("`fused` does not support `differentiable`")
+            if self.defaults["foreach"]:
+                raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+            self._step_supports_amp_scaling = True
 
     def _options(self, group: dict[str, Any]) -> dict[str, Any]:
         """Keyword arguments of the formula."""
@@ -109,8 +127,10 @@ class ElementwiseOptimizer(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        constructors: Iterator[Any] = (vars(kind).get("__init__") for kind in type(self).__mro__)
+        later = next(c.later_options for c in constructors if hasattr(c, "later_options"))
         for group in self.param_groups:
-            for name, value in self.later_options.items():
+            for name, value in later.items():
                 group.setdefault(name, value)
             for p in group["params"]:
                 saved = self.state.get(p)
@@ -132,41 +152,61 @@ def check_fused(p: Tensor) -> None:
         )
 
 
-def check_fused_options(optimizer: Optimizer) -> None:
-    """`fused` excludes other ways to run a step."""
-    defaults = optimizer.defaults
-    if defaults["fused"]:
-        if defaults["differentiable"]:
-            raise RuntimeError("`fused` does not support `differentiable`")
-        if defaults["foreach"]:
-            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-        optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
-
-
 def check_range(name: str, value: Any, valid: Any) -> None:
     if not valid:
         raise ValueError(f"Invalid {name}: {value}")
 
 
-def check_lr(lr: Any) -> None:
-    if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
-    check_range("learning rate", lr, lr >= 0)
-
-
-def check_adam(lr: Any, betas: Any, eps: Any, weight_decay: Any) -> None:
-    """The options that Adam and its relatives share."""
-    check_lr(lr)
-    check_range("epsilon value", eps, eps >= 0)
-    check_betas(betas)
-    check_range("weight_decay value", weight_decay, weight_decay >= 0)
-
-
 def check_betas(betas: Any) -> None:
     for i in (0, 1):
+        check_one_element(f"betas[{i}]", betas[i])
         check_range(f"beta parameter at index {i}", betas[i], 0 <= betas[i] < 1)
 
 
+# How messages call the options that no optimizer takes below 0.
+_NOT_NEGATIVE = {
+    "lr": "learning rate", "eps": "epsilon value",
+    **{name: f"{name} value" for name in ("initial_accumulator_value", "lr_decay", "momentum", "momentum_decay", "weight_decay")},
+}  # fmt: skip
+# Options that older checkpoints lack; each optimizer has its own default.
+_LATER = (
+    "amsgrad", "capturable", "centered", "decoupled_weight_decay", "differentiable", "foreach", "fused", "maximize", "momentum", "nesterov",
+)  # fmt: skip
+
+
+def configured(
+    own_checks: Callable[Concatenate[Any, ParamsT, P], None],
+) -> Callable[Concatenate[Any, ParamsT, P], None]:
+    """Decorator of an optimizer's constructor, whose body has its own checks: run these after those that all optimizers share, and
+    make the arguments the defaults of the groups.
+
+    >>> class Plain(ElementwiseOptimizer):
+    ...     @configured
+    ...     def __init__(self, params, lr=1e-3, *, maximize=False): ...
+    """
+    signature = inspect.signature(own_checks)
+
+    @functools.wraps(own_checks)
+    def constructor(self: Any, params: ParamsT, *args: P.args, **kwargs: P.kwargs) -> None:
+        bound = signature.bind(self, params, *args, **kwargs)
+        bound.apply_defaults()
+        _, _, *given = bound.arguments.items()
+        defaults = dict(given)
+        for name, value in given:
+            if name == "betas":
+                check_betas(value)
+                defaults[name] = tuple(map(to_scalar, value))
+            elif name in _NOT_NEGATIVE:
+                check_one_element(name, value)
+                check_range(_NOT_NEGATIVE[name], value, value >= 0)
+        own_checks(self, params, *args, **kwargs)
+        Optimizer.__init__(self, params, defaults)
+        self._constructed()
+
+    vars(constructor)["later_options"] = {n: p.default for n, p in signature.parameters.items() if n in _LATER}
+    return constructor
+
+
 __all__ = [
-    "ElementwiseOptimizer", "check_adam", "check_betas", "check_fused_options", "check_lr", "check_range", "nonzero", "to_scalar",
+    "ElementwiseOptimizer", "check_range", "configured", "nonzero", "to_scalar",
 ]  # fmt: skip

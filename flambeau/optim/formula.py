@@ -63,13 +63,17 @@ def lerp(start: Any, end: Any, weight: Any) -> Any:
     return start + (end - start) * weight
 
 
+def descending(param: Any, grad: Any, weight_decay: Any, maximize: bool) -> Any:
+    """The gradient of what becomes smaller: of the negative objective if that is to be maximized, weight decay included."""
+    grad = -grad if maximize else grad
+    return grad if weight_decay is None else grad + weight_decay * param
+
+
 def decayed(param: Any, grad: Any, lr: Any, weight_decay: Any, decoupled: bool, maximize: bool) -> tuple[Any, Any]:
     """Parameter and gradient with weight decay: of the parameter itself, or as a part of the gradient."""
-    if maximize:
-        grad = -grad
-    if weight_decay is None:
-        return param, grad
-    return (param * (1 - lr * weight_decay), grad) if decoupled else (param, grad + weight_decay * param)
+    if not decoupled or weight_decay is None:
+        return param, descending(param, grad, weight_decay, maximize)
+    return param * (1 - lr * weight_decay), descending(param, grad, None, maximize)
 
 
 def detached(x: Any) -> Any:

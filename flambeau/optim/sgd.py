@@ -6,8 +6,8 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..ops.creation.filled import zeros_like
-from .elementwise import ElementwiseOptimizer, check_fused_options, check_lr, check_range, nonzero, to_scalar
-from .formula import detached
+from .elementwise import ElementwiseOptimizer, configured
+from .formula import descending, detached
 from .fused import update
 from .optimizer import ParamsT, number
 from .sparse_gradient import entries
@@ -15,10 +15,7 @@ from .sparse_gradient import entries
 
 @update()
 def sgd(param, grad, momentum_buffer, *, lr, momentum, dampening, weight_decay, nesterov, maximize, first):
-    if maximize:
-        grad = -grad
-    if weight_decay is not None:
-        grad = grad + weight_decay * param
+    grad = descending(param, grad, weight_decay, maximize)
     if momentum is None:
         return {"param": param - lr * grad}
     if first:
@@ -41,8 +38,8 @@ class SGD(ElementwiseOptimizer):
     """
 
     update = sgd
-    later_options = {"nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False}
 
+    @configured
     def __init__(
         self,
         params: ParamsT,
@@ -57,28 +54,8 @@ class SGD(ElementwiseOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_lr(lr)
-        check_range("momentum value", momentum, momentum >= 0)
-        check_range("weight_decay value", weight_decay, weight_decay >= 0)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        defaults = {
-            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
-            "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
-        }  # fmt: skip
-        super().__init__(params, defaults)
-        check_fused_options(self)
-
-    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "lr": to_scalar(group["lr"]),
-            "momentum": nonzero(group["momentum"]),
-            "dampening": group["dampening"],
-            "weight_decay": nonzero(group["weight_decay"]),
-            "nesterov": bool(group["nesterov"]),
-            "maximize": bool(group["maximize"]),
-            "first": False,
-        }
 
     def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
         """Update only the entries of a sparse gradient, unless momentum moves all."""

@@ -7,11 +7,6 @@ Name
 
 `python -m flambeau.profiler script.py` profiles a whole program."""
 
-from ..autograd.profiler import KinetoStepTracker as KinetoStepTracker
-from ..autograd.profiler import record_function
-from ..autograd.profiler_settings import DeviceType, ProfilerActivity, kineto_available
-from ..autograd.profiler_settings import ExperimentalConfig as _ExperimentalConfig  # noqa: F401
-from ..autograd.profiler_settings import RecordScope as RecordScope
 from . import itt as itt
 from .execution_trace import ExecutionTraceObserver
 from .profiler import (
@@ -22,6 +17,11 @@ from .profiler import (
     supported_activities,
     tensorboard_trace_handler,
 )
+from .session import KinetoStepTracker as KinetoStepTracker
+from .session import record_function
+from .settings import DeviceType, ProfilerActivity, kineto_available
+from .settings import ExperimentalConfig as _ExperimentalConfig  # noqa: F401
+from .settings import RecordScope as RecordScope
 
 __all__ = [
     "DeviceType", "ExecutionTraceObserver", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",

@@ -7,9 +7,9 @@ import os
 import threading
 from typing import Any
 
-from ..autograd.profiler_recorder import Described, Note, Recorder
-from ..autograd.profiler_results import Results, type_word
 from ..core.ownership import refuse_planted
+from .recorder import Described, Note, Recorder
+from .results import Results, type_word
 
 
 class ExecutionTraceObserver:

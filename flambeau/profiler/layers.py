@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ..autograd.profiler_recorder import Recorder
 from ..core import modes
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from .recorder import Recorder
 
 
 @contextlib.contextmanager

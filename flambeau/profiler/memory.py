@@ -8,10 +8,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from ..autograd.profiler_recorder import MemoryNote
-from ..autograd.profiler_results import Results
 from ..core import modes
 from ..utils import svg
+from .recorder import MemoryNote
+from .results import Results
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 960, 420, 80, 40, 60
 

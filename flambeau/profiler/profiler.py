@@ -14,16 +14,20 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
-from ..autograd import profiler as prof
-from ..autograd.profiler_settings import ProfilerActivity, supported_activities
-from ..autograd.profiler_util import EventList
 from ..core.naming import PACKAGE
 from . import flame, memory
+from . import session as prof
+from .events import EventList
 from .execution_trace import from_environment
 from .layers import named_layers
+from .settings import ProfilerActivity, supported_activities
 
 PROFILER_STEP_NAME = "ProfilerStep"
 _DEVICES = ("CUDA", "XPU", "MTIA", "HPU")
+_PASSED_ON = (  # settings of a profile that autograd's has, too
+    "acc_events", "activity_filters", "custom_trace_id_callback", "experimental_config", "post_processing_timeout_s", "profile_memory",
+    "record_shapes", "use_device", "with_flops", "with_modules", "with_stack",
+)  # fmt: skip
 
 
 @functools.cache
@@ -99,21 +103,8 @@ class _KinetoProfile:
                 " To keep events across cycles, set acc_events=True."
             )
         if self.profiler is None or not self.acc_events:
-            self.profiler = prof.profile(
-                use_cpu=ProfilerActivity.CPU in self.activities,
-                use_device=self.use_device,
-                record_shapes=self.record_shapes,
-                with_flops=self.with_flops,
-                profile_memory=self.profile_memory,
-                with_stack=self.with_stack,
-                with_modules=self.with_modules,
-                use_kineto=True,
-                experimental_config=self.experimental_config,
-                acc_events=self.acc_events,
-                custom_trace_id_callback=self.custom_trace_id_callback,
-                post_processing_timeout_s=self.post_processing_timeout_s,
-                activity_filters=self.activity_filters or None,
-            )
+            given = {name: getattr(self, name) for name in _PASSED_ON}
+            self.profiler = prof.profile(use_cpu=ProfilerActivity.CPU in self.activities, use_kineto=True, **given)
         self.profiler._prepare_trace()
 
     def start_trace(self) -> None:

@@ -114,6 +114,9 @@ _MOVED = {
     "flambeau.ao.nn.quantized.dynamic.modules.rnn_weights": "torch.ao.nn.quantized.dynamic.modules.rnn",
     "flambeau.core.pytree": "torch.utils._pytree",
     "flambeau.distributed.data_parallel": "torch.nn.parallel.distributed",
+    "flambeau.profiler.events": "torch.autograd.profiler_util",
+    "flambeau.profiler.marks": "torch.autograd.profiler",
+    "flambeau.profiler.session": "torch.autograd.profiler",
     "flambeau.nn.modules.attention": "torch.nn.modules.activation",
     **{f"flambeau.vision.transforms.{part}": _TRANSFORMS for part in ("basic", "geometric", "photometric")},
     **{

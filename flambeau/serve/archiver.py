@@ -20,7 +20,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +46,18 @@ def _check_name(name: str) -> None:
         )
 
 
-def _check_free(target: Path, force: bool) -> None:
+def _target(name: str, ending: str, export_path: str | None, force: bool) -> Path:
+    """The path of a new archive, in a folder that exists."""
+    _check_name(name)
+    folder = Path(export_path or os.getcwd())
+    if not folder.is_dir():
+        raise ArchiverError(f"Given export-path {folder} is not a directory. Point to a valid export-path directory.")
+    target = folder / (name + ending)
     if target.exists() and not force:
         raise ArchiverError(
             f"{target} already exists. Please specify --force/-f option to overwrite the model archive."
         )
+    return target
 
 
 def _existing(path: str) -> Path:
@@ -130,8 +137,11 @@ def _archive(folder: Path, target: Path, form: str, top: str) -> Path:
     return target
 
 
-def _stamp() -> str:
-    return time.strftime("%d/%m/%Y %H:%M:%S")
+def _write_manifest(folder: Path, kind: str, **entries: Any) -> None:
+    """Write the manifest of an archive of this kind (MAR or WAR)."""
+    manifest = {"createdOn": time.strftime("%d/%m/%Y %H:%M:%S"), **entries, "archiverVersion": ARCHIVER_VERSION}
+    (folder / f"{kind}-INF").mkdir()
+    (folder / f"{kind}-INF" / "MANIFEST.json").write_text(json.dumps(manifest, indent=2))
 
 
 def _handler_file(handler: str, folder: Path) -> str:
@@ -163,18 +173,13 @@ def package_model(
     force: bool = False,
 ) -> Path:
     """Make a model archive and return its path. The arguments are those of the command `torch-model-archiver`."""
-    _check_name(model_name)
     if runtime not in RUNTIMES:
         raise ArchiverError(f"runtime is one of {', '.join(RUNTIMES)}, not {runtime!r}")
     if archive_format not in _FORMATS:
         raise ArchiverError(f"archive format is one of {', '.join(_FORMATS)}, not {archive_format!r}")
     if not handler and not serialized_file:
         raise ArchiverError("a model needs a handler or a serialized file")
-    where = Path(export_path or os.getcwd())
-    if not where.is_dir():
-        raise ArchiverError(f"Given export-path {where} is not a directory. Point to a valid export-path directory.")
-    target = where / (model_name + _FORMATS[archive_format])
-    _check_free(target, force)
+    target = _target(model_name, _FORMATS[archive_format], export_path, force)
     model: dict[str, Any] = {"modelName": model_name}
     with tempfile.TemporaryDirectory(prefix="flambeau-archiver-") as work:
         folder = Path(work)
@@ -193,9 +198,7 @@ def package_model(
             model["handler"] = _handler_file(handler, folder)
         _extra(extra_files, folder)
         model["modelVersion"] = str(version)
-        manifest = {"createdOn": _stamp(), "runtime": runtime, "model": model, "archiverVersion": ARCHIVER_VERSION}
-        (folder / "MAR-INF").mkdir()
-        (folder / "MAR-INF" / "MANIFEST.json").write_text(json.dumps(manifest, indent=2))
+        _write_manifest(folder, "MAR", runtime=runtime, model=model)
         return _archive(folder, target, archive_format, model_name)
 
 
@@ -209,12 +212,7 @@ def package_workflow(
     force: bool = False,
 ) -> Path:
     """Make a workflow archive and return its path. The arguments are those of `torch-workflow-archiver`."""
-    _check_name(workflow_name)
-    where = Path(export_path or os.getcwd())
-    if not where.is_dir():
-        raise ArchiverError(f"Given export-path {where} is not a directory. Point to a valid export-path directory.")
-    target = where / (workflow_name + ".war")
-    _check_free(target, force)
+    target = _target(workflow_name, ".war", export_path, force)
     with tempfile.TemporaryDirectory(prefix="flambeau-archiver-") as work:
         folder = Path(work)
         workflow = {"workflowName": workflow_name, "specFile": _existing(spec_file).name}
@@ -223,9 +221,7 @@ def package_workflow(
             workflow["handler"] = _existing(handler).name
             _put(Path(handler), folder)
         _extra(extra_files, folder)
-        manifest = {"createdOn": _stamp(), "archiverVersion": ARCHIVER_VERSION, "workflow": workflow}
-        (folder / "WAR-INF").mkdir()
-        (folder / "WAR-INF" / "MANIFEST.json").write_text(json.dumps(manifest, indent=2))
+        _write_manifest(folder, "WAR", workflow=workflow)
         return _archive(folder, target, "default", workflow_name)
 
 
@@ -251,28 +247,25 @@ def _model_parser() -> argparse.ArgumentParser:
 
 
 def model_archiver(arguments: Sequence[str] | None = None) -> int:
-    """The command `torch-model-archiver`."""
-    options = vars(_model_parser().parse_args(arguments))
-    try:
-        path = package_model(options.pop("model_name"), **options)
-    except (ArchiverError, OSError) as e:
-        print(f"torch-model-archiver: {e}", file=sys.stderr)
-        return 1
-    print(f"wrote {path} (for PyTorch {TORCH_VERSION}'s interface)")
-    return 0
+    """Run the command `torch-model-archiver`; return its exit status."""
+    return _run(_model_parser(), package_model, "model_name", arguments)
 
 
 def workflow_archiver(arguments: Sequence[str] | None = None) -> int:
-    """The command `torch-workflow-archiver`."""
+    """Run the command `torch-workflow-archiver`; return its exit status."""
     parser = argparse.ArgumentParser(prog="torch-workflow-archiver", description="Makes a workflow archive (.war).")
     parser.add_argument("--workflow-name", required=True)
     parser.add_argument("--spec-file", required=True, help="the YAML file with models and dag")
     _common(parser)
+    return _run(parser, package_workflow, "workflow_name", arguments)
+
+
+def _run(parser: argparse.ArgumentParser, make: Callable[..., Path], name: str, arguments: Sequence[str] | None) -> int:
     options = vars(parser.parse_args(arguments))
     try:
-        path = package_workflow(options.pop("workflow_name"), **options)
+        path = make(options.pop(name), **options)
     except (ArchiverError, OSError) as e:
-        print(f"torch-workflow-archiver: {e}", file=sys.stderr)
+        print(f"{parser.prog}: {e}", file=sys.stderr)
         return 1
-    print(f"wrote {path}")
+    print(f"wrote {path} (for PyTorch {TORCH_VERSION}'s interface)")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import struct
@@ -335,54 +336,37 @@ def _tensor(output: dict[str, Any]) -> dict[str, Any]:
 # -- the servers ---------------------------------------------------------------------------------------------------------------
 
 
-def _unary(calls: Calls, name: str, kind: str) -> Callable:
-    method = getattr(calls, name)
+@contextlib.asynccontextmanager
+async def _answering(calls: Calls, context: Any, name: str, kind: str) -> AsyncIterator[None]:
+    """Context manager of one call: check the key, end the call with the code of an error, write the log."""
+    start, code = time.perf_counter(), "OK"
+    try:
+        calls.check(context, name, kind)
+        yield
+    except (errors.ServeError, Refused) as e:
+        refusal = e if isinstance(e, Refused) else _refused(e)
+        code = refusal.code.name
+        await context.abort(refusal.code, refusal.message)
+    finally:
+        spent = int((time.perf_counter() - start) * 1000)
+        calls.server.logs.access(f'/{context.peer()} "gRPC {name} HTTP/2.0" {code} {spent}')
 
+
+def _unary(calls: Calls, name: str, kind: str) -> Callable:
     async def call(request: Any, context: Any) -> Any:
-        start = time.perf_counter()
-        code = "OK"
-        try:
-            calls.check(context, name, kind)
-            return await method(request, context)
-        except errors.ServeError as e:
-            refusal = _refused(e)
-            code = refusal.code.name
-            await context.abort(refusal.code, refusal.message)
-        except Refused as e:
-            code = e.code.name
-            await context.abort(e.code, e.message)
-        finally:
-            _log(calls.server, context, name, code, start)
+        async with _answering(calls, context, name, kind):
+            return await getattr(calls, name)(request, context)
 
     return call
 
 
 def _streamed(calls: Calls, name: str, kind: str) -> Callable:
-    method = getattr(calls, name)
-
     async def call(request: Any, context: Any) -> AsyncIterator[Any]:
-        start = time.perf_counter()
-        code = "OK"
-        try:
-            calls.check(context, name, kind)
-            async for answer in method(request, context):
+        async with _answering(calls, context, name, kind):
+            async for answer in getattr(calls, name)(request, context):
                 yield answer
-        except errors.ServeError as e:
-            refusal = _refused(e)
-            code = refusal.code.name
-            await context.abort(refusal.code, refusal.message)
-        except Refused as e:
-            code = e.code.name
-            await context.abort(e.code, e.message)
-        finally:
-            _log(calls.server, context, name, code, start)
 
     return call
-
-
-def _log(server: Server, context: Any, name: str, code: str, start: float) -> None:
-    spent = int((time.perf_counter() - start) * 1000)
-    server.logs.access(f'/{context.peer()} "gRPC {name} HTTP/2.0" {code} {spent}')
 
 
 def _service(name: str, calls: Calls, kind: str) -> Any:

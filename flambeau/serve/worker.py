@@ -26,8 +26,8 @@ from .archive import read_yaml
 from .channel import LARGE, Arena, BlockingChannel
 from .errors import BadRequestException, InternalServerException, error_body
 from .ts.context import Context, RequestProcessor
-from .ts.metrics.metric_cache_yaml_impl import MetricsCacheYamlImpl
-from .ts.metrics.metric_type_enum import MetricTypes
+from .ts.metrics import MetricsCacheYamlImpl, MetricTypes
+from .ts.torch_handler.request_envelope import ENVELOPES
 from .ts.utils.util import PredictionException, list_classes_from_module
 from .ts.version import __version__
 
@@ -80,11 +80,6 @@ def _handler_module(name: str) -> ModuleType:
         if missing.name != name or importlib.util.find_spec(built_in) is None:
             raise
     return importlib.import_module(built_in)
-
-
-def _wrap(envelope: str, handle: Callable) -> Callable:
-    module = importlib.import_module(f"{__package__}.ts.torch_handler.request_envelope.{envelope}")
-    return list_classes_from_module(module)[0](handle).handle
 
 
 # -- answering -----------------------------------------------------------------------------------------------------------------
@@ -153,7 +148,7 @@ class Service:
         self.metrics.set_request_ids(order["name"])
         self.handle, initialize = load_handler(order["handler"])
         if order.get("envelope"):
-            self.handle = _wrap(order["envelope"], self.handle)
+            self.handle = ENVELOPES[order["envelope"]](self.handle).handle
         initialize(self.context)
 
     def predict(self, batch: list[Request]) -> Outcome:

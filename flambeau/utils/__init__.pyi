@@ -9,7 +9,6 @@ from . import _pytree as _pytree
 from . import _triton as _triton
 from . import _wrapper_gradients as _wrapper_gradients
 from . import benchmark as benchmark
-from . import bottleneck as bottleneck
 from . import build_jobs as build_jobs
 from . import checkpoint as checkpoint
 from . import collect_env as collect_env
@@ -41,6 +40,7 @@ from . import visdom as visdom
 from . import weak as weak
 from . import work as work
 from ..core.exchange import swap_tensors as swap_tensors
+from ..profiler import bottleneck as bottleneck
 from ..utils.drawing import draw as draw
 from .summary import summary as summary
 

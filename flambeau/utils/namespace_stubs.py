@@ -19,7 +19,7 @@ from typing import Any
 
 import flambeau
 
-from ..compat.former_names import MOVED
+from ..compat.former_names import MOVED, PARTS
 from ..compat.legacy import STORAGE_TYPES, TENSOR_TYPES
 from ..core.device import device
 from ..core.dtype import dtype
@@ -33,8 +33,15 @@ NAMESPACES = ("", "nn", "nn.functional", "linalg", "fft", "special")
 # Packages that pass names on, some of them imported when first used.
 PASSING_ON = (
     "ao", "ao.nn", "ao.nn.intrinsic", "ao.nn.quantized", "ao.quantization", "autograd", "backends", "distributed", "distributed.checkpoint",
-    "distributed.fsdp", "distributed.tensor", "nn.parallel", "utils", "vision.models", "vision.transforms",
+    "distributed.fsdp", "distributed.tensor", "distributions", "nn.parallel", "optim", "utils", "vision.models", "vision.transforms",
 )  # fmt: skip
+# Modules of PyTorch whose names are elsewhere here, and that programs import from.
+ELSEWHERE = (
+    "autograd.profiler",
+    "autograd.profiler_util",
+    "utils.flop_counter",
+    *(n for parts in PARTS.values() for n in parts),
+)
 SWITCHES = tuple(name for name in MOVED if name.startswith("backends."))
 _HEAD = """# Written by `python -m flambeau.utils.stubs` from the operators' records. Do not change it by hand.
 # From builtins by name: int, float and bool are dtypes in some of these namespaces.
@@ -125,6 +132,25 @@ def of_switches(name: str) -> str:
     return _headed("..", [*lines, *(f"{n}: {_type(' | '.join(sorted(said)))}" for n, said in own.items())])
 
 
+def of_moved(name: str) -> str:
+    """The stub of a module of PyTorch whose names are elsewhere here: it says where."""
+    home = MOVED[name]
+    found = vars(importlib.import_module(f"flambeau.{home}"))
+    names = PARTS.get(home, {}).get(name) or [n for n, v in sorted(found.items()) if _is_own(n, v)]
+    return _headed("", [f"from {'.' * (name.count('.') + 1)}{home} import {n} as {n}" for n in names])
+
+
+def _is_own(name: str, value: Any) -> bool:
+    """Return whether a name of a module is public, and of this library."""
+    home = getattr(value, "__module__", None) or "flambeau"
+    return (
+        not name.startswith("_")
+        and name != "annotations"
+        and not isinstance(value, ModuleType)
+        and home.startswith("flambeau")
+    )
+
+
 def _headed(core: str, lines: list[str]) -> str:
     """The text of a stub: those names of the head that it uses, then these lines."""
     used = set(re.findall(r"\w+", "\n".join(lines)))
@@ -159,7 +185,7 @@ def _rooms(module: ModuleType, namespace: str) -> list[str]:
         return []
     folder = ROOT.joinpath(*namespace.split("."))
     files = [p.stem for p in folder.glob("*.py")] + [p.parent.name for p in folder.glob("*/__init__.py")]
-    files += [name.removeprefix("backends.") for name in SWITCHES if namespace == "backends"]
+    files += [name.rpartition(".")[2] for name in (*SWITCHES, *ELSEWHERE) if name.rpartition(".")[0] == namespace]
     known = sorted(n for n in set(files) if not n.startswith("__" if namespace in PASSING_ON else "_"))
     if namespace in PASSING_ON:  # not asked for: some need packages that are not installed
         return [n for n in known if isinstance(vars(module).get(n, module), ModuleType) and f" as {n}\n" not in _HEAD]

@@ -185,6 +185,7 @@ def main() -> int:
     namespaces = (*namespace_stubs.NAMESPACES, *namespace_stubs.PASSING_ON)
     texts = {namespace_stubs.path_of(n): namespace_stubs.written(n) for n in namespaces}
     texts |= {namespace_stubs.path_of(n): namespace_stubs.of_switches(n) for n in namespace_stubs.SWITCHES}
+    texts |= {namespace_stubs.path_of(n): namespace_stubs.of_moved(n) for n in namespace_stubs.ELSEWHERE}
     texts |= {
         LATE_NAMES: late_names(),
         FILE: written(),

@@ -377,7 +377,7 @@ def test_interrupted_first_step_leaves_no_half_state(name: str, monkeypatch: pyt
 
     monkeypatch.setattr(module, "zeros_like", interrupted)
     if name == "Rprop":
-        monkeypatch.setattr(optim.rprop, "full_like", interrupted)
+        monkeypatch.setattr(optim.adagrad, "full_like", interrupted)
     with pytest.raises(KeyboardInterrupt):
         optimizer.step()
     assert not optimizer.state[p]

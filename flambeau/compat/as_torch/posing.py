@@ -28,7 +28,7 @@ from ...core import locks, naming
 from ...serialization import names as file_names
 from ...torch_version import OWN_VERSION, TORCH_VERSION, TORCHVISION_VERSION
 from ...torch_version import TorchVersion as _TorchVersion
-from ..former_names import AliasLoader, spec_of
+from ..former_names import MOVED, AliasLoader, spec_of
 from . import serving_names
 
 __all__ = ["install_as_torch"]
@@ -98,8 +98,12 @@ def _present(module: ModuleType) -> None:
 
 def _rename_classes(module: ModuleType) -> None:
     """Rename classes to PyTorch's modules: programs print them, compare their names and pickle them by name."""
+    here = module.__name__
     for value in list(vars(module).values()):
-        if isinstance(value, type) and value.__module__ == module.__name__:
+        if isinstance(value, type) and here in (
+            value.__module__,
+            f"{naming.PACKAGE}.{MOVED.get(value.__module__.partition('.')[2])}",
+        ):
             value.__module__ = (file_names.written_name(value) or (value.__module__, ""))[0]
 
 

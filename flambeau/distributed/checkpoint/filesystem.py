@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...core.tensor import Tensor
-from ...futures import Future
+from ...futures import Future, settled
 from ...serialization import load, save
 from ...serialization import safetensors as _safetensors
 from ._extension import ExtensionRegistry, StreamTransformExtension
@@ -243,9 +243,7 @@ class _FileSystemWriter(StorageWriter):
             thread.join()
         if problems:
             raise problems[0]
-        future: Future[list[WriteResult]] = Future()
-        future.set_result(results)
-        return future
+        return settled(results)
 
     def _write_file(self, planner: SavePlanner, path: Any, name: str, items: list[WriteItem]) -> list[WriteResult]:
         with self.fs.create_stream(path, "wb") as stream:
@@ -416,9 +414,7 @@ class FileSystemReader(StorageReader):
             with self.fs.create_stream(self.fs.concat_path(self.path, self._checked(name)), "rb") as stream:
                 for where, item in sorted(wanted, key=lambda entry: entry[0].offset):
                     self._read_item(stream, where, item, planner)
-        done: Future[None] = Future()
-        done.set_result(None)
-        return done
+        return settled(None)
 
     def _checked(self, name: str) -> str:
         """A file of the checkpoint's own folder: metadata from elsewhere may name no other."""

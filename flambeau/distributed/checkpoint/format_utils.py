@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from ...core.tensor import Tensor
-from ...futures import Future
+from ...futures import settled
 from ...serialization import load as load_file
 from ...serialization import save as save_file
 from .. import collectives, groups
@@ -73,9 +73,7 @@ class BroadcastingTorchSaveReader(StorageReader):
                 raise AssertionError(f"req {item.storage_index} mismatch sizes, {target.size()} vs {block.size()}")
             target.copy_(block)
             planner.commit_tensor(item, target)
-        done: Any = Future()
-        done.set_result(None)
-        return done
+        return settled(None)
 
     def _sent(self, own: Tensor | None, planner: Any, item: Any) -> Tensor:
         """The whole tensor, which the coordinator has."""

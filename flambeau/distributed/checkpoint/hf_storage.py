@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ...core.size import Size
-from ...futures import Future
+from ...futures import Future, settled
 from ...serialization.safetensors import safe_open
 from ._consolidate_hf_safetensors import consolidate_safetensors_files
 from ._hf_utils import (
@@ -76,9 +76,7 @@ class HuggingFaceStorageWriter(FileSystemWriter):
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         if not plan.items:
-            nothing: Future[list[WriteResult]] = Future()
-            nothing.set_result([])
-            return nothing
+            return settled([])
         mapping = plan.storage_data.get("fqn_to_index_mapping")
         last = max(mapping.values()) if mapping is not None else 1
         files: queue.Queue = queue.Queue()
@@ -134,9 +132,7 @@ class HuggingFaceStorageReader(FileSystemReader):
             by_file.setdefault(self.storage_data[item.storage_index].relative_path, []).append(item)
         with ThreadPoolExecutor(max(1, min(self.thread_count, len(by_file)))) as threads:
             list(threads.map(lambda entry: self._read_file(entry[0], entry[1], planner), by_file.items()))
-        done: Future[None] = Future()
-        done.set_result(None)
-        return done
+        return settled(None)
 
     def _read_file(self, name: str, items: list[ReadItem], planner: LoadPlanner) -> None:
         with safe_open(name, framework="pt") as file:

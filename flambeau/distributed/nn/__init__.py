@@ -26,6 +26,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "RemoteModule":  # needs the RPC framework, which is imported when it is used
         return _naming.submodule(f"{__name__}.api", "remote_module").RemoteModule
-    if name.startswith("__"):
-        raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -17,6 +17,4 @@ __all__ = ["DistributedOptimizer", "PostLocalSGDOptimizer", "ZeroRedundancyOptim
 def __getattr__(name: str) -> Any:
     if name == "DistributedOptimizer":  # needs the RPC framework, which is imported when it is used
         return _naming.submodule(__name__, "optimizer").DistributedOptimizer
-    if name.startswith("__"):
-        raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ...optim import Optimizer
-from ..algorithms.model_averaging.averagers import ModelAverager
+from ..algorithms.model_averaging import ModelAverager
 
 
 class PostLocalSGDOptimizer(Optimizer):

@@ -32,6 +32,4 @@ __all__ = [
 
 
 def __getattr__(name: str):
-    if name.startswith("__"):
-        raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

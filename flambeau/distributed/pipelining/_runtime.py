@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ...autograd.profiler import record_function
+from ...profiler.session import record_function
 from ..fsdp import FSDPModule
 from ._actions import (
     OVERLAP_F_B,

@@ -70,8 +70,6 @@ def __getattr__(name: str) -> Any:
     if name in backend_registry.__all__:  # BackendType grows when a backend is registered
         return getattr(backend_registry, name)
 
-    if name.startswith("__"):
-        raise naming.no_attribute(__name__, name)
     return naming.submodule(__name__, name)
 
 

@@ -23,7 +23,6 @@ from ..errors import DistNetworkError
 
 _FRAME = struct.Struct("<BQQ")
 _SESSION = 16
-_PATIENCE_WITH_STRANGERS = 10.0
 _MOST_BYTES = 1 << 40
 
 
@@ -65,50 +64,17 @@ def connect(address: tuple[str, int], session: bytes, timeout: float) -> Connect
     return Connection(channel)
 
 
-class Listener:
+class Listener(secret.Listener):
     """Accepts workers of the same world; `serve(connection)` runs in a thread of each connection until it returns."""
 
     def __init__(self, session: bytes, serve: Callable[[Connection], None]) -> None:
         if len(session) != _SESSION:
             raise ValueError(f"a session is named by {_SESSION} bytes")
-        self.session, self.serve, self.secret = session, serve, secret.shared_secret()
-        self.socket = socket.create_server(("", 0), backlog=128)
-        self.port: int = self.socket.getsockname()[1]
-        self._open: set[socket.socket] = set()
-        threading.Thread(target=self._accept, name="rpc listener", daemon=True).start()
+        self.session = session
+        super().__init__(socket.create_server(("", 0), backlog=128), "rpc", lambda channel: serve(Connection(channel)))
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                channel, _ = self.socket.accept()
-            except OSError:
-                return  # closed
-            self._open.add(channel)
-            threading.Thread(target=self._admit, args=(channel,), name="rpc connection", daemon=True).start()
-
-    def _admit(self, channel: socket.socket) -> None:
-        try:
-            channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            channel.settimeout(_PATIENCE_WITH_STRANGERS)
-            if not secret.admit(channel, self.secret):
-                return
-            if secret.receive_exactly(channel, _SESSION) != self.session:
-                return
-            channel.settimeout(None)
-            self.serve(Connection(channel))
-        except (OSError, DistNetworkError):
-            pass  # a stranger, or the other side has gone: this connection is over
-        finally:
-            self._open.discard(channel)
-            channel.close()
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
-        for channel in list(self._open):
-            with contextlib.suppress(OSError):
-                channel.shutdown(socket.SHUT_RDWR)
+    def _trusts(self, connection: socket.socket) -> bool:
+        return super()._trusts(connection) and secret.receive_exactly(connection, _SESSION) == self.session
 
 
 class Pool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ....autograd import profiler as _profiler
-from ....autograd.profiler_settings import (
+from ....core import modes
+from ....profiler import session as _profiler
+from ....profiler.settings import (
     DeviceType,
     ProfilerActivity,
     ProfilerState,
     kineto_available,
     supported_activities,
 )
-from ....core import modes
 from ._profiler import ActiveProfilerType
 
 __all__ = ["DeviceType", "ProfilerActivity", "ProfilerState", "kineto_available"]

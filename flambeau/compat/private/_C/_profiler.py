@@ -6,9 +6,8 @@ import traceback
 from enum import Enum
 from typing import Any
 
-from ....autograd.profiler_recorder import Recorder, described
-from ....autograd.profiler_settings import ExperimentalConfig, ProfilerActivity, ProfilerState, RecordScope, switches
-from ....autograd.profiler_tree import (  # noqa: F401  names that other people's tools ask for
+from ....core import modes
+from ....profiler.event_tree import (  # noqa: F401  names that other people's tools ask for
     _EventType,
     _ExtraFields_Allocation,
     _ExtraFields_PyCall,
@@ -17,7 +16,8 @@ from ....autograd.profiler_tree import (  # noqa: F401  names that other people'
     _ProfilerEvent,
     _TensorMetadata,
 )
-from ....core import modes
+from ....profiler.recorder import Recorder, described
+from ....profiler.settings import ExperimentalConfig, ProfilerActivity, ProfilerState, RecordScope, switches
 
 __all__ = ["ActiveProfilerType", "ProfilerActivity", "ProfilerState", "RecordScope"]
 

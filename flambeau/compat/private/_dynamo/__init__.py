@@ -99,8 +99,6 @@ def mark_static_address(t: Any, guard: bool = False) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)
 
 

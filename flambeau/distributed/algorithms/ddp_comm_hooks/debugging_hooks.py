@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....futures import Future
+from ....futures import Future, settled
 from ...buckets import GradBucket
 
 __all__ = ["noop_hook"]
@@ -12,6 +12,4 @@ __all__ = ["noop_hook"]
 
 def noop_hook(_: Any, bucket: GradBucket) -> Future:
     """Communication hook that sends nothing: every rank keeps its own gradients."""
-    future: Future = Future()
-    future.set_result(bucket.buffer())
-    return future
+    return settled(bucket.buffer())

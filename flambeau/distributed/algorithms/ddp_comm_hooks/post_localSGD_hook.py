@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....futures import Future
+from ....futures import Future, settled
 from ...buckets import GradBucket
 from .default_hooks import _average, _group
 
@@ -35,9 +35,7 @@ def post_localSGD_hook(state: PostLocalSGDState, bucket: GradBucket) -> Future:
         state.maybe_increase_iter(bucket)
         return _average(_group(state.process_group), bucket.buffer())
     if not state.post_local_gradient_allreduce:
-        future: Future = Future()
-        future.set_result(bucket.buffer())
-        return future
+        return settled(bucket.buffer())
     if state.subgroup is None:
         raise ValueError("post_localSGD_hook: state.subgroup is needed: make it with new_subgroups()")
     return _average(state.subgroup, bucket.buffer())

@@ -11,7 +11,7 @@ from typing import Any
 from ....core.generator import Generator
 from ....core.graph import unrecorded
 from ....core.tensor import Tensor
-from ....futures import Future
+from ....futures import Future, settled
 from ....linalg import qr
 from ....ops import namespace
 from ... import collectives
@@ -155,9 +155,7 @@ def _run(state: PowerSGDState, bucket: GradBucket, batched: bool) -> Future:
     if original is not None:
         state.error_dict[bucket.index()] = original - buffer
     state.maybe_increase_iter(bucket)
-    future: Future = Future()
-    future.set_result(buffer)
-    return future
+    return settled(buffer)
 
 
 def _approximate_each(state: PowerSGDState, bucket: GradBucket, group: Any) -> None:

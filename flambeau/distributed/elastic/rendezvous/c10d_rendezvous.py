@@ -251,19 +251,19 @@ class C10dRendezvous(RendezvousHandler):
         return self._read()[1]["closed"]
 
     def leave(self) -> bool:
-        try:
-            self._update(self._leave)
-            return True
-        except (RendezvousConnectionError, DistError):
-            return False  # the agent that serves the store has ended before
-        finally:
-            self.pulse.stop()
+        return self._end(closes=False)
 
     def shutdown(self) -> bool:
+        return self._end(closes=True)
+
+    def _end(self, closes: bool) -> bool:
+        """Leave the rendezvous, and close it for all if so wished; return whether the others could be told."""
         try:
-            self.set_closed()
+            if closes:
+                self.set_closed()
             self._update(self._leave)
-            self._let_others_go()
+            if closes:
+                self._let_others_go()
             return True
         except (RendezvousConnectionError, DistError):
             return False  # the agent that serves the store has ended before

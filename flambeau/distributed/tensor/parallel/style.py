@@ -28,8 +28,10 @@ class ParallelStyle(ABC):
     @abstractmethod
     def _apply(self, module: Any, device_mesh: DeviceMesh) -> Any: ...
 
+    _fields: tuple[str, ...] = ()  # the settings that are printed
+
     def _shown(self) -> dict[str, Any]:
-        return {}
+        return {name: getattr(self, name) for name in self._fields}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v}' for k, v in self._shown().items())})"
@@ -83,12 +85,7 @@ class _LinearStyle(ParallelStyle):
 
         return distribute_module(module, device_mesh, partition, enter, leave)
 
-    def _shown(self) -> dict[str, Any]:
-        return {
-            "input_layouts": self.input_layouts,
-            "output_layouts": self.output_layouts,
-            "use_local_output": self.use_local_output,
-        }
+    _fields = ("input_layouts", "output_layouts", "use_local_output")
 
 
 class ColwiseParallel(_LinearStyle):
@@ -200,14 +197,13 @@ class PrepareModuleInput(ParallelStyle):
         module.register_forward_pre_hook(hook, with_kwargs=self.with_kwargs)
         return module
 
-    def _shown(self) -> dict[str, Any]:
-        return {
-            "input_layouts": self.input_layouts,
-            "desired_input_layouts": self.desired_input_layouts,
-            "input_kwarg_layouts": self.input_kwarg_layouts,
-            "desired_input_kwarg_layouts": self.desired_input_kwarg_layouts,
-            "use_local_output": self.use_local_output,
-        }
+    _fields = (
+        "input_layouts",
+        "desired_input_layouts",
+        "input_kwarg_layouts",
+        "desired_input_kwarg_layouts",
+        "use_local_output",
+    )
 
 
 class PrepareModuleOutput(ParallelStyle):
@@ -235,12 +231,7 @@ class PrepareModuleOutput(ParallelStyle):
         module.register_forward_hook(lambda _, inputs, outputs: self._prepare_out_fn(outputs, device_mesh))
         return module
 
-    def _shown(self) -> dict[str, Any]:
-        return {
-            "output_layouts": self.output_layouts,
-            "desired_output_layouts": self.desired_output_layouts,
-            "use_local_output": self.use_local_output,
-        }
+    _fields = ("output_layouts", "desired_output_layouts", "use_local_output")
 
 
 class PrepareModuleInputOutput(ParallelStyle):

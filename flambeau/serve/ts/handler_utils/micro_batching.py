@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from typing import Any
 
 STEPS = ("preprocess", "inference", "postprocess")
@@ -93,14 +92,4 @@ class MicroBatching:
         return [answer for _, answers, _ in done for answer in answers]
 
     def __call__(self, data: list[Any], context: Any) -> list[Any]:
-        start = time.perf_counter()
-        handler = self.handler
-        handler.context = context
-        if handler._is_describe():
-            output = [handler.describe_handle()]
-        elif handler._is_explain():
-            output = handler.explain_handle(handler.preprocess(data), data)
-        else:
-            output = self.handle(data)
-        context.metrics.add_time("HandlerTime", round((time.perf_counter() - start) * 1000, 2), None, "ms")
-        return output
+        return self.handler.answer(data, context, self.handle)

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
@@ -197,6 +198,10 @@ class BaseHandler:
 
     def handle(self, data: list[Any], context: Any) -> list[Any]:
         """Answer a batch of requests."""
+        return self.answer(data, context, self._answers)
+
+    def answer(self, data: list[Any], context: Any, predict: Callable[[list[Any]], list[Any]]) -> list[Any]:
+        """Answer a batch: with a description, with explanations, or with what `predict` says to the data."""
         start = time.perf_counter()
         self.context = context
         self._from_request = self._own_batch = False
@@ -205,7 +210,7 @@ class BaseHandler:
         elif self._is_explain():
             output = self.explain_handle(self.preprocess(data), data)
         else:
-            output = self._answers(data)
+            output = predict(data)
         context.metrics.add_time("HandlerTime", round((time.perf_counter() - start) * 1000, 2), None, "ms")
         return output
 

@@ -1,0 +1,49 @@
+# Written by `python -m flambeau.utils.stubs` from the operators' records. Do not change it by hand.
+# From builtins by name: int, float and bool are dtypes in some of these namespaces.
+
+from . import adadelta as adadelta
+from . import adafactor as adafactor
+from . import adagrad as adagrad
+from . import adam as adam
+from . import adamax as adamax
+from . import adamw as adamw
+from . import asgd as asgd
+from . import driver as driver
+from . import elementwise as elementwise
+from . import formula as formula
+from . import fused as fused
+from . import fused_functions as fused_functions
+from . import lbfgs as lbfgs
+from . import line_search as line_search
+from . import lr_scheduler as lr_scheduler
+from . import muon as muon
+from . import nadam as nadam
+from . import on_device as on_device
+from . import optimizer as optimizer
+from . import radam as radam
+from . import rmsprop as rmsprop
+from . import rprop as rprop
+from . import sgd as sgd
+from . import sparse_adam as sparse_adam
+from . import sparse_gradient as sparse_gradient
+from . import stateless as stateless
+from . import swa_utils as swa_utils
+from . import variant as variant
+from .adafactor import Adafactor as Adafactor
+from .adagrad import ASGD as ASGD
+from .adagrad import Adadelta as Adadelta
+from .adagrad import Adagrad as Adagrad
+from .adagrad import RMSprop as RMSprop
+from .adagrad import Rprop as Rprop
+from .adam import Adam as Adam
+from .adam import AdamW as AdamW
+from .adam import Adamax as Adamax
+from .adam import NAdam as NAdam
+from .adam import RAdam as RAdam
+from .lbfgs import LBFGS as LBFGS
+from .muon import Muon as Muon
+from .optimizer import Optimizer as Optimizer
+from .sgd import SGD as SGD
+from .sparse_adam import SparseAdam as SparseAdam
+from .stateless import swap_in_optimizer_params_and_state as swap_in_optimizer_params_and_state
+
