@@ -77,7 +77,7 @@ class graph:
 def make_graphed_callables(
     callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool: Any = None
 ) -> Any:
-    """Functions or modules whose forward and backward passes are graphs, for arguments like the samples.
+    """Return the functions or modules with their forward and backward passes captured as graphs, for arguments like the samples.
 
     They take and return tensors; the graph's own memory holds arguments and results, so that a result is only good until the next
     call."""

@@ -23,7 +23,7 @@ _STORAGE = Tensor.__dict__["_storage"]
 
 
 class AsyncCollectiveTensor(Tensor):
-    """The result of a collective that may still be under way: the first who reads its memory waits."""
+    """Result of a collective that may still be running: the first access to its memory waits."""
 
     __torch_function__ = disabled_torch_function
     _work: Any = None

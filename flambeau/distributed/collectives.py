@@ -137,7 +137,7 @@ def _start(record: Any, *args: Any, async_op: bool) -> Work | None:
 def broadcast(
     tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
 ) -> Work | None:
-    """Rank `src`'s tensor, in place, to all."""
+    """Copy the tensor of rank `src` to all ranks, in place."""
     _tensor(tensor, "tensor")
     if (pg := _joined(group, "broadcast")) is None:
         return None
@@ -145,7 +145,7 @@ def broadcast(
 
 
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """The sum (or what `op` says) over all ranks, in place, on all ranks."""
+    """Reduce a tensor over all ranks with `op` (by default the sum), in place, on all ranks."""
     _tensor(tensor, "tensor")
     if not _rank_not_in_group(group):
         _check_complex([tensor], op)
@@ -177,7 +177,7 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """The sum over all ranks, in place, on rank `dst` only."""
+    """Reduce a tensor over all ranks, in place, on rank `dst` only."""
     _tensor(tensor, "tensor")
     if (pg := _joined(group, "reduce")) is None:
         return None
@@ -185,7 +185,7 @@ def reduce(
 
 
 def all_gather(tensor_list: Any, tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
-    """Every rank's tensor into every rank's list. Sizes may differ between ranks."""
+    """Gather the tensors of all ranks into a list on every rank. Sizes may differ between ranks."""
     _tensors(tensor_list, "tensor_list")
     _tensor(tensor, "tensor")
     _same_dtype(tensor_list, tensor)
@@ -197,7 +197,7 @@ def all_gather(tensor_list: Any, tensor: Tensor, group: Any = None, async_op: bo
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Every rank's tensor, one after the other, into one."""
+    """Gather the tensors of all ranks into one tensor, concatenated along the first dimension."""
     _tensor(input_tensor, "input_tensor")
     _tensor(output_tensor, "output_tensor")
     if (pg := _joined(group, "all_gather_into_tensor")) is None:
@@ -230,7 +230,7 @@ def gather(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Every rank's tensor into the list of rank `dst`."""
+    """Gather the tensors of all ranks into a list on rank `dst`."""
     _tensor(tensor, "tensor")
     if (pg := _joined(group, "gather")) is None:
         return None
@@ -271,7 +271,7 @@ def scatter(
 def reduce_scatter(
     output: Tensor, input_list: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Rank r gets the sum over all ranks of their input_list[r]."""
+    """Reduce lists of tensors over all ranks; rank r receives the result for input_list[r]."""
     _tensor(output, "output")
     _tensors(input_list, "input_list")
     _same_dtype(output, input_list)
@@ -283,7 +283,7 @@ def reduce_scatter(
 def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Rank r gets the sum over all ranks of the r-th part of their input."""
+    """Reduce a tensor over all ranks; rank r receives the r-th part of the result."""
     _tensor(output, "output")
     _tensor(input, "input")
     if (pg := _joined(group, "reduce_scatter_tensor")) is None:
@@ -302,7 +302,7 @@ def all_to_all_single(
     group: Any = None,
     async_op: bool = False,
 ) -> Work | None:
-    """The r-th part of every rank's input to rank r."""
+    """Send the r-th part of the input to rank r, and receive one part from each rank."""
     _tensor(output, "output")
     _tensor(input, "input")
     _same_dtype(output, input)
@@ -316,7 +316,7 @@ def all_to_all_single(
 def all_to_all(
     output_tensor_list: Any, input_tensor_list: Any, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """input_tensor_list[r] to rank r, output_tensor_list[r] from rank r."""
+    """Send input_tensor_list[r] to rank r, and receive output_tensor_list[r] from it."""
     _tensors(output_tensor_list, "output_tensor_list")
     _tensors(input_tensor_list, "input_tensor_list")
     _same_dtype(output_tensor_list, input_tensor_list)
@@ -328,7 +328,7 @@ def all_to_all(
 def barrier(
     group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: timedelta | None = None
 ) -> Work | None:
-    """Wait until all ranks are here."""
+    """Wait until all ranks have called this."""
     if (pg := _joined(group, "barrier")) is None:
         return None
     options = BarrierOptions()
@@ -338,7 +338,7 @@ def barrier(
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    """A barrier at which rank 0 says which ranks did not come in time."""
+    """Barrier at which rank 0 raises an error naming the ranks that timed out."""
     if (pg := _joined(group, "monitored_barrier")) is None:
         return
     if groups.get_backend(pg) not in ("gloo", "mpi"):
@@ -443,6 +443,6 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
 
 @contextlib.contextmanager
 def record_comm(name: str) -> Iterator[None]:
-    """Names what happens inside for a profiler."""
+    """Context manager: record what runs inside under a name in profiles."""
     with named_range(name):
         yield

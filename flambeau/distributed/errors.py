@@ -8,7 +8,7 @@ class DistError(RuntimeError):
 
 
 class DistBackendError(DistError):
-    """The engine that moves the bytes failed: a rank died, did not come, or came with something else."""
+    """Raised when a collective fails: a rank died, timed out, or called another collective."""
 
 
 class DistNetworkError(DistError):

@@ -44,7 +44,7 @@ def _sizes(size: Tensor, count: int, group: Any) -> list[int]:
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Everybody's object into everybody's list."""
+    """Gather the objects of all ranks into a list on every rank."""
     if (pg := collectives._joined(group, "all_gather_object")) is None:
         return
     data, size = _object_to_tensor(obj)
@@ -62,7 +62,7 @@ def gather_object(
     group: Any = None,
     group_dst: int | None = None,
 ) -> None:
-    """Every rank's object into the list of rank `dst`."""
+    """Gather the objects of all ranks into a list on rank `dst`."""
     if (pg := collectives._joined(group, "gather_object")) is None:
         return
     root = collectives._root(pg, dst, group_dst, "dst", required=False)
@@ -85,7 +85,7 @@ def gather_object(
 def broadcast_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
 ) -> None:
-    """Rank `src`'s objects into every rank's list, which has as many places."""
+    """Copy the objects of rank `src` into the lists of all ranks, which have the same length."""
     if (pg := collectives._joined(group, "broadcast_object_list")) is None:
         return
     root = collectives._root(pg, 0 if src is None and group_src is None else src, group_src, "src")

@@ -372,7 +372,7 @@ class ProcessGroup(OrderedGroup):
     # -- the barrier that tells who is missing --------------------------------------------------------------------------
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """Rank 0 waits for every other rank and says who did not come."""
+        """Barrier at which rank 0 waits for every other rank and raises an error that names the missing ones."""
         if watching.active:
             watching.tell_sent("monitored_barrier")
         limit = self._timeout if timeout is None else timeout

@@ -76,7 +76,7 @@ def receive_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def admit(connection: socket.socket, secret: bytes) -> bool:
-    """The server's side: whether whoever has connected knows the secret. Both prove it, and neither tells it."""
+    """Authenticate a client (the server's side): return whether it knows the secret. Both sides prove it by HMAC and never send it."""
     mine = os.urandom(_NONCE)
     connection.sendall(GREETING + mine)
     theirs = receive_exactly(connection, _NONCE + _PROOF)

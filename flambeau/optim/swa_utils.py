@@ -171,7 +171,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """Scheduler that goes from the present rate to the constant `swa_lr` in `anneal_epochs` epochs."""
+    """Scheduler that anneals the learning rate to the constant `swa_lr` over `anneal_epochs` epochs."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def anneal_func(self, t: float) -> float:
-        """The share of the way that is done when `t` of the time is over."""
+        """Return the fraction of the annealing completed at time `t` (0 to 1)."""
         return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 
     def _part(self, step: int) -> float:

@@ -61,7 +61,7 @@ class Dependencies:
         return [user for user, needed in self._needs.items() if name in needed]
 
     def first_path(self, name: str) -> list[str]:
-        """The shortest way from something that nothing else needs to a module."""
+        """Return the shortest dependency path from a root module to this one."""
         waiting = deque([[name]])
         seen = {name}
         while waiting:

@@ -83,7 +83,7 @@ sys_importer = _SysImporter()
 
 
 class OrderedImporter(Importer):
-    """Several importers, asked one after the other."""
+    """Importer that tries several importers in order."""
 
     def __init__(self, *args: Importer):
         self._importers = list(args)

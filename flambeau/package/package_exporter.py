@@ -160,7 +160,7 @@ class PackageExporter:
         return str(self._unique - 1)
 
     def add_dependency(self, module_name: str, dependencies: bool = True) -> None:
-        """Do with a module what the first pattern that matches its name says."""
+        """Handle a module as the first pattern that matches its name requires: intern, extern, mock or deny."""
         if module_name in self.dependency_graph.actions:
             return
         for number, (action, group, _) in enumerate(self._patterns):

@@ -54,7 +54,7 @@ class PackageImporter(Importer):
         return f"PackageImporter({self.filename!r})"
 
     def id(self) -> str:
-        """The name that tells this package's modules from others."""
+        """Return the prefix that distinguishes this package's modules."""
         return self._mangle
 
     def python_version(self) -> str | None:

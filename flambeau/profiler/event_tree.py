@@ -51,8 +51,8 @@ class PythonFrame:
 
 
 class PythonCalls:
-    """Notes every call in the thread that starts it, except those inside this package, whose operators are notes of their own,
-    and what it calls of Python's library.
+    """Records every Python call of the thread that starts it, except calls inside this package (its operators are recorded on their own)
+    and calls that this package makes into Python's library.
 
     Frames that are open at the start are calls, too, which begin there."""
 

@@ -17,7 +17,7 @@ _open: list[Any] = []
 
 
 def is_available() -> bool:
-    """Return whether there is something to tell."""
+    """Return whether the package `ittapi` is installed."""
     return _ittapi is not None
 
 

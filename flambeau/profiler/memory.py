@@ -52,7 +52,7 @@ class Block:
 
 
 class MemoryProfile:
-    """The allocations of a profile, each with what it was for.
+    """Allocations of a profile, each with its category.
 
     The profile knows where each block was allocated and freed, which says what it was: what the optimizer keeps is its state; what a
     backward pass allocates is a gradient if it stays and a detail if it does not; what the forward pass allocates is an activation if
@@ -142,7 +142,7 @@ class MemoryProfile:
 
     # -- files ------------------------------------------------------------------------------------------------------
     def save(self, path: str, device: str) -> None:
-        """Write what the ending of the name asks for."""
+        """Write the timeline in the format that the file's suffix names: .svg, .html, .json, .json.gz or .raw.json.gz."""
         if path.endswith(".svg"):
             self.drawn(device).save(path)
         elif path.endswith(".html"):

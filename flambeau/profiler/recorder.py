@@ -285,7 +285,7 @@ class Recorder(modes.Observer, watching.Watcher):
 
     # -- afterwards ---------------------------------------------------------------------------------------------------
     def finished(self) -> Iterator[Note]:
-        """The notes of what came to its end."""
+        """Iterate over the notes of calls that have ended."""
         return (note for note in self.notes if note.end)
 
 

@@ -202,7 +202,7 @@ class Results:
             )  # fmt: skip
 
     def caller_of(self, activity: Any) -> int | None:
-        """The position of the innermost note in whose time the host asked for this."""
+        """Return the position of the innermost note during which the host launched this activity."""
         if activity.called is None:
             return None
         best = bisect.bisect_right(self._starts, activity.called) - 1
@@ -394,6 +394,6 @@ def type_word(value: Any) -> str:
 
 
 def flops_of(note: Note, inputs: list[Any]) -> int:
-    """Floating point operations of a call, where its operator's record says how many."""
+    """Return the floating point operations of a call, 0 if its operator's record does not count them."""
     op = note.operator
     return 0 if op is None or op.flops is None else op.flops(*inputs, note.result)[1]

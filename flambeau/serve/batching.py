@@ -82,7 +82,7 @@ class Batcher:
         """A job has been answered, wholly or in part."""
 
     def lost(self, worker: Any) -> None:
-        """A worker has gone, with what it held."""
+        """Forget the jobs that a lost worker held."""
 
     def drain(self) -> Batch:
         """Take out and return all waiting jobs: the model is being removed."""
@@ -223,7 +223,7 @@ class SequenceBatcher(Batcher):
             self._close(name, 503, "The sequence has ended.")
 
     def lost(self, worker: Any) -> None:
-        """The sequences' state died with the worker: those who wait for it hear of it."""
+        """Fail the jobs of sequences whose state was lost with their worker."""
         for name, s in list(self.sequences.items()):
             if s.worker is worker:
                 self._close(name, 500, "Worker died.")

@@ -40,15 +40,15 @@ class Job:
         raise NotImplementedError
 
     def is_open(self) -> bool:
-        """Return whether somebody still waits for the answer."""
+        """Return whether the client still waits for the answer."""
         raise NotImplementedError
 
     def may_wait(self) -> bool:
-        """Return whether others go first: who sends nothing more may want the answer, or may have gone."""
+        """Return whether other jobs should go first: the client has closed its sending side, so it may have disconnected."""
         return False
 
     def answer(self, item: Any, body: bytes) -> bool:
-        """Pass a worker's answer on; whether more parts of it will come."""
+        """Pass a worker's answer on; return whether further parts follow."""
         _, content_type, status, phrase, headers, _ = item
         more = headers.get("ts_stream_next") == "true"
         if time.perf_counter() <= self.expires:
@@ -57,7 +57,7 @@ class Job:
 
 
 class CallbackJob(Job):
-    """A job whose answers go to functions."""
+    """Job that passes its answers to callback functions."""
 
     __slots__ = ("reply", "fail", "is_open")
 

@@ -37,7 +37,7 @@ class LogFile:
         self._file: IO[str] | None = None
 
     def open(self) -> None:
-        """Make the file, or say why there will be none."""
+        """Create the log file; warn with the reason if that fails."""
         try:
             refuse_planted(self.path, "a log")
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -61,7 +61,7 @@ class Model:
     # -- jobs --
 
     def submit(self, job: Job) -> bool:
-        """Take a job, unless nobody could do it: no workers, a full queue, no free worker where tickets are asked for."""
+        """Queue a job; return False if it cannot be served: no workers, a full queue, or no free worker where job tickets are in use."""
         if not self.workers:
             return False
         if self.settings.use_job_ticket and sum(w.idle for w in self.workers) <= len(self.batcher):

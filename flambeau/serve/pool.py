@@ -220,7 +220,7 @@ class Worker(asyncio.Protocol):
             self.transport.abort()
 
     def scale_down(self) -> None:
-        """Let the worker finish what it has, and go."""
+        """Stop the worker once its current batches are finished."""
         self.state = SCALED_DOWN
         if self.retry is not None:
             self.retry.cancel()

@@ -63,7 +63,7 @@ class Registry:
     # -- finding --
 
     def get(self, name: str, version: str | None = None) -> Model:
-        """The version asked for, or the default one."""
+        """Return the model of this name and version, or of its default version."""
         versions = self.models.get(name)
         if versions is None:
             raise ModelNotFoundException(f"Model not found: {name}")
@@ -291,7 +291,7 @@ async def _command(command: list[str], message: str) -> None:
 
 
 def default_name(url: str) -> str:
-    """A model's name made of its file's, where nobody gives one."""
+    """Derive a model's name from the name of its file."""
     stem = url.rsplit("/", 1)[-1]
     if ".mar" in stem or ".model" in stem:
         stem = stem.rsplit(".", 1)[0]

@@ -112,7 +112,7 @@ class Server:
     # -- what models tell and ask (models.Owner) --
 
     def background(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine; an error that nobody else sees goes to the log."""
+        """Run a coroutine in the background; log an exception that it raises."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
@@ -402,7 +402,7 @@ class Server:
         self.logs.close()
 
     def announce(self) -> None:
-        """Says where the server listens and what it has loaded."""
+        """Log the addresses that the server listens on."""
         for kind, address in self.addresses.items():
             self.say(f"{kind.capitalize()} API bind to: {address}")
         for address in self._grpc.addresses if self._grpc is not None else ():

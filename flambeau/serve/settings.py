@@ -283,7 +283,7 @@ class ModelSettings:
 
     @classmethod
     def of(cls, archive: ModelArchive, server: Settings, asked: Mapping[str, int | None]) -> ModelSettings:
-        """The request's word goes before the model's for the batch, the model's before the server's for the rest."""
+        """Combine settings: for the batch the request's override the model's; for the rest the model's override the server's."""
         own = cls._from_yaml(archive.config())
         listed = server.of_model(archive.name, archive.version)
         result = cls(**own)

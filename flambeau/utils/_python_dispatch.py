@@ -202,7 +202,7 @@ def _named_in(cls: type) -> frozenset[str]:
 
 
 def ask_classes(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A call of a public function whose arguments are of classes that answer operators."""
+    """Dispatch a call of a public function to the argument classes that define `__torch_dispatch__`."""
     name = getattr(getattr(face, "op", None), "name", "")
     kind = type(args[0]).__name__ if args else ""
     if name == "tolist":

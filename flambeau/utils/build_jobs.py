@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def write_text(path: Path, text: str) -> str:
-    """Write a file unless it is there already: its time says when it was changed."""
+    """Write a file unless it already has this content, so that its modification time stays valid for the build."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
     return str(path)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointError(RuntimeError):
-    """The second run was not like the first."""
+    """Raised when the recomputation saves other tensors than the first run did."""
 
 
 def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
@@ -51,7 +51,7 @@ class _Surroundings:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Context manager within which the second run finds the same."""
+        """Context manager: restore the random state and autocast settings of the first run."""
         with ExitStack() as stack:
             drawn = self.state is not None and default_generator.state_bytes() != self.state
             if self.devices or drawn:  # otherwise nothing random has happened since
@@ -215,7 +215,7 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """function(*args), without keeping what it saves for backward: it is run again when its gradients are needed.
+    """Call function(*args) without keeping the tensors it saves for backward: it is run again when its gradients are needed.
 
     The second run is under the same autocast and sees the random numbers of the first unless `preserve_rng_state=False` is
     given. It ends when all that the first saved is there, or with `early_stop=False` when the function does.

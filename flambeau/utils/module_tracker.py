@@ -16,7 +16,7 @@ __all__ = ["ModuleTracker"]
 
 
 class ModuleTracker:
-    """Inside a `with` block, `parents` are the names of the modules whose forward or backward runs: `Net`, `Net.conv`. "Global" is
+    """Context manager: `parents` holds the names of the modules whose forward or backward pass is running: `Net`, `Net.conv`. "Global" is
     always among them. `is_bw` says whether the backward pass runs."""
 
     parents: set[str]

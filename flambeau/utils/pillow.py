@@ -15,7 +15,7 @@ _DAMAGE = (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, O
 
 
 def pillow(part: str = "Image") -> Any:
-    """The module PIL.<part>, imported when first asked for; whole, also while another thread imports it."""
+    """Return the module PIL.<part>, imported on first use; safe while another thread imports it."""
     try:
         return importlib.import_module(f"PIL.{part}")
     except ImportError as problem:

@@ -70,7 +70,7 @@ def document(
     size: int = 11,
     background: str = "white",
 ) -> Drawing:
-    """A whole image of this many pixels."""
+    """Return a complete SVG document of this size in pixels."""
     width, height = round(width), round(height)
     body = "\n".join(["", rect(0, 0, width, height, fill=background), *parts, ""])
     return Drawing(

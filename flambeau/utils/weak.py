@@ -12,7 +12,7 @@ __all__ = ["TensorWeakRef", "WeakIdKeyDictionary", "WeakIdRef", "WeakTensorKeyDi
 
 
 class WeakIdRef(weakref.ref):
-    """A weak reference that is equal to another if both mean the same object."""
+    """Weak reference, equal to another one if both refer to the same object."""
 
     __slots__ = ("_id",)
     _id: int
@@ -46,7 +46,7 @@ class TensorWeakRef:
 
 
 class WeakIdKeyDictionary(MutableMapping):
-    """A dictionary whose keys are compared by identity and go when nobody else holds them."""
+    """Dictionary with weakly referenced keys, compared by identity; an entry is removed when its key is garbage-collected."""
 
     def __init__(self, dict: Any = None, ref_type: type[WeakIdRef] = WeakIdRef) -> None:
         self.data: dict[WeakIdRef, Any] = {}

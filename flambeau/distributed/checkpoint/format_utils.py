@@ -40,7 +40,7 @@ class BroadcastingTorchSaveReader(StorageReader):
         self.checkpoint_id = checkpoint_id
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """Nothing: the planner makes the metadata of what it is asked to load."""
+        """Return empty metadata: the planner derives it from the state dict to load."""
         return Metadata(state_dict_metadata={})
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:

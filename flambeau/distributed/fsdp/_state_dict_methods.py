@@ -120,7 +120,7 @@ class StateDictMethods(Module):
     def full_optim_state_dict(
         model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
     ) -> dict[str, Any]:
-        """The whole state of an optimizer, on rank 0 only unless told otherwise."""
+        """Return the full state of an optimizer, by default on rank 0 only."""
         _given(model, optim, optim_input)
         settings = StateDictSettings(
             StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(rank0_only=rank0_only)

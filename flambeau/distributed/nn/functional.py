@@ -27,13 +27,13 @@ def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
 
 
 def reduce(tensor: Tensor, dst: int, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """The sum over all ranks, on rank `dst`."""
+    """Return the reduction over all ranks on rank `dst`, with a derivative."""
     where = _resolve(group)
     return records.reduce(tensor, groups.get_group_rank(where, dst), op, where)
 
 
 def all_to_all(output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None) -> tuple:
-    """input_tensor_list[r] to rank r; returns what came, in the shapes of output_tensor_list."""
+    """Send input_tensor_list[r] to rank r; return the received tensors, in the shapes of output_tensor_list."""
     return _exchanged([t.shape for t in output_tensor_list], input_tensor_list, group)
 
 
@@ -52,7 +52,7 @@ def all_to_all_single(
     input_split_sizes: Sequence[int] | None = None,
     group: Any = None,
 ) -> Tensor:
-    """The r-th part of the input to rank r; returns the parts that came, joined."""
+    """Send the r-th part of the input to rank r; return the received parts, concatenated."""
     return records.all_to_all(input, output_split_sizes, input_split_sizes, _resolve(group))
 
 
@@ -64,19 +64,19 @@ def all_gather(tensor: Tensor, group: Any = None) -> tuple:
 
 
 def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple:
-    """Every rank's tensor on rank `dst`, zeros on the others."""
+    """Return the tensors of all ranks on rank `dst`, zeros on the others."""
     parts = all_gather(tensor, group)
     return parts if groups.get_rank() == dst else tuple(_torch["zeros_like"](p) for p in parts)
 
 
 def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tensor:
-    """tensors[r] of rank `src` on rank r."""
+    """Return tensors[r] of rank `src` on rank r."""
     where = _resolve(group)
     return _exchanged([t.shape for t in tensors], tensors, where)[groups.get_group_rank(where, src)]
 
 
 def reduce_scatter(output: Tensor, input_list: Sequence[Tensor], op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
-    """The sum over all ranks of their input_list[this rank]."""
+    """Return the reduction over all ranks of their input_list[rank of this process]."""
     if op != ReduceOp.SUM:
         raise NotImplementedError("reduce_scatter with gradients is only there for ReduceOp.SUM")
     return records.reduce_scatter(_torch["stack"](list(input_list)), op, _resolve(group))[0]

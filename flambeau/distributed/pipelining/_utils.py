@@ -10,7 +10,7 @@ from ...utils._pytree import tree_flatten
 
 
 class PipeliningMetadataError(RuntimeError):
-    """A tensor that goes into a stage or comes out of it is not what it was in the first microbatch."""
+    """Raised when a stage's input or output differs in shape or dtype from that of the first microbatch."""
 
 
 @dataclass

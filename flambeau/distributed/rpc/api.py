@@ -273,7 +273,7 @@ def _rref_context_get_debug_info() -> dict[str, str]:
 
 @_require_initialized
 def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
-    """End this worker. A graceful end waits until all workers want it and nothing is under way any more."""
+    """Shut this worker down. With `graceful`, wait until all workers have called this and no call is pending."""
     try:
         if graceful:
             agent = _get_current_rpc_agent()

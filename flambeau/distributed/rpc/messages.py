@@ -56,7 +56,7 @@ def wanted_place(tensor: Tensor, devices: dict[str, str]) -> str | None:
 
 
 def bare_values(tensor: Tensor, stays: bool) -> Tensor:
-    """The values alone, without history and without what else lies in the same storage."""
+    """Return a tensor's values without its autograd history and without the rest of its storage."""
     bare = tensor.detach()
     if stays:
         return bare

@@ -244,4 +244,4 @@ def waiting(call: Any) -> list[tuple]:
 
 @rule("whole")
 def whole(call: Any) -> None:
-    """Rule of operators whose result depends on all elements together: they run on whole tensors."""
+    """Rule of operators whose result depends on all elements: replicate their arguments first."""

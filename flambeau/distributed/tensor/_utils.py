@@ -30,7 +30,7 @@ def _compute_local_shape_and_global_offset(
 
 
 def compute_global_tensor_shape(shape: Size, mesh: Any, placements: Sequence[Placement]) -> Size:
-    """The shape of the whole whose part of this shape a rank has; the parts of other ranks may be of another size."""
+    """Return the shape of the full tensor from the shapes of all ranks' shards, which may differ."""
     if len(placements) != 1:
         raise NotImplementedError("compute_global_tensor_shape only supports 1 placement for now.")
     if mesh.ndim != 1:
@@ -94,7 +94,7 @@ def compute_local_shape(global_shape: Sequence[int], mesh: Any, placements: Sequ
 def compute_global_tensor_info(
     tensor: Tensor, mesh: Any, placements: Sequence[Placement]
 ) -> tuple[list[int], list[int]]:
-    """Shape and strides of the whole whose part a tensor is, if all parts are equally large."""
+    """Return shape and strides of the full tensor, given a shard, if all shards have the same size."""
     shape, stride = list(tensor.shape), list(tensor.stride())
     for along, placement in enumerate(placements):
         if _is_shard_like(placement):

@@ -126,8 +126,8 @@ def run(func: Callable) -> Callable:
 
 
 class ElasticSampler(Sampler[int]):
-    """Shares out the samples that have not been seen yet in this epoch, over however many processes there are. All processes go
-    through the same order together, so a number says what has been seen."""
+    """Sampler that divides the samples not yet processed in this epoch among the current processes. All processes follow the same order,
+    so that one number records the progress."""
 
     def __init__(self, dataset: Any, shuffle: bool = True, seed: int = 0) -> None:
         self.dataset, self.shuffle, self.seed = dataset, shuffle, seed

@@ -36,7 +36,7 @@ def _is_array(value: Any) -> bool:
 
 
 class TestCase(unittest.TestCase):
-    """A test whose `assertEqual` compares tensors, with the tolerances of their dtypes; each begins with the same seed."""
+    """Test case whose `assertEqual` compares tensors with the tolerances of their dtypes; each test starts from the same seed."""
 
     precision: float = 0
     rel_tol: float = 0

@@ -27,7 +27,7 @@ def text_of(value: Any) -> str:
 
 
 def add_variants(test: Callable, more: Callable[[], Iterator[Variant]], first: bool = False) -> Callable:
-    """`test` for each of its variants so far, times each of `more`, whose names come `first` or last."""
+    """Combine the existing variants of a test with each of `more`; the names of the latter come `first` or last."""
     before = getattr(test, "_variants", None)
 
     def product() -> Iterator[Variant]:
@@ -110,7 +110,7 @@ def tests_of(cls: type) -> dict[str, Callable]:
 
 
 def put(cls: type, name: str, method: Callable) -> None:
-    """Names can meet when values print alike: the later ones are numbered."""
+    """Add a test under its name, numbered if values that print alike gave the same name before."""
     unique, count = name, 0
     while unique in vars(cls):
         count += 1

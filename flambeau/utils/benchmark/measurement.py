@@ -22,7 +22,7 @@ _ENGLISH = {"ns": "nanosecond", "us": "microsecond", "ms": "millisecond", "s": "
 
 @dataclasses.dataclass(init=True, repr=False, eq=True, frozen=True)
 class TaskSpec:
-    """The statement that was timed, and what it is called in a table."""
+    """Description of a timed statement: its code, and its labels in tables."""
 
     stmt: str
     setup: str

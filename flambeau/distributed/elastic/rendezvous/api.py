@@ -52,7 +52,7 @@ class RendezvousStoreInfo(NamedTuple):
 
 @dataclass
 class RendezvousInfo:
-    """The outcome of a round: the store that its agents share, who this agent is, and where the workers meet."""
+    """Result of a rendezvous round: the shared store, this agent's rank, and the address where the workers meet."""
 
     store: Store
     rank: int

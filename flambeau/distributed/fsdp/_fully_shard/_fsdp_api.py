@@ -37,7 +37,7 @@ class CPUOffloadPolicy(OffloadPolicy):
 
 
 class Comm(ABC):
-    """Communication that a program brings along: it says where buffers come from, and what is called with them."""
+    """Interface of a custom communication: it allocates the buffers and runs the collective."""
 
     @abstractmethod
     def allocate(self, size: Sequence[int], *, dtype: dtype, device: Any) -> Tensor:

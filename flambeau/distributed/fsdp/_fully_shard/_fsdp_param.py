@@ -444,7 +444,7 @@ class FSDPParam:
 
     @property
     def trained(self) -> list[Any]:
-        """The parameters of which a program may want to know when their gradients are there."""
+        """Return the parameters whose gradient hooks a program may use."""
         return [self.sharded_param]
 
     def __repr__(self) -> str:

@@ -15,8 +15,8 @@ __all__ = ["input_reshard"]
 
 
 def input_reshard(module: Any, tp_device_mesh: DeviceMesh, input_reshard_dim: int | None = None) -> Any:
-    """Let a module keep what it saves for its backward pass in parts along a dimension, a part on each rank: all ranks have the same
-    inputs in tensor parallelism. None: as it is."""
+    """Shard the tensors that a module saves for its backward pass along a dimension, one shard on each rank: in tensor parallelism
+    all ranks have the same inputs. `input_reshard_dim=None` leaves the module unchanged."""
     if input_reshard_dim is None:
         return module
     open_hooks: list[Any] = []

@@ -137,7 +137,7 @@ def tensors_of(row: dict[str, Any], inputs: list[Input]) -> tuple[dict[str, Any]
 
 
 def example_for(inputs: list[Input], model: Any) -> Any:
-    """JSON that the model should take: ones, as many as its inputs or its first layer say; None if that cannot be told."""
+    """Return JSON that the model should accept: ones in the shapes of its inputs or of its first layer; None if they are unknown."""
     needed = [i for i in inputs if not i.is_optional]
     shapes = {i.name: i.shape for i in needed}
     if len(needed) == 1 and needed[0].shape is None and hasattr(model, "parameters"):

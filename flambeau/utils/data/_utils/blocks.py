@@ -134,7 +134,7 @@ class WorkerPool:
         return (lease.number, storage.size_bytes)
 
     def take_news(self) -> tuple[list[tuple[int, SharedBlock]], list[int]]:
-        """Blocks the other side does not know yet, and those it can forget."""
+        """Return the blocks that the other process has not mapped yet, and those it can unmap."""
         news = self._new, self._dropped
         self._new, self._dropped, self._named = [], [], []
         return news

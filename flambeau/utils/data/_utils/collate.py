@@ -202,8 +202,8 @@ def default_collate(batch: Any) -> Any:
 
 
 def gather_rows(tensors: Sequence[Tensor], index: Any) -> list[Tensor] | None:
-    """The rows `index` of each tensor: `default_collate([tuple(t[i] for t in tensors) for i in index])` in one go. None
-    if that is not the same thing, or would raise."""
+    """Return the rows `index` of each tensor, as `default_collate([tuple(t[i] for t in tensors) for i in index])` would, in one
+    operation; None where the result would differ or an error would be raised."""
     if default_collate_fn_map.get(Tensor) is not collate_tensor_fn or not tensors:
         return None
     if type(index) is not list or not index or type(index[0]) is not int:

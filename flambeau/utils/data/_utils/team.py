@@ -152,5 +152,5 @@ class Team:
         return RuntimeError(f"DataLoader worker (pid(s) {pid}) exited unexpectedly: {cause}")
 
     def hurry(self) -> None:
-        """A worker hangs: do not wait for it when it comes to stopping."""
+        """Mark a worker as hanging: stopping will not wait for it."""
         self._crew.patience = 0.1

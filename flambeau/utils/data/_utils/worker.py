@@ -34,7 +34,7 @@ class NextEpoch:
 
 @dataclass
 class Job:
-    """All a worker needs to know; travels to it when it starts."""
+    """Description of a worker's task, sent to it when it starts."""
 
     kind: int
     dataset: Any

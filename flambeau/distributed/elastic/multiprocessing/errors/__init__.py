@@ -117,7 +117,7 @@ class ChildFailedError(Exception):
 
 
 def record(fn: Callable[..., Any], error_handler: ErrorHandler | None = None) -> Callable[..., Any]:
-    """A main function whose exceptions are told to the agent that started the process."""
+    """Decorate a main function so that its exceptions are reported to the agent that started the process."""
     handler = error_handler or get_error_handler()
 
     @functools.wraps(fn)

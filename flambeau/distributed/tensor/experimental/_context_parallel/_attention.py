@@ -147,7 +147,7 @@ def context_parallel(
 def context_parallel_unshard(
     mesh: DeviceMesh, buffers: Sequence[Tensor], seq_dims: Sequence[int], load_balancer: Any = None
 ) -> list[Tensor]:
-    """The whole tensors whose parts the ranks have."""
+    """Return the full tensors, gathered from the shards of all ranks."""
     length = buffers[0].shape[seq_dims[0]] * mesh.size()
     balancer = load_balancer or _create_default_load_balancer(length, mesh.size(), buffers[0].device)
     order = None if balancer is None else balancer._generate_indices(restore=True)
