@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import math
@@ -12,6 +13,8 @@ from typing import Any
 from ...core.tensor import Tensor
 from ..machinery.declare import composite
 from ..machinery.quirks import Quirks
+from ..shape.dimensions import expand_to, permute_dims
+from ..shape.reshape import reshaped
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 _NOTHING = "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
@@ -62,7 +65,7 @@ def einsum(*args: Any) -> Tensor:
     """einsum(equation, *operands): the sum of products that the equation names, `einsum("ij,jk->ik", a, b)`. Or subscripts as numbers:
     `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
     equation, operands = _parse_arguments(args)
-    inputs, output = _parse_equation(equation, operands)
+    inputs, output = _parse_equation(equation, tuple([len(t.shape) for t in operands]))
     return _contract(inputs, output, list(operands), Order.path(equation, operands))
 
 
@@ -99,16 +102,17 @@ def _sublist(items: Any) -> str:
     return text
 
 
-def _parse_equation(equation: str, operands: tuple[Tensor, ...]) -> tuple[list[list[str]], list[str]]:
+@functools.lru_cache(1024)
+def _parse_equation(equation: str, ranks: tuple[int, ...]) -> tuple[list[list[str]], list[str]]:
     """Labels per operand dimension; an ellipsis stands for labels '#0', '#1', ... counted from the right."""
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
-    if len(terms) != len(operands):
-        more = "more" if len(terms) < len(operands) else "fewer"
+    if len(terms) != len(ranks):
+        more = "more" if len(terms) < len(ranks) else "fewer"
         raise RuntimeError(f"einsum(): {more} operands were provided than specified in the equation")
     inputs, start = [], 0
-    for i, (term, t) in enumerate(zip(terms, operands)):
-        inputs.append(_labels(_scan(term, start, i), len(t.shape), i))
+    for i, (term, rank) in enumerate(zip(terms, ranks)):
+        inputs.append(_labels(_scan(term, start, i), rank, i))
         start += len(term) + 1
     counts = Counter(label for labels in inputs for label in labels)
     hidden = sorted((x for x in counts if x.startswith("#")), key=lambda x: -int(x[1:]))
@@ -260,23 +264,19 @@ def _pair(
     only_b = [x for x in lb if x not in la]
     if [x for x in output if x in only_a + only_b] == only_b + only_a:  # so that the result lies as it is asked for
         a, la, only_a, b, lb, only_b = b, lb, only_b, a, la, only_a
-    left = a.permute(*[la.index(x) for x in batch + only_a + contracted])
-    right = b.permute(*[lb.index(x) for x in batch + contracted + only_b])
+    left = permute_dims(a, tuple([la.index(x) for x in batch + only_a + contracted]))
+    right = permute_dims(b, tuple([lb.index(x) for x in batch + contracted + only_b]))
     nb, na, nc = len(batch), len(only_a), len(contracted)
     batch_shape = [
         max(left.shape[i], right.shape[i]) if 0 not in (left.shape[i], right.shape[i]) else 0 for i in range(nb)
     ]
-    left = left.expand(*batch_shape, *left.shape[nb:])
-    right = right.expand(*batch_shape, *right.shape[nb:])
+    left = expand_to(left, (*batch_shape, *left.shape[nb:]))
+    right = expand_to(right, (*batch_shape, *right.shape[nb:]))
     shape_a, shape_b = list(left.shape[nb : nb + na]), list(right.shape[nb + nc :])
     count = math.prod(left.shape[nb + na :])
-    left3 = left.reshape(math.prod(batch_shape), math.prod(shape_a), count)
-    right3 = right.reshape(math.prod(batch_shape), count, math.prod(shape_b))
-    out = (
-        left3.bmm(right3).reshape(*batch_shape, *shape_a, *shape_b)
-        if batch_shape + shape_a + shape_b
-        else left3.bmm(right3).reshape(())
-    )
+    left3 = reshaped(left, (math.prod(batch_shape), math.prod(shape_a), count))
+    right3 = reshaped(right, (math.prod(batch_shape), count, math.prod(shape_b)))
+    out = reshaped(left3.bmm(right3), (*batch_shape, *shape_a, *shape_b))
     return out, batch + only_a + only_b
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...backends.cpu import heavy
@@ -15,7 +15,8 @@ from ..machinery.declare import composite, primitive
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
-from ..shape.reshape import unsafe_view
+from ..shape.dimensions import expand_to
+from ..shape.reshape import reshaped, unsafe_view
 
 
 def same_dtype(a: Tensor, b: Tensor) -> None:
@@ -262,7 +263,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return batched(input, other)
 
 
-def numel(shape: tuple[int, ...]) -> int:
+def numel(shape: Sequence[int]) -> int:
     n = 1
     for s in shape:
         n *= s
@@ -274,16 +275,18 @@ def batched(input: Tensor, other: Tensor) -> Tensor:
     left = input.unsqueeze(0) if row else input
     column = len(other.shape) == 1
     right = other.unsqueeze(1) if column else other
-    if left.shape[-1] != right.shape[-2]:
+    *left_batch, m, k = left.shape
+    *right_batch, expected, n = right.shape
+    if k != expected:
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{numel(left.shape[:-2])}, {left.shape[-1]}] but got:"
-            f" [{numel(right.shape[:-2])}, {right.shape[-2]}]."
+            f"Expected size for first two dimensions of batch2 tensor to be: [{numel(left_batch)}, {k}] but got:"
+            f" [{numel(right_batch)}, {expected}]."
         )
-    batch = broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    n = numel(batch)
-    left3 = left.expand((*batch, *left.shape[-2:])).reshape((n, *left.shape[-2:]))
-    right3 = right.expand((*batch, *right.shape[-2:])).reshape((n, *right.shape[-2:]))
-    kept = (() if row else (left.shape[-2],)) + (() if column else (right.shape[-1],))
+    batch = left_batch if left_batch == right_batch else broadcast_shapes(tuple(left_batch), tuple(right_batch))
+    count = numel(batch)
+    left3 = reshaped(expand_to(left, (*batch, m, k)), (count, m, k))
+    right3 = reshaped(expand_to(right, (*batch, k, n)), (count, k, n))
+    kept = (() if row else (m,)) + (() if column else (n,))
     return unsafe_view(bmm(left3, right3), (*batch, *kept))
 
 
