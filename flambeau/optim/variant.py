@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -12,22 +11,17 @@ from ..core import dtype as dt
 from ..core.backend import backend_of
 from ..core.device import cpu
 from ..core.dtype import dtype, opmath
-from ..core.layout import is_non_overlapping_and_dense
 from ..core.tensor import Tensor, numel_of
 from ..expr import Expr, arg, as_expr
 from ..expr.node import PREDICATES, cast, children, rebuild, walk
 from ..expr.simplify import simplify
 from ..ops.machinery.inplace import check_writable
 from ..ops.machinery.plan import Layout, kernel
+from ..ops.reduce.of_lists import is_one_piece
 from .driver import loop_over_parameters, scalar_function
 from .on_device import DeviceForm
 
 _MAX_PLANS = 4096
-
-
-_dense = functools.lru_cache(4096)(
-    lambda shape, strides: 0 not in shape and is_non_overlapping_and_dense(shape, strides)
-)
 
 
 def is_number(value: Any) -> bool:
@@ -119,7 +113,7 @@ class Variant:
             param = tensors[0]
             where, strides = param.device, param._strides
             shape = param.shape
-            alike = where is not cpu and _dense(shape, strides)
+            alike = where is not cpu and is_one_piece(shape, strides)
             for t in tensors:
                 if t._strides != strides or t.shape != shape or t.device is not where:
                     alike = False
@@ -154,7 +148,7 @@ class Variant:
             param = tensors[0]
             where, own = param.device, cells[i] if cells else ()
             dense = all(t._strides == param._strides and t.shape == param.shape and t.device is where for t in tensors)
-            if not dense or not _dense(param.shape, param._strides) or any(t.dtype.is_complex for t in tensors):
+            if not dense or not is_one_piece(param.shape, param._strides) or any(t.dtype.is_complex for t in tensors):
                 return False
             if any(c.device is not where for c in own) or (found_inf is not None and found_inf.device is not where):
                 return False

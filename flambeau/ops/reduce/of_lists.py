@@ -12,6 +12,7 @@ from ...core import modes
 from ...core.backend import backend_of
 from ...core.device import device
 from ...core.dtype import float32
+from ...core.layout import is_non_overlapping_and_dense
 from ...core.tensor import Tensor, empty, numel_of
 from ...expr.node import arg
 from ...kernels.reduction_parts import Reduction as Parts
@@ -47,9 +48,15 @@ def _are_alike(tensors: list[Tensor]) -> bool:
     if backend_of(where).on_host or (modes.active and (modes.deciding() or modes.asking())):
         return False
     return all(
-        type(t) is Tensor and t.dtype is float32 and t.device is where and t._contig and not t.requires_grad and numel_of(t.shape)
+        type(t) is Tensor and t.dtype is float32 and t.device is where and not t.requires_grad and is_one_piece(t.shape, t._strides)
         for t in tensors
     )  # fmt: skip
+
+
+@functools.lru_cache(4096)
+def is_one_piece(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Return whether a tensor has elements and they fill a piece of memory without gaps, in any order."""
+    return 0 not in shape and is_non_overlapping_and_dense(shape, strides)
 
 
 @functools.cache
@@ -70,4 +77,4 @@ def address(t: Tensor) -> int:
     return t._storage.ptr + t._offset * t.dtype.itemsize
 
 
-__all__ = ["address", "norms_of_list", "scale_list"]
+__all__ = ["address", "is_one_piece", "norms_of_list", "scale_list"]
