@@ -7,7 +7,7 @@
 
 A step is forward, backward, clipping and the optimizer's update, under autocast to bfloat16. MFU counts multiplications and additions of
 matrix products, convolutions and attention (backward twice the forward) against 989 TFLOP/s, the dense bfloat16 peak of an H100 or H200;
-`--peak` is another GPU's.
+`--peak` is another GPU's. A step of decoding is 128 tokens of one sequence.
 """
 
 from __future__ import annotations
@@ -222,6 +222,51 @@ def inference(batch: int) -> Callable:
     return make
 
 
+def decoding(grows: bool, tokens: int = 128) -> Callable:
+    """Greedy decoding of one sequence by GPT-2 124M in bfloat16, with a cache that each token makes longer, or one of fixed length."""
+
+    def make(torch: Any, compiled: bool) -> tuple[Callable, float]:
+        Model, Block, _ = language_models(torch)
+        model = Model(Block, 50304, tokens, 12, 768, 12).to(DEVICE).bfloat16().eval()
+        F, like = torch.nn.functional, {"device": DEVICE, "dtype": torch.bfloat16}
+        caches = [[torch.zeros(1, 12, 0 if grows else tokens, 64, **like) for _ in "kv"] for _ in model.blocks]
+        places = torch.arange(tokens, device=DEVICE)
+
+        def attended(block: Any, x: Any, kept: list, position: Any) -> Any:
+            parts = block.qkv(block.norm1(x)).split(x.shape[-1], 2)
+            q, *new = (p.view(1, 1, block.heads, -1).transpose(1, 2) for p in parts)
+            if grows:
+                kept[:] = [torch.cat(both, 2) for both in zip(kept, new)]
+            else:
+                for cache, part in zip(kept, new):
+                    cache.index_copy_(2, position, part)
+            seen = None if grows else (places <= position).view(1, 1, 1, -1)
+            y = F.scaled_dot_product_attention(q, *kept, attn_mask=seen)
+            return block.out(y.transpose(1, 2).reshape(x.shape))
+
+        def following(token: Any, position: Any) -> Any:
+            x = model.tokens(token) + model.positions(position)
+            for block, kept in zip(model.blocks, caches):
+                x = x + attended(block, x, kept, position)
+                x = x + block.down(F.gelu(block.up(block.norm2(x))))
+            return model.head(model.norm(x)).argmax(-1)
+
+        run = torch.compile(following) if compiled else following
+
+        def step() -> Any:
+            token, position = (torch.zeros(shape, dtype=torch.long, device=DEVICE) for shape in ((1, 1), (1,)))
+            for kept in caches if grows else ():
+                kept[:] = [cache[:, :, :0] for cache in kept]
+            with torch.no_grad():
+                for _ in range(tokens):
+                    token, position = run(token, position), position + 1
+            return token
+
+        return step, 0.0
+
+    return make
+
+
 def diffusion(torch: Any, compiled: bool) -> tuple[Callable, float]:
     model = unet(torch).to(DEVICE)
     x, t = torch.randn(32, 3, 64, 64, device=DEVICE), torch.randn(32, 128, device=DEVICE)
@@ -241,6 +286,8 @@ ROWS: dict[str, Callable] = {
     "unet": diffusion,
     "resnet50-inference-1": inference(1),
     "resnet50-inference-64": inference(64),
+    "decoding-growing-cache": decoding(True),
+    "decoding-fixed-cache": decoding(False),
 }  # fmt: skip
 
 
