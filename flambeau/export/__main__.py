@@ -30,7 +30,7 @@ _BESIDE = "\0"  # no folder is called so
 
 
 def _input(text: str) -> Any:
-    """`1x3x224x224:float32`, `8x16:int64`."""
+    """Parse the description of an input: `1x3x224x224:float32`, `8x16:int64`."""
     shape, _, kind = text.partition(":")
     if kind and kind not in BY_NAME:
         raise argparse.ArgumentTypeError(f"{kind!r} is no dtype")

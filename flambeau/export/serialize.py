@@ -177,7 +177,7 @@ _DAMAGE = (
 
 
 def _guarded(make: Callable[[], ExportedProgram]) -> ExportedProgram:
-    """A damaged file is an error of one kind."""
+    """Context manager: raise one kind of error for every damage of a file."""
     try:
         return make()
     except _DAMAGE as problem:

@@ -27,7 +27,7 @@ def _children(spec: Any) -> list:
 
 
 def tree_flatten_spec(pytree: PyTree, spec: TreeSpec) -> list:
-    """The leaves of a tree of this shape."""
+    """Return the leaves of a tree with this structure."""
     if spec.is_leaf():
         return [pytree]
     if isinstance(pytree, dict) and "dict" in spec.type.__name__.lower() and not issubclass(type(pytree), spec.type):

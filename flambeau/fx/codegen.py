@@ -231,7 +231,7 @@ class _Writer:
         return name
 
     def type_name(self, kind: Any) -> str:
-        """An annotation, its parts made global."""
+        """Return the source of an annotation, registering its parts as globals."""
         if isinstance(kind, tuple) and kind == ():
             return "()"
         text = type_repr(kind)

@@ -62,7 +62,7 @@ class _PyTreeCodeGen(CodeGen):
         return f"[{', '.join(names)}], self._in_spec"
 
     def gen_var_bindings(self, fn_args: list[str], free_vars: list[str], expanded_def: bool) -> str:
-        """The line that takes the arguments apart."""
+        """Return the line of code that flattens the arguments."""
         plain = ", ".join(v.split(":")[0].split("#")[0] for v in free_vars)
         call = f"fx_pytree.tree_flatten_spec({self._flatten_call(fn_args)})"
         return f"{self._annotations(free_vars, expanded_def)}\n    {plain}, = {call}"

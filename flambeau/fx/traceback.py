@@ -60,7 +60,7 @@ class NodeSource:
         return "+".join(a.name.lower() for a in self.action)
 
     def print_readable(self, indent: int = 0) -> str:
-        """The chain of sources, one per line."""
+        """Print the chain of node sources, one per line."""
         if indent > 9:
             return ""
         line = (
@@ -106,7 +106,7 @@ def has_preserved_node_meta() -> bool:
 
 
 def set_stack_trace(stack: list[str]) -> None:
-    """Note where in the program we are."""
+    """Set the stack trace recorded in new nodes."""
     if _State.preserve and stack:
         _State.meta["stack_trace"] = "".join(stack)
 
@@ -177,7 +177,7 @@ def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
 
 
 def get_current_meta() -> dict[str, Any]:
-    """The metadata that new nodes take over."""
+    """Return the metadata that new nodes inherit."""
     return _State.meta
 
 

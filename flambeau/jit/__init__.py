@@ -163,7 +163,7 @@ _fork, _wait = fork, wait
 
 
 def _unwrap_optional(x: Any) -> Any:
-    """The value, which must not be None."""
+    """Return the value; raises if it is None."""
     assert x is not None, "Unwrapping null optional"
     return x
 

@@ -6,7 +6,7 @@ from . import _enabled
 
 
 def enable() -> None:
-    """`script` and `trace` compile from now on."""
+    """Turn on compilation by `script` and `trace`."""
     _enabled[0] = True
 
 

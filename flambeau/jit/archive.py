@@ -133,7 +133,7 @@ class Archive:
         return self.reader.has_record(name)
 
     def record(self, name: str) -> bytes:
-        """A record, which may be compressed."""
+        """Return the bytes of a record, decompressed."""
         path = f"{self.reader.root}/{name}"
         info = self.reader.archive.NameToInfo.get(path)
         if info is None:

@@ -423,7 +423,7 @@ class Calls:
         return SimpleValue(self.call_operator(place, "aten::wait", self.positional(node.args), []))
 
     def form_noop(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
-        """Things that matter only to Python."""
+        """Functions that have no effect in compiled code."""
         return SimpleValue(self.none(place))
 
     def form_false(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
@@ -469,7 +469,7 @@ class Calls:
         return SimpleValue(self.none(place))
 
     def context_manager(self: Any, node: ast.expr) -> Value:
-        """The object of a with statement."""
+        """Make the context manager object of a with statement."""
         thing = self.sugared(node)
         if isinstance(thing, SpecialForm) and thing.form == "no_grad":
             found = self.resolver.no_grad_class(self)

@@ -216,7 +216,7 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
 
     # -- the function ----------------------------------------------------------------------------------------------------
     def emit_function(self, tree: ast.FunctionDef, self_type: Type | None, defaults: dict[str, Any]) -> Schema:
-        """Compile a definition; its schema."""
+        """Compile a definition; return its schema."""
         schema = notes.schema_of(self, tree, self_type, defaults)
         self.push(self.graph)
         declared = schema.result_types[0] if schema.returns else None
@@ -246,7 +246,7 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
         self.frame.sugared[name] = self.resolver.self_value(self, value, kind)
 
     def ensure_return(self, tree: ast.FunctionDef) -> None:
-        """A function without return gives None."""
+        """Add `return None` to a function without return."""
         definition = self.definitions[-1]
         if definition.merged is None:
             if definition.declared is not None and definition.declared is not NONE and self.graph not in self.exits:

@@ -196,7 +196,7 @@ class Expressions:
         return self.builtin(place, symbol, [left, right])
 
     def _reversed(self: Any, place: Range, symbol: str, left: Value, right: Value) -> Value:
-        """A number before a tensor: `2 - x`."""
+        """Emit an operator with a number before a tensor: `2 - x`."""
         if symbol in ("aten::add", "aten::mul"):
             return self.builtin(place, symbol, [right, left])
         if symbol == "aten::sub":
@@ -345,7 +345,7 @@ class Expressions:
         return Condition(value, Refinements(), static)
 
     def _chain(self: Any, node: ast.Compare) -> Condition:
-        """`a < b < c` is `a < b and b < c`."""
+        """Emit `a < b < c` as `a < b and b < c`."""
         lefts = [node.left, *node.comparators[:-1]]
         parts: list[ast.expr] = [
             ast.copy_location(ast.Compare(left, [op], [right]), node)

@@ -166,7 +166,7 @@ class _Freezer:
                     self.changed.add((id(owner), node.attributes["name"]))
 
     def _freeze(self, graph: Graph, root: Any, path: str) -> None:
-        """Attributes become constants, in place."""
+        """Replace attributes of the module by constants, in place."""
         reads = self._attributes(graph, root, path)
         modules = []
         for node, (owner, where) in reads.items():

@@ -147,7 +147,7 @@ def _checked(schema: Schema, number: int, name: str, value: Any, kind: Type) -> 
 
 
 def parsed(function: Callable) -> tuple[ast.FunctionDef, Source]:
-    """The syntax tree of a Python function."""
+    """Return the syntax tree of a Python function."""
     code = getattr(function, "__code__", None)
     if getattr(function, "__name__", "") == "<lambda>":
         raise FrontendError("lambda functions cannot be compiled: write a def")
@@ -190,7 +190,7 @@ def defaults_of(function: Callable) -> dict[str, Any]:
 
 
 def text_definition(text: str, resolver: Any) -> Definition:
-    """A function that is given as text."""
+    """Make the definition of a function from its source text."""
     tree = ast.parse(text).body[0]
     assert isinstance(tree, ast.FunctionDef)
     return Definition(tree, Source(text), resolver, literal_defaults(tree))

@@ -57,7 +57,7 @@ class Program:
                 ways_out.pop()(None, None, None)
 
     def contexts(self) -> int:
-        """The slot of the list of ways out."""
+        """Return the slot that holds the stack of entered context managers."""
         if self.entered is None:
             self.entered = len(self.template)
             self.template.append(None)

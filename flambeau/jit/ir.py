@@ -102,7 +102,7 @@ class Node:
     s = i = f = t = ival = fs = __getitem__ = get
 
     def kindOf(self, name: str) -> str:  # noqa: N802
-        """The method that reads an attribute."""
+        """Return the name of the accessor of an attribute: "i", "f", "s"..."""
         value = self.attributes[name]
         if hasattr(value, "untyped_storage"):
             return "t"

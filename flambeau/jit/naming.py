@@ -44,7 +44,7 @@ def unique_name(name: str) -> str:
 
 
 def unmangled(name: str) -> str:
-    """The name before it was made unique."""
+    """Return a qualified name without its uniqueness suffix."""
     return re.sub(r"\.___torch_mangle_\d+", "", name)
 
 

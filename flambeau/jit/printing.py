@@ -291,7 +291,7 @@ class Body:
         self.put(f"{self.use(node.outputs_[0])} : {kind} = {container}[{index}]")
 
     def write_fork(self, node: Node) -> None:
-        """The forked block as a local function."""
+        """Print the forked block as a local function."""
         block = node.blocks_[0]
         name = self.fresh("__forked_function")
         self.put(f"def {name}():")

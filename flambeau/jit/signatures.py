@@ -335,7 +335,7 @@ def _is_mutable(value: Any) -> bool:
 
 
 def comment_type(m: Any, node: ast.stmt) -> T.Type | None:
-    """The type in `x = ...  # type: T`."""
+    """Return the type in the comment of `x = ...  # type: T`, or None."""
     line = m.source.lines[node.end_lineno - 1] if node.end_lineno is not None else ""
     if "# type:" not in line:
         return None

@@ -205,7 +205,7 @@ class Subscripts:
         )
 
     def assign_item(self: Any, place: Range, target: ast.Subscript, value: Value) -> None:
-        """`x[...] = value`."""
+        """Emit `x[...] = value`."""
         owner = self.sugared(target.value).as_value(place, self)
         kind = owner.type
         if isinstance(kind, T.TensorType):

@@ -65,7 +65,7 @@ def _recorded(
 
 
 def _answer_tests_for_none(graph: ir.Graph) -> None:
-    """A list that was made here is not None."""
+    """Fold comparisons with None of lists built in the graph."""
     for node in list(graph.nodes_):
         if node.kind_ in ("aten::__is__", "aten::__isnot__") and node.inputs_[0].node.kind_ == "prim::ListConstruct":
             with graph.at(node):

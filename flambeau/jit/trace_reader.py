@@ -87,7 +87,7 @@ class TraceReader:
             return self.graph.constant(value, kind)
 
     def value(self, thing: Any) -> Value:
-        """The graph's value of a Python value."""
+        """Return the graph value of a Python value."""
         if isinstance(thing, (program.Value, Tensor)):  # tensors that are keys of a dict stay what they are
             return self.tensor(thing if isinstance(thing, program.Value) else self.tracer.held(thing))
         if isinstance(thing, Submodule):

@@ -21,7 +21,7 @@ __all__ = ["datasets", "io", "models", "ops", "transforms", "tv_tensors", "utils
 
 
 def __getattr__(name: str) -> Any:
-    """Subpackages are imported when first used."""
+    """Import subpackages on first use."""
     if name in _SUBMODULES:
         return _naming.submodule(__name__, name)
     raise _naming.no_attribute(__name__, name)

@@ -97,15 +97,15 @@ def _check_image(image: Any, channels: tuple[int, ...], what: str, not_tensor: s
         raise ValueError(what)
 
 
-def _to_picture(image: Tensor) -> Any:
+def _to_pil(image: Tensor) -> Any:
     """A PIL image; values of floats go from 0 to 1."""
     if image.is_floating_point():
         image = image.mul(256 - 1e-3).to(flambeau.uint8)
     return pillow().fromarray(image.permute(1, 2, 0).cpu().contiguous().numpy())
 
 
-def _from_picture(picture: Any, like: Tensor) -> Tensor:
-    out = flambeau.from_numpy(np.array(picture)).permute(2, 0, 1)
+def _from_pil(canvas: Any, like: Tensor) -> Tensor:
+    out = flambeau.from_numpy(np.array(canvas)).permute(2, 0, 1)
     return out.to(like.dtype).mul_(1.0 / 255) if like.is_floating_point() else out
 
 
@@ -173,8 +173,8 @@ def draw_bounding_boxes(
         raise ValueError(
             f"Number of boxes ({count}) and labels ({len(labels)}) mismatch. Please specify labels for each box."
         )
-    picture = _to_picture(flambeau.cat([image] * 3) if image.shape[0] == 1 else image)
-    draw = pillow("ImageDraw").Draw(picture, "RGBA" if fill else None)
+    canvas = _to_pil(flambeau.cat([image] * 3) if image.shape[0] == 1 else image)
+    draw = pillow("ImageDraw").Draw(canvas, "RGBA" if fill else None)
     outlines = _colors(colors, count)
     inks = _colors(label_colors or "black", count) if label_colors or fill_labels else outlines
     papers = _colors(label_background_colors, count) if fill_labels and label_background_colors else outlines
@@ -191,7 +191,7 @@ def draw_bounding_boxes(
                 left, top, right, bottom = draw.textbbox(place, labels[number], font=letters)
                 draw.rectangle((left - 1, top - 1, right + 1, bottom + 1), fill=papers[number])
             draw.text(place, labels[number], fill=inks[number], font=letters)
-    return _from_picture(picture, image)
+    return _from_pil(canvas, image)
 
 
 def _draw_corners(draw: Any, corners: Sequence[float], inside: Any, outline: Any, width: int) -> None:
@@ -268,8 +268,8 @@ def draw_keypoints(
             "keypoints and visibility must have the same dimensionality for num_instances and K. Got"
             f" {visibility.shape=} and {keypoints.shape=}"
         )
-    picture = _to_picture(image)
-    draw = pillow("ImageDraw").Draw(picture)
+    canvas = _to_pil(image)
+    draw = pillow("ImageDraw").Draw(canvas)
     seen = visibility.cpu().bool().tolist()
     for points, shown in zip(keypoints.to(flambeau.int64).tolist(), seen):
         for (x, y), visible in zip(points, shown):
@@ -278,7 +278,7 @@ def draw_keypoints(
         for first, second in connectivity or ():
             if shown[first] and shown[second]:
                 draw.line((tuple(points[first]), tuple(points[second])), width=width)
-    return _from_picture(picture, image)
+    return _from_pil(canvas, image)
 
 
 # -- flows ----------------------------------------------------------------------------------------------------------------

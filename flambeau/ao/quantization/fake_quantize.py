@@ -81,7 +81,7 @@ class FakeQuantizeBase(ABC, Module):
 
     @classmethod
     def with_args(cls, **kwargs: Any) -> _PartialWrapper:
-        """A constructor with these arguments given."""
+        """Return a constructor with these arguments bound."""
         made = _with_args(cls, **kwargs)
         made.__module__ = "torch.ao.quantization.fake_quantize"
         return made
@@ -318,7 +318,9 @@ def _switch(name: str, doc: str) -> Callable[[Module], None]:
     return switch
 
 
-disable_fake_quant = _switch("disable_fake_quant", "No rounding from now on; for `model.apply`.")
-enable_fake_quant = _switch("enable_fake_quant", "Rounding from now on; for `model.apply`.")
-disable_observer = _switch("disable_observer", "Scales stay as they are from now on; for `model.apply`.")
-enable_observer = _switch("enable_observer", "Scales follow the values from now on; for `model.apply`.")
+disable_fake_quant = _switch("disable_fake_quant", "Disable fake quantization of a module; for `model.apply`.")
+enable_fake_quant = _switch("enable_fake_quant", "Enable fake quantization of a module; for `model.apply`.")
+disable_observer = _switch(
+    "disable_observer", "Disable the observer of a module, so that scales stay fixed; for `model.apply`."
+)
+enable_observer = _switch("enable_observer", "Enable the observer of a module; for `model.apply`.")

@@ -138,7 +138,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         return update_hist + self._upscale_histogram(orig_hist, orig_min, orig_max, update_min, update_max)
 
     def reset_histogram(self, x: Tensor, min_val: Tensor, max_val: Tensor) -> None:
-        """Restart with the values of x."""
+        """Reset the histogram to the values of x."""
         if min_val.numel() != 1 or max_val.numel() != 1:
             raise AssertionError("histogram min/max values must be scalar.")
         self._keep(torch.histc(x, self.bins, min=min_val, max=max_val), min_val, max_val)

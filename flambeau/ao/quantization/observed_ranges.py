@@ -159,7 +159,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
 
     @export
     def reset_min_max_vals(self) -> None:
-        """Forget the range observed so far."""
+        """Reset the observed range."""
         self.min_val.copy_(torch.tensor(float("inf")))
         self.max_val.copy_(torch.tensor(float("-inf")))
 
@@ -259,7 +259,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
 
     @export
     def reset_min_max_vals(self) -> None:
-        """Forget the ranges observed so far."""
+        """Reset the observed ranges."""
         self.min_val = torch.rand(0)
         self.max_val = torch.rand(0)
 

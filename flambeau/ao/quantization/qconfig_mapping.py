@@ -112,7 +112,7 @@ class QConfigMapping:
 
     @classmethod
     def from_dict(cls, qconfig_dict: dict[str, Any]) -> QConfigMapping:
-        """The mapping that `to_dict` was made of."""
+        """Make a mapping from the result of `to_dict`."""
         made = cls()
         if _GLOBAL_DICT_KEY in qconfig_dict:
             made.set_global(qconfig_dict[_GLOBAL_DICT_KEY])

@@ -126,7 +126,7 @@ def get_default_static_quant_module_mappings() -> Mapping:
 
 
 def get_default_static_quant_reference_module_mappings() -> Mapping:
-    """Float layers to reference ones."""
+    """Return the map from float layers to reference layers."""
     return copy.deepcopy(DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS)
 
 
@@ -182,7 +182,7 @@ _ALL = (DEFAULT_STATIC_QUANT_MODULE_MAPPINGS, DEFAULT_QAT_MODULE_MAPPINGS, DEFAU
 
 
 def get_default_qconfig_propagation_list() -> set[Any]:
-    """Classes of layers that are observed."""
+    """Return the classes of layers that get a qconfig."""
     return {kind for mapping in _ALL for kind in mapping} | _INCLUDE_QCONFIG_PROPAGATE_LIST
 
 

@@ -133,7 +133,7 @@ def sym_constrain_range_for_size(size: Any, **bounds: int | None) -> None:
 
 
 def sym_fresh_size(expr: Any) -> Any:
-    """The size: none is unknown here."""
+    """Return the size: all sizes are known here."""
     return int(expr)
 
 

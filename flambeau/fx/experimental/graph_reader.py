@@ -74,7 +74,7 @@ class GraphReader:
         return self.graph.get_attr(name)
 
     def argument(self, value: Any) -> Any:
-        """An argument of a call as that of a node."""
+        """Convert an argument of a call to an argument of a node."""
         if isinstance(value, program.Value):
             return self.node_of(value)
         if isinstance(value, (list, tuple)):

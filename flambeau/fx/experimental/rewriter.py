@@ -23,7 +23,7 @@ class AST_Rewriter(ast.NodeTransformer):  # noqa: N801
     """Rewrites functions: `assert x, m` is `torch._assert(x, m)`, `x: T = y` is `x = annotate(y, T)`."""
 
     def rewrite(self, fn: Any) -> FunctionType:
-        """The function with its source changed."""
+        """Return the function with its asserts rewritten."""
         function = inspect.unwrap(getattr(fn, "__func__", fn))
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         changed = ast.fix_missing_locations(self.visit(tree))

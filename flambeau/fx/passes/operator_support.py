@@ -62,7 +62,7 @@ class OperatorSupport(OperatorSupportBase):
 
 
 def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase:
-    """An operator support that asks a function."""
+    """Make an operator support from a function."""
 
     class FunctionalOperatorSupport(OperatorSupportBase):
         def is_node_supported(self, submodules: Mapping[str, Any], node: Node) -> bool:

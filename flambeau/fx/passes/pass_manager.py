@@ -93,18 +93,18 @@ class PassManager:
         self._validated = False
 
     def remove_pass(self, _passes: list[str] | None) -> None:
-        """Take out the passes of these names."""
+        """Remove the passes with these names."""
         if _passes is not None:
             self.passes = [p for p in self.passes if p.__name__ not in _passes]
             self._validated = False
 
     def replace_pass(self, _target: Callable, _replacement: Callable) -> None:
-        """Put one pass in the place of those called like another."""
+        """Replace the passes with the name of `_target` by another."""
         self.passes = [_replacement if p.__name__ == _target.__name__ else p for p in self.passes]
         self._validated = False
 
     def validate(self) -> None:
-        """Raise an error unless the passes are in a right order."""
+        """Raise RuntimeError unless the passes satisfy the constraints."""
         if not self._validated:
             for constraint in self.constraints:
                 validate_constraint(constraint, self.passes)

@@ -227,7 +227,7 @@ class BlockMask:
         return 100 * (1 - blocks * self.BLOCK_SIZE[0] * self.BLOCK_SIZE[1] / self.numel())
 
     def to_dense(self) -> Tensor:
-        """1 for each block that is computed."""
+        """Return a dense matrix with 1 for each block that is computed."""
         found = _dense(self.kv_num_blocks, self.kv_indices, self.kv_indices.shape[-1])
         if self.full_kv_num_blocks is None or self.full_kv_indices is None:
             return found
@@ -281,17 +281,17 @@ class BlockMask:
         *batch, rows, columns = dense.shape
         limits = (grid_size, grid_size) if isinstance(grid_size, int) else grid_size
         steps = [max(1, -(-n // most)) for n, most in zip((rows, columns), limits)]
-        pictures = []
+        parts = []
         for place, at in enumerate(itertools.product(*(range(n) for n in batch))):
             if place == limit:
-                pictures += ["...", "To print out more, set BlockMask.to_string(limit=N)",
+                parts += ["...", "To print out more, set BlockMask.to_string(limit=N)",
                              "You can also index (BlockMask[batch, head]) to choose a specific batch or head"]  # fmt: skip
                 break
-            pictures.append(f"{at}\n" + _picture(dense[at].numpy(), *steps))
-        return "\n".join(pictures)
+            parts.append(f"{at}\n" + _drawn(dense[at].numpy(), *steps))
+        return "\n".join(parts)
 
 
-def _picture(dense: Any, row_step: int, column_step: int) -> str:
+def _drawn(dense: Any, row_step: int, column_step: int) -> str:
     lines = []
     for r in range(0, dense.shape[0], row_step):
         shares = [dense[r : r + row_step, c : c + column_step].mean() for c in range(0, dense.shape[1], column_step)]

@@ -327,7 +327,7 @@ class Module(Traversal, State, Conversion, Training, Text):
     _compiled_call_impl: Any = None  # what `compile` makes
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """A call with its hooks, not compiled."""
+        """Call forward with all hooks, not compiled."""
         return self._call_with_hooks(args, kwargs)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:

@@ -182,7 +182,7 @@ class RNNBase(Module):
 
     # -- running ------------------------------------------------------------------------------------------------------------
     def _with_batch(self, input: Tensor) -> Tensor:
-        """The input with a batch dimension."""
+        """Return the input with a batch dimension."""
         if input.dim() != 2 and input.dim() != 3:  # noqa: PLR1714  as compiled code says it
             raise ValueError(f"{self._called}: Expected input to be 2D or 3D, got {input.dim()}D instead")
         if not is_scripting():
@@ -190,13 +190,13 @@ class RNNBase(Module):
         return input if input.dim() == 3 else input.unsqueeze(0 if self.batch_first else 1)
 
     def _zeros(self, data: Tensor, size: int) -> Tensor:
-        """The state before the first step."""
+        """Return the initial state: zeros."""
         layers = self.num_layers * (2 if self.bidirectional else 1)
         batch = data.size(0 if self.batch_first else 1)
         return zeros([layers, batch, size], dtype=data.dtype, device=data.device)
 
     def _run_packed(self, input: PackedSequence, hx: Any) -> Any:
-        """The network over sequences of different lengths."""
+        """Run the network on sequences of different lengths."""
         data, batch_sizes, sorted_indices, unsorted_indices = input
         batch = int(batch_sizes[0])
         if hx is None:
@@ -367,7 +367,7 @@ class RNNCellBase(Module):
                 weight.uniform_(-bound, bound)
 
     def _check(self, input: Tensor, states: tuple) -> None:
-        """PyTorch's checks of dimensions."""
+        """Raise ValueError unless input and states have one or two dimensions."""
         if input.dim() not in (1, 2):
             raise ValueError(f"{type(self).__name__}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         for i, s in enumerate(states):

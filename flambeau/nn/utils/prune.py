@@ -414,7 +414,7 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Is any parameter of the network pruned?"""
+    """Return whether any parameter of the network is pruned."""
     return any(
         isinstance(hook, BasePruningMethod) for part in module.modules() for hook in part._forward_pre_hooks.values()
     )

@@ -23,7 +23,7 @@ class PackedSequence_(NamedTuple):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes another."""
+    """Return the inverse of a permutation."""
     if permutation is None:
         return None
     return permutation.argsort()
@@ -167,7 +167,7 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that were packed."""
+    """Return the list of packed sequences."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
 

@@ -377,12 +377,12 @@ class Flickr8kParser(HTMLParser):
         self.current_img: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note the tag that is open."""
+        """Record the open tag."""
         self.current_tag = tag
         self.in_table = self.in_table or tag == "table"
 
     def handle_endtag(self, tag: str) -> None:
-        """Note that a tag is closed."""
+        """Record that a tag is closed."""
         self.current_tag = None
         self.in_table = self.in_table and tag != "table"
 

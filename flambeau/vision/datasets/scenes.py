@@ -380,9 +380,9 @@ class LFWPeople(_LFW):
         for _ in range(folds):
             count = int(lines[place])
             for line in lines[place + 1 : place + count + 1]:
-                person, pictures = line.strip().split("\t")
-                self.data += [self._get_path(person, number) for number in range(1, int(pictures) + 1)]
-                self.targets += [self.class_to_idx[person]] * int(pictures)
+                person, images = line.strip().split("\t")
+                self.data += [self._get_path(person, number) for number in range(1, int(images) + 1)]
+                self.targets += [self.class_to_idx[person]] * int(images)
             place += count + 1
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:

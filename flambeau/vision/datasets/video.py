@@ -116,7 +116,7 @@ class VideoClips:
         return clips, [places] * len(clips) if isinstance(places, slice) else unfold(places, num_frames, step)
 
     def compute_clips(self, num_frames: int, step: int, frame_rate: float | None = None) -> None:
-        """Cut the videos anew."""
+        """Recompute the clips of all videos."""
         self.num_frames, self.step, self.frame_rate = num_frames, step, frame_rate
         cut = [
             self.compute_clips_for_video(pts, num_frames, step, fps, frame_rate)

@@ -59,7 +59,7 @@ def check_fill_type(fill: Any) -> None:
 
 
 def affine_arguments(angle: Any, translate: Any, scale: Any, shear: Any) -> tuple[float, list, list]:
-    """(angle, translate, shear), checked."""
+    """Check the arguments of an affine map; return (angle, translate, shear)."""
     if not isinstance(angle, (int, float)):
         raise TypeError("Argument angle should be int or float")
     if not isinstance(translate, (list, tuple)):

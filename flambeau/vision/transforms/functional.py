@@ -86,24 +86,24 @@ def to_tensor(pic: Any) -> Tensor:
 
 
 def pil_to_tensor(pic: Any) -> Tensor:
-    """A PIL image as a (C, H, W) tensor of the same numbers."""
+    """Convert a PIL image to a (C, H, W) tensor without scaling."""
     return conversion.pil_to_tensor(pic)
 
 
 def to_pil_image(pic: Any, mode: str | None = None) -> Any:
-    """A (C, H, W) tensor or (H, W, C) array as a PIL image."""
+    """Convert a (C, H, W) tensor or (H, W, C) array to a PIL image."""
     return conversion.to_pil_image(pic, mode)
 
 
 def convert_image_dtype(image: Tensor, dtype: Any = flambeau.float32) -> Tensor:
-    """The image in another dtype, its values scaled to that dtype's range."""
+    """Convert an image to another dtype, its values scaled to the range of that dtype."""
     if not isinstance(image, Tensor):
         raise TypeError("Input img should be Tensor Image")
     return conversion.convert_dtype(image, dtype)
 
 
 def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Tensor:
-    """(x - mean) / std, channel by channel."""
+    """Normalize a tensor channel by channel: (x - mean) / std."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"img should be Tensor Image. Got {type(tensor)}")
     if not tensor.is_floating_point():
@@ -153,7 +153,7 @@ def resize(
 
 
 def pad(img: Any, padding: Any, fill: Any = 0, padding_mode: str = "constant") -> Any:
-    """A border: one number, (x, y) or (left, top, right, bottom); constant, edge, reflect or symmetric."""
+    """Pad an image by one number, (x, y) or (left, top, right, bottom); `padding_mode` is constant, edge, reflect or symmetric."""
     is_tensor = _is_tensor(img)
     if not isinstance(padding, (numbers.Number, tuple, list)):
         raise TypeError("Got inappropriate padding arg")
@@ -169,12 +169,12 @@ def pad(img: Any, padding: Any, fill: Any = 0, padding_mode: str = "constant") -
 
 
 def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
-    """The window of this size whose upper left corner is (top, left); beyond the image it is zero."""
+    """Crop the window of this size at (top, left); zero beyond the image."""
     return _by_kind(img, geometry.crop, pil.crop, top, left, height, width)
 
 
 def center_crop(img: Any, output_size: Any) -> Any:
-    """The middle of the image, with a black border where it is smaller than that."""
+    """Crop the centre of an image, padded with black where the image is smaller."""
     size = crop_size(output_size)
     _, height, width = get_dimensions(img)
     padding, top, left = geometry.center_window((height, width), size)
@@ -210,7 +210,7 @@ def vflip(img: Any) -> Any:
 
 
 def five_crop(img: Any, size: Any) -> tuple:
-    """The four corners and the centre."""
+    """Crop the four corners and the centre."""
     height, width = crop_size(size, exact=True)
     _, own_h, own_w = get_dimensions(img)
     if width > own_w or height > own_h:
@@ -220,14 +220,14 @@ def five_crop(img: Any, size: Any) -> tuple:
 
 
 def ten_crop(img: Any, size: Any, vertical_flip: bool = False) -> tuple:
-    """The five crops of the image and of its mirror image."""
+    """Crop the four corners and the centre of the image and of its mirror image."""
     size = crop_size(size, exact=True)
     mirrored = vflip(img) if vertical_flip else hflip(img)
     return five_crop(img, size) + five_crop(mirrored, size)
 
 
 def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Any, inplace: bool = False) -> Tensor:
-    """The window at (i, j) of size (h, w) set to `v`."""
+    """Set the window at (i, j) of size (h, w) to `v`."""
     if not isinstance(img, Tensor):
         raise TypeError(f"img should be Tensor Image. Got {type(img)}")
     return geometry.erase(img, i, j, h, w, v, inplace)
@@ -244,7 +244,7 @@ def rotate(
     center: Any = None,
     fill: Any = None,
 ) -> Any:
-    """Turned by `angle` degrees against the clock."""
+    """Rotate an image counter-clockwise by `angle` degrees."""
     mode = interpolation_mode(interpolation, names=False)
     if not isinstance(angle, (int, float)):
         raise TypeError("Argument angle should be int or float")
@@ -271,7 +271,7 @@ def affine(
     fill: Any = None,
     center: Any = None,
 ) -> Any:
-    """Rotated, moved, scaled and sheared about the centre."""
+    """Rotate, translate, scale and shear an image about its centre."""
     mode = interpolation_mode(interpolation, names=False)
     angle, translate, shear = affine_arguments(angle, translate, scale, shear)
     if center is not None and not isinstance(center, (list, tuple)):
@@ -306,7 +306,7 @@ def perspective(
 def elastic_transform(
     img: Any, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None
 ) -> Any:
-    """Every pixel displaced by its own vector, `displacement` of shape (1, H, W, 2)."""
+    """Displace every pixel by its vector in `displacement`, of shape (1, H, W, 2)."""
     mode = interpolation_mode(interpolation, names=False)
     if not isinstance(displacement, Tensor):
         raise TypeError("Argument displacement should be a Tensor")
@@ -326,13 +326,13 @@ def elastic_transform(
 
 
 def adjust_brightness(img: Any, brightness_factor: float) -> Any:
-    """0 is black, 1 the image, 2 twice as bright."""
+    """Change the brightness: factor 0 gives black, 1 the image itself, 2 doubles it."""
     check_not_negative("brightness_factor", brightness_factor)
     return _by_kind(img, color.adjust_brightness, pil.adjust_brightness, brightness_factor, channels=(1, 3))
 
 
 def adjust_contrast(img: Any, contrast_factor: float) -> Any:
-    """0 is the mean grey, 1 the image."""
+    """Change the contrast: factor 0 gives the mean grey, 1 the image itself."""
     check_not_negative("contrast_factor", contrast_factor)
     return _by_kind(img, color.adjust_contrast, pil.adjust_contrast, contrast_factor, channels=(1, 3))
 
@@ -344,32 +344,32 @@ def adjust_saturation(img: Any, saturation_factor: float) -> Any:
 
 
 def adjust_hue(img: Any, hue_factor: float) -> Any:
-    """The colour circle turned by `hue_factor` turns, from -0.5 to 0.5."""
+    """Rotate the hue by `hue_factor` turns, from -0.5 to 0.5."""
     check_hue(hue_factor)
     return _by_kind(img, color.adjust_hue, pil.adjust_hue, hue_factor, channels=(1, 3))
 
 
 def adjust_gamma(img: Any, gamma: float, gain: float = 1) -> Any:
-    """white * gain * (value / white) ** gamma."""
+    """Correct gamma: white * gain * (value / white) ** gamma."""
     check_gamma(gamma)
     return _by_kind(img, color.adjust_gamma, pil.adjust_gamma, gamma, gain, channels=(1, 3))
 
 
 def adjust_sharpness(img: Any, sharpness_factor: float) -> Any:
-    """0 is blurred, 1 the image, 2 sharper."""
+    """Change the sharpness: factor 0 blurs, 1 gives the image itself, 2 sharpens."""
     check_not_negative("sharpness_factor", sharpness_factor)
     return _by_kind(img, filters.adjust_sharpness, pil.adjust_sharpness, sharpness_factor, channels=(1, 3))
 
 
 def to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
-    """A PIL image in grey, with one or three bands."""
+    """Convert a PIL image to greyscale with one or three bands."""
     if not is_pil(img):
         raise TypeError("Input should be PIL Image")
     return pil.to_grayscale(img, num_output_channels)
 
 
 def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
-    """Grey, with one or three channels."""
+    """Convert an image to greyscale with one or three channels."""
     if not _is_tensor(img):
         return pil.to_grayscale(img, num_output_channels)
     if img.ndim < 3:
@@ -388,7 +388,7 @@ def invert(img: Any) -> Any:
 
 
 def posterize(img: Any, bits: int) -> Any:
-    """Only the highest `bits` of every value kept."""
+    """Keep the highest `bits` of every value."""
     if not 0 <= bits <= 8:
         raise ValueError(f"The number if bits should be between 0 and 8. Got {bits}")
     if isinstance(img, Tensor) and img.dtype != flambeau.uint8:
@@ -397,26 +397,26 @@ def posterize(img: Any, bits: int) -> Any:
 
 
 def solarize(img: Any, threshold: float) -> Any:
-    """Inverted where the value is at least the threshold."""
+    """Invert values that are at least the threshold."""
     if isinstance(img, Tensor) and threshold > conversion.max_value(img.dtype):
         raise TypeError("Threshold should be less than bound of img.")
     return _by_kind(img, color.solarize, pil.solarize, threshold, channels=(1, 3))
 
 
 def autocontrast(img: Any) -> Any:
-    """Every channel stretched to the whole range."""
+    """Stretch every channel to the whole range."""
     return _by_kind(img, color.autocontrast, pil.autocontrast, channels=(1, 3))
 
 
 def equalize(img: Any) -> Any:
-    """The histogram of every channel made flat."""
+    """Equalize the histogram of every channel."""
     if isinstance(img, Tensor) and img.dtype != flambeau.uint8:
         raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.dtype}")
     return _by_kind(img, color.equalize, pil.equalize, channels=(1, 3))
 
 
 def gaussian_blur(img: Any, kernel_size: Any, sigma: Any = None) -> Any:
-    """Blurred with a Gaussian kernel."""
+    """Blur an image with a Gaussian kernel."""
     sizes, sigmas = blur_arguments(kernel_size, sigma)
     if isinstance(img, Tensor):
         if img.ndim < 2:

@@ -101,7 +101,7 @@ class RandomCrop(nn.Module):
 
     @staticmethod
     def get_params(img: Any, output_size: tuple[int, int]) -> tuple[int, int, int, int]:
-        """(top, left, height, width)."""
+        """Draw a window: (top, left, height, width)."""
         _, height, width = F.get_dimensions(img)
         h, w = output_size
         if height < h or width < w:
@@ -148,7 +148,7 @@ class RandomHorizontalFlip(nn.Module):
 
 
 class RandomVerticalFlip(RandomHorizontalFlip):
-    """Upside down with probability p."""
+    """Flip an image vertically with probability p."""
 
     def forward(self, img: Any) -> Any:
         return F.vflip(img) if draws.happens(self.p) else img
@@ -168,7 +168,7 @@ class RandomPerspective(nn.Module):
 
     @staticmethod
     def get_params(width: int, height: int, distortion_scale: float) -> tuple[list[list[int]], list[list[int]]]:
-        """(startpoints, endpoints)."""
+        """Draw the corners of a projection: (startpoints, endpoints)."""
         return draws.perspective_points(width, height, distortion_scale)
 
     def forward(self, img: Any) -> Any:
@@ -199,7 +199,7 @@ class RandomResizedCrop(nn.Module):
 
     @staticmethod
     def get_params(img: Any, scale: Sequence[float], ratio: Sequence[float]) -> tuple[int, int, int, int]:
-        """(top, left, height, width)."""
+        """Draw a window: (top, left, height, width)."""
         return draws.resized_crop(F.get_dimensions(img)[1:], scale, ratio)
 
     def forward(self, img: Any) -> Any:
@@ -272,7 +272,7 @@ class RandomRotation(nn.Module):
 
     @staticmethod
     def get_params(degrees: Sequence[float]) -> float:
-        """The angle."""
+        """Draw the angle."""
         return float(draws.uniform(float(degrees[0]), float(degrees[1])))
 
     def forward(self, img: Any) -> Any:
@@ -287,7 +287,7 @@ class RandomRotation(nn.Module):
 
 
 class RandomAffine(nn.Module):
-    """Turned, moved, scaled and sheared by random amounts."""
+    """Rotate, translate, scale and shear an image by random amounts."""
 
     def __init__(self, degrees: Any, translate: Any = None, scale: Any = None, shear: Any = None, interpolation: Any = InterpolationMode.NEAREST, fill: Any = 0, center: Any = None) -> None:  # fmt: skip
         super().__init__()
@@ -344,7 +344,7 @@ def check_translate_and_scale(translate: Any, scale: Any) -> None:
 
 
 class ElasticTransform(nn.Module):
-    """Every pixel displaced by a smooth random field of strength `alpha` and smoothness `sigma`."""
+    """Displace pixels by a smooth random field of strength `alpha` and smoothness `sigma`."""
 
     def __init__(self, alpha: Any = 50.0, sigma: Any = 5.0, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = 0) -> None:  # fmt: skip
         super().__init__()
@@ -362,7 +362,7 @@ class ElasticTransform(nn.Module):
 
     @staticmethod
     def get_params(alpha: Sequence[float], sigma: Sequence[float], size: Sequence[int]) -> Tensor:
-        """The displacement (1, H, W, 2)."""
+        """Draw the displacement field (1, H, W, 2)."""
         return displacement_field(alpha, sigma, size)
 
     def forward(self, tensor: Any) -> Any:

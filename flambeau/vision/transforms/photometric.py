@@ -81,7 +81,7 @@ class Grayscale(nn.Module):
 
 
 class RandomGrayscale(nn.Module):
-    """Without colour with probability p, with as many channels as before."""
+    """Convert an image to greyscale with probability p, keeping the number of channels."""
 
     def __init__(self, p: float = 0.1) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ def check_erasing(p: Any, scale: Any, ratio: Any, value: Any) -> None:
 
 
 def erasing_value(value: Any) -> list[float] | None:
-    """Per channel, or None for noise."""
+    """Return the fill of an erased box per channel, or None for noise."""
     if isinstance(value, (int, float)):
         return [float(value)]
     if isinstance(value, str):
@@ -150,7 +150,7 @@ def erasing_value(value: Any) -> list[float] | None:
 
 
 class GaussianBlur(nn.Module):
-    """Blurred with a random standard deviation."""
+    """Blur an image with a random standard deviation."""
 
     def __init__(self, kernel_size: Any, sigma: Any = (0.1, 2.0)) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class GaussianBlur(nn.Module):
 
     @staticmethod
     def get_params(sigma_min: float, sigma_max: float) -> float:
-        """The standard deviation."""
+        """Draw the standard deviation."""
         return draws.uniform(sigma_min, sigma_max)
 
     def forward(self, img: Any) -> Any:
@@ -217,13 +217,13 @@ class _WithChance(nn.Module):
 
 
 class RandomInvert(_WithChance):
-    """The negative, with probability p."""
+    """Invert the colours of an image with probability p."""
 
     change = F.invert
 
 
 class RandomPosterize(_WithChance):
-    """Fewer bits per value, with probability p."""
+    """Reduce the bits per value with probability p."""
 
     change, option = F.posterize, "bits"
 
@@ -243,7 +243,7 @@ class RandomSolarize(_WithChance):
 
 
 class RandomAdjustSharpness(_WithChance):
-    """Sharper (above 1) or softer, with probability p."""
+    """Sharpen (factor above 1) or soften an image with probability p."""
 
     change, option = F.adjust_sharpness, "sharpness_factor"
 
@@ -253,12 +253,12 @@ class RandomAdjustSharpness(_WithChance):
 
 
 class RandomAutocontrast(_WithChance):
-    """Contrast stretched to the whole range, with probability p."""
+    """Stretch the contrast to the whole range with probability p."""
 
     change = F.autocontrast
 
 
 class RandomEqualize(_WithChance):
-    """A flat histogram, with probability p."""
+    """Equalize the histogram with probability p."""
 
     change = F.equalize

@@ -28,7 +28,7 @@ Step = tuple[str, float, "int | None"]
 
 
 def policies(policy: AutoAugmentPolicy) -> list[tuple[Step, ...]]:
-    """The pairs of steps of a policy."""
+    """Return the pairs of operations of a learned policy."""
     if not isinstance(policy, AutoAugmentPolicy):
         raise ValueError(f"The provided policy {policy} is not recognized.")
     text = (_DATA / "auto_augment_policies.txt").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from ...utils.pillow import is_pil, pil_array
 from ._base import TVTensor
 
 
-def _from_picture(data: Any) -> Any:
+def _from_pil(data: Any) -> Any:
     """Convert a PIL image to a (C, H, W) tensor; return other inputs unchanged."""
     if not is_pil(data):
         return data
@@ -26,7 +26,7 @@ class Image(TVTensor):
     """
 
     def __new__(cls, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool | None = None) -> Image:
-        tensor = cls._to_tensor(_from_picture(data), dtype=dtype, device=device, requires_grad=requires_grad)
+        tensor = cls._to_tensor(_from_pil(data), dtype=dtype, device=device, requires_grad=requires_grad)
         if tensor.ndim < 2:
             raise ValueError(f"Tensor must be 2D or higher, got {tensor.ndim}D tensor.")
         if tensor.ndim == 2:
@@ -54,7 +54,7 @@ class Mask(TVTensor):
     """Segmentation or detection masks, (..., H, W): whole numbers that must never be blended."""
 
     def __new__(cls, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool | None = None) -> Mask:
-        return cls._of(cls._to_tensor(_from_picture(data), dtype=dtype, device=device, requires_grad=requires_grad))
+        return cls._of(cls._to_tensor(_from_pil(data), dtype=dtype, device=device, requires_grad=requires_grad))
 
 
 class KeyPoints(TVTensor):

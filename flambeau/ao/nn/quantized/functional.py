@@ -42,7 +42,7 @@ hardsigmoid = _of_floats("hardsigmoid")
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """Values kept between two numbers."""
+    """Clamp quantized values between two numbers."""
     _need_quantized(input, "hardtanh")
     made = input.clamp(min_val, max_val)
     return input.copy_(made) if inplace else made
@@ -106,7 +106,7 @@ max_pool1d, max_pool2d = _max_pool(1), _max_pool(2)
 def interpolate(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None
 ) -> Tensor:
-    """The tensor in another size: nearest or bilinear."""
+    """Resize a quantized tensor to `size` or by `scale_factor`, nearest or bilinear."""
     _need_quantized(input, "interpolate")
     return F.interpolate(input, size, scale_factor, mode, align_corners)
 
@@ -120,19 +120,19 @@ def _former(name: str, instead: str) -> None:
 def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None
 ) -> Tensor:
-    """The former name of `interpolate`."""
+    """Deprecated name of `interpolate`."""
     _former("upsample", "interpolate")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` between four neighbours, corners on corners."""
+    """Deprecated: resize bilinearly with aligned corners; use `interpolate`."""
     _former("upsample_bilinear", "interpolate")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` by the nearest neighbour."""
+    """Deprecated: resize by the nearest neighbour; use `interpolate`."""
     _former("upsample_nearest", "interpolate")
     return interpolate(input, size, scale_factor, mode="nearest")
 
@@ -177,6 +177,6 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
 
 
 def clamp(input: Tensor, min_: float, max_: float) -> Tensor:
-    """Values kept between two numbers."""
+    """Clamp quantized values between two numbers."""
     _need_quantized(input, "clamp")
     return torch.clamp(input, min_, max_)

@@ -55,7 +55,7 @@ class BaseScheduler:
         self.__dict__.update(state_dict)
 
     def get_last_sl(self) -> list[float]:
-        """The levels that the last step set."""
+        """Return the sparsity levels set by the last step."""
         return self._last_sl
 
     def get_sl(self) -> list[float]:

@@ -158,7 +158,7 @@ def _choose_qparams_per_token_asymmetric_impl(input: Tensor, dtype: Any) -> Any:
 
 @_operator()
 def choose_qparams_per_token_asymmetric(input: Tensor, dtype: Any) -> Any:
-    """Scales and zero points for each row."""
+    """Return asymmetric scales and zero points for each row (token)."""
     return _choose_qparams_per_token_asymmetric_impl(input, dtype)
 
 

@@ -130,7 +130,7 @@ class PrepareCustomConfig(_Told):
 
     @classmethod
     def from_dict(cls, prepare_custom_config_dict: dict[str, Any]) -> PrepareCustomConfig:
-        """The configuration that `to_dict` was made of."""
+        """Make a configuration from the result of `to_dict`."""
         given, made = prepare_custom_config_dict, cls()
         for key, kept in (
             (STANDALONE_MODULE_NAME_DICT_KEY, made.standalone_module_names),
@@ -187,7 +187,7 @@ class ConvertCustomConfig(_Told):
 
     @classmethod
     def from_dict(cls, convert_custom_config_dict: dict[str, Any]) -> ConvertCustomConfig:
-        """The configuration that `to_dict` was made of."""
+        """Make a configuration from the result of `to_dict`."""
         made = cls()
         for name, classes in convert_custom_config_dict.get(OBSERVED_TO_QUANTIZED_DICT_KEY, {}).items():
             for observed_class, quantized_class in classes.items():
@@ -209,7 +209,7 @@ class FuseCustomConfig(_Told):
 
     @classmethod
     def from_dict(cls, fuse_custom_config_dict: dict[str, Any]) -> FuseCustomConfig:
-        """The configuration that `to_dict` was made of."""
+        """Make a configuration from the result of `to_dict`."""
         return cls().set_preserved_attributes(fuse_custom_config_dict.get(PRESERVED_ATTRIBUTES_DICT_KEY, []))
 
     def to_dict(self) -> dict[str, Any]:

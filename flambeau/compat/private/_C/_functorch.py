@@ -34,7 +34,7 @@ def is_gradtrackingtensor(tensor: Any) -> bool:
 
 
 def get_unwrapped(tensor: Any) -> Any:
-    """The tensor of all of a batch."""
+    """Return the tensor with the hidden batch dimension visible."""
     return tensor._value if is_batchedtensor(tensor) else tensor
 
 

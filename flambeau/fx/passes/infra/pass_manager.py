@@ -116,25 +116,25 @@ class PassManager:
         self._validated = False
 
     def validate_constraints(self) -> None:
-        """Raise an error unless the passes are in a right order."""
+        """Raise RuntimeError unless the passes satisfy the constraints."""
         if not self._validated:
             for constraint in self.constraints:
                 validate_constraint(constraint, self.passes)
             self._validated = True
 
     def solve_constraints(self) -> None:
-        """Bring the passes in a right order."""
+        """Sort the passes by the constraints."""
         self.passes = _topological_sort_passes(self.passes, self.constraints)
         self._validated = True
 
     def add_checks(self, check: Callable[[Module], None]) -> None:
-        """A function that raises an error where a module is not as it should be."""
+        """Set the check, a function that raises an error for an invalid module."""
         if len(inspect.signature(check).parameters) != 1:
             raise TypeError("PassManager check function should only take in one variable, a module")
         self.check = check  # type: ignore[method-assign, assignment]
 
     def check(self, module: Module) -> None:
-        """Check the graph before the passes run, and after each if so wished."""
+        """Check the module: called before the passes and, with `run_checks_after_each_pass`, after each."""
 
     def __call__(self, module: Module) -> PassResult:
         if not self._validated:

@@ -197,7 +197,7 @@ def check_targets(targets: list[dict[str, Tensor]] | None, count: int) -> list[d
 
 
 def check_sizes(targets: list[dict[str, Tensor]] | None) -> None:
-    """After resizing: no box may have vanished."""
+    """Raise AssertionError if a box has no area after resizing."""
     for i, target in enumerate(targets or []):
         boxes = target["boxes"]
         flat = boxes[:, 2:] <= boxes[:, :2]

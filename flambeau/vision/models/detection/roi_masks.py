@@ -155,7 +155,7 @@ def keypointrcnn_inference(x: Tensor, boxes: list[Tensor]) -> tuple[list[Tensor]
 
 
 def expand_boxes(boxes: Tensor, scale: float) -> Tensor:
-    """Boxes grown around their centres."""
+    """Scale boxes around their centres."""
     half = (boxes[:, 2:] - boxes[:, :2]) * 0.5 * scale
     centre = (boxes[:, 2:] + boxes[:, :2]) * 0.5
     return flambeau.cat((centre - half, centre + half), dim=1)

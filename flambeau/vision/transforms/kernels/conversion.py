@@ -91,20 +91,20 @@ def array_to_tensor(array: np.ndarray) -> Tensor:
     return flambeau.from_numpy(array).permute(2, 0, 1)
 
 
-def to_tensor(picture: Any) -> Tensor:
+def to_tensor(pic: Any) -> Tensor:
     """A PIL image or array as a (C, H, W) tensor; bytes become floats from 0 to 1."""
-    if isinstance(picture, np.ndarray):
-        if picture.ndim not in (2, 3):
-            raise ValueError(f"pic should be 2/3 dimensional. Got {picture.ndim} dimensions.")
-        return _bytes_to_unit(picture) if picture.dtype == np.uint8 else array_to_tensor(picture).contiguous()
-    if not is_pil(picture):
-        raise TypeError(f"pic should be PIL Image or ndarray. Got {type(picture)}")
-    if picture.mode == "1":
-        return array_to_tensor(np.asarray(picture, dtype=np.uint8)).float()
-    if picture.mode in ("I", "I;16", "F"):
-        kind = {"I": np.int32, "I;16": np.int16, "F": np.float32}[picture.mode]
-        return array_to_tensor(np.array(picture, kind, copy=True)).contiguous()
-    return _bytes_to_unit(np.asarray(picture))
+    if isinstance(pic, np.ndarray):
+        if pic.ndim not in (2, 3):
+            raise ValueError(f"pic should be 2/3 dimensional. Got {pic.ndim} dimensions.")
+        return _bytes_to_unit(pic) if pic.dtype == np.uint8 else array_to_tensor(pic).contiguous()
+    if not is_pil(pic):
+        raise TypeError(f"pic should be PIL Image or ndarray. Got {type(pic)}")
+    if pic.mode == "1":
+        return array_to_tensor(np.asarray(pic, dtype=np.uint8)).float()
+    if pic.mode in ("I", "I;16", "F"):
+        kind = {"I": np.int32, "I;16": np.int16, "F": np.float32}[pic.mode]
+        return array_to_tensor(np.array(pic, kind, copy=True)).contiguous()
+    return _bytes_to_unit(np.asarray(pic))
 
 
 def _bytes_to_unit(array: np.ndarray) -> Tensor:
@@ -135,11 +135,11 @@ def as_planes(image: Tensor) -> Tensor:
     return out
 
 
-def pil_to_tensor(picture: Any) -> Tensor:
+def pil_to_tensor(pic: Any) -> Tensor:
     """A PIL image as a (C, H, W) tensor of its own numbers."""
-    if not is_pil(picture):
-        raise TypeError(f"pic should be PIL Image. Got {type(picture)}")
-    return flambeau.from_numpy(pil_array(picture)).permute(2, 0, 1)
+    if not is_pil(pic):
+        raise TypeError(f"pic should be PIL Image. Got {type(pic)}")
+    return flambeau.from_numpy(pil_array(pic)).permute(2, 0, 1)
 
 
 # -- to PIL images ----------------------------------------------------------------------------------------------------
@@ -148,36 +148,36 @@ _DTYPE_MODES = {np.dtype(np.uint8): "L", np.dtype(np.int16): "I;16", np.dtype(np
 _CHANNEL_MODES = {2: ("LA",), 4: ("RGBA", "CMYK", "RGBX"), 3: ("RGB", "YCbCr", "HSV")}
 
 
-def to_pil_image(picture: Any, mode: str | None = None) -> Any:
+def to_pil_image(pic: Any, mode: str | None = None) -> Any:
     """A (C, H, W) tensor or (H, W, C) array as a PIL image; floats from 0 to 1 become bytes."""
-    if isinstance(picture, Tensor):
-        array = _picture_tensor(picture, mode)
-    elif isinstance(picture, np.ndarray):
-        if picture.ndim not in (2, 3):
-            raise ValueError(f"pic should be 2/3 dimensional. Got {picture.ndim} dimensions.")
-        array = picture[:, :, None] if picture.ndim == 2 else picture
+    if isinstance(pic, Tensor):
+        array = _pixels(pic, mode)
+    elif isinstance(pic, np.ndarray):
+        if pic.ndim not in (2, 3):
+            raise ValueError(f"pic should be 2/3 dimensional. Got {pic.ndim} dimensions.")
+        array = pic[:, :, None] if pic.ndim == 2 else pic
         if array.shape[-1] > 4:
             raise ValueError(f"pic should not have > 4 channels. Got {array.shape[-1]} channels.")
         if np.issubdtype(array.dtype, np.floating) and mode != "F":
             array = (array * 255).astype(np.uint8)
     else:
-        raise TypeError(f"pic should be Tensor or ndarray. Got {type(picture)}.")
-    return _picture(array, mode)
+        raise TypeError(f"pic should be Tensor or ndarray. Got {type(pic)}.")
+    return _pil_image(array, mode)
 
 
-def _picture_tensor(picture: Tensor, mode: str | None) -> np.ndarray:
-    if picture.ndim not in (2, 3):
-        raise ValueError(f"pic should be 2/3 dimensional. Got {picture.ndim} dimensions.")
-    if picture.ndim == 2:
-        picture = picture.unsqueeze(0)
-    if picture.shape[-3] > 4:
-        raise ValueError(f"pic should not have > 4 channels. Got {picture.shape[-3]} channels.")
-    if picture.is_floating_point() and mode != "F":
-        picture = picture.mul(255).to(flambeau.uint8)
-    return picture.permute(1, 2, 0).contiguous().cpu().detach().numpy()
+def _pixels(pic: Tensor, mode: str | None) -> np.ndarray:
+    if pic.ndim not in (2, 3):
+        raise ValueError(f"pic should be 2/3 dimensional. Got {pic.ndim} dimensions.")
+    if pic.ndim == 2:
+        pic = pic.unsqueeze(0)
+    if pic.shape[-3] > 4:
+        raise ValueError(f"pic should not have > 4 channels. Got {pic.shape[-3]} channels.")
+    if pic.is_floating_point() and mode != "F":
+        pic = pic.mul(255).to(flambeau.uint8)
+    return pic.permute(1, 2, 0).contiguous().cpu().detach().numpy()
 
 
-def _picture(array: np.ndarray, mode: str | None) -> Any:
+def _pil_image(array: np.ndarray, mode: str | None) -> Any:
     channels = array.shape[2]
     if channels == 1:
         array = array[:, :, 0]

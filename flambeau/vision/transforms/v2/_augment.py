@@ -62,7 +62,7 @@ class RandomErasing(RandomApplyTransform):
 
 
 class JPEG(Transform):
-    """Through JPEG compression of random quality and back."""
+    """Compress images as JPEG with random quality and decompress them."""
 
     _functional = staticmethod(F.jpeg)
 
@@ -148,7 +148,7 @@ class _Mixing(Transform):
             labels = labels.float()
         return labels.roll(1, 0).mul_(1.0 - lam).add_(labels.mul(lam))
 
-    def picture(self, inpt: Tensor, params: dict[str, Any]) -> Tensor:
+    def mix(self, inpt: Tensor, params: dict[str, Any]) -> Tensor:
         """Mix the images of a batch."""
         raise NotImplementedError
 
@@ -158,23 +158,23 @@ class _Mixing(Transform):
         if not (isinstance(inpt, (Image, Video)) or F.is_pure_tensor(inpt)):
             return inpt
         self._check_batch(inpt, batch_size=params["batch_size"])
-        output = self.picture(plain(inpt), params)
+        output = self.mix(plain(inpt), params)
         return type(inpt).wrap(output, inpt) if isinstance(inpt, TVTensor) else output
 
 
 class MixUp(_Mixing):
-    """Weighted sums of neighbours (Zhang et al., 2018)."""
+    """Mix each sample with its neighbour by a weighted sum (Zhang et al., 2018)."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         return {"lam": self._draw()}
 
-    def picture(self, inpt: Tensor, params: dict[str, Any]) -> Tensor:
+    def mix(self, inpt: Tensor, params: dict[str, Any]) -> Tensor:
         lam = params["lam"]
         return inpt.roll(1, 0).mul_(1.0 - lam).add_(inpt.mul(lam))
 
 
 class CutMix(_Mixing):
-    """A box of the neighbour pasted in (Yun et al., 2019)."""
+    """Paste a box of the neighbouring sample into each sample (Yun et al., 2019)."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         lam = self._draw()
@@ -187,7 +187,7 @@ class CutMix(_Mixing):
         # Labels follow the area that was really pasted.
         return {"box": (x1, y1, x2, y2), "lam": float(1.0 - (x2 - x1) * (y2 - y1) / (width * height))}
 
-    def picture(self, inpt: Tensor, params: dict[str, Any]) -> Tensor:
+    def mix(self, inpt: Tensor, params: dict[str, Any]) -> Tensor:
         x1, y1, x2, y2 = params["box"]
         output = inpt.clone()
         output[..., y1:y2, x1:x2] = inpt.roll(1, 0)[..., y1:y2, x1:x2]

@@ -34,7 +34,7 @@ class _Automatic(Transform):
         self.interpolation = interpolation
         self._set_fill(fill)
 
-    def augment(self, picture: Any) -> Any:
+    def augment(self, inpt: Any) -> Any:
         """Return the image or video, changed."""
         raise NotImplementedError
 
@@ -59,25 +59,25 @@ class _Automatic(Transform):
     def _pick(self) -> str:
         return tuple(self.space)[_randint(len(self.space))]
 
-    def _magnitudes(self, picture: Any, name: str, bins: int) -> tuple[Tensor | None, bool]:
+    def _magnitudes(self, inpt: Any, name: str, bins: int) -> tuple[Tensor | None, bool]:
         values, signed = self.space[name]
-        height, width = F.get_size(picture)
+        height, width = F.get_size(inpt)
         return values(bins, height, width), signed
 
     def _signed(self, magnitude: float, signed: bool) -> float:
         return -magnitude if signed and flambeau.rand(()) <= 0.5 else magnitude
 
-    def _change_somehow(self, picture: Any, bins: int, level: Callable[[], int]) -> Any:
+    def _change_somehow(self, inpt: Any, bins: int, level: Callable[[], int]) -> Any:
         """Apply a random operation; `level()` chooses the index of its magnitude."""
         name = self._pick()
-        values, signed = self._magnitudes(picture, name, bins)
+        values, signed = self._magnitudes(inpt, name, bins)
         magnitude = 0.0 if values is None else self._signed(float(values[level()]), signed)
-        return self._change(picture, name, magnitude)
+        return self._change(inpt, name, magnitude)
 
-    def _change(self, picture: Any, name: str, magnitude: float) -> Any:
+    def _change(self, inpt: Any, name: str, magnitude: float) -> Any:
         if name == "Solarize":
-            magnitude *= max_value(picture.dtype) if isinstance(picture, Tensor) else 255
-        return tables.apply(F, picture, name, magnitude, self.interpolation, fill_for(self._fill, picture))
+            magnitude *= max_value(inpt.dtype) if isinstance(inpt, Tensor) else 255
+        return tables.apply(F, inpt, name, magnitude, self.interpolation, fill_for(self._fill, inpt))
 
 
 class AutoAugment(_Automatic):
@@ -90,16 +90,16 @@ class AutoAugment(_Automatic):
         self.policy = policy
         self._policies = tables.policies(policy)
 
-    def augment(self, picture: Any) -> Any:
+    def augment(self, inpt: Any) -> Any:
         for name, probability, bin in self._policies[_randint(len(self._policies))]:
             if not flambeau.rand(()) <= probability:
                 continue
-            values, signed = self._magnitudes(picture, name, 10)
+            values, signed = self._magnitudes(inpt, name, 10)
             magnitude = 0.0
             if values is not None and bin is not None:
                 magnitude = self._signed(float(values[bin]), signed)
-            picture = self._change(picture, name, magnitude)
-        return picture
+            inpt = self._change(inpt, name, magnitude)
+        return inpt
 
 
 class RandAugment(_Automatic):
@@ -113,10 +113,10 @@ class RandAugment(_Automatic):
         self.magnitude = magnitude
         self.num_magnitude_bins = num_magnitude_bins
 
-    def augment(self, picture: Any) -> Any:
+    def augment(self, inpt: Any) -> Any:
         for _ in range(self.num_ops):
-            picture = self._change_somehow(picture, self.num_magnitude_bins, lambda: self.magnitude)
-        return picture
+            inpt = self._change_somehow(inpt, self.num_magnitude_bins, lambda: self.magnitude)
+        return inpt
 
 
 class TrivialAugmentWide(_Automatic):
@@ -128,8 +128,8 @@ class TrivialAugmentWide(_Automatic):
         super().__init__(interpolation=interpolation, fill=fill)
         self.num_magnitude_bins = num_magnitude_bins
 
-    def augment(self, picture: Any) -> Any:
-        return self._change_somehow(picture, self.num_magnitude_bins, lambda: _randint(self.num_magnitude_bins))
+    def augment(self, inpt: Any) -> Any:
+        return self._change_somehow(inpt, self.num_magnitude_bins, lambda: _randint(self.num_magnitude_bins))
 
 
 class AugMix(_Automatic):
@@ -151,10 +151,10 @@ class AugMix(_Automatic):
     def space(self) -> tables.Space:  # type: ignore[override]
         return self._space
 
-    def augment(self, picture: Any) -> Any:
-        image = picture if isinstance(picture, Tensor) else F.pil_to_tensor(picture)
+    def augment(self, inpt: Any) -> Any:
+        image = inpt if isinstance(inpt, Tensor) else F.pil_to_tensor(inpt)
         image = plain(image)
-        lead = 5 if isinstance(picture, Video) else 4
+        lead = 5 if isinstance(inpt, Video) else 4
         batch = image.reshape([1] * max(lead - image.ndim, 0) + list(image.shape))
         keep, weights = mixing_weights(len(batch), self.alpha, self.mixture_width)
         per_image = [len(batch)] + [1] * (batch.ndim - 1)
@@ -166,6 +166,6 @@ class AugMix(_Automatic):
                 augmented = self._change_somehow(augmented, 10, lambda: _randint(self.severity))
             mix.add_(weights[:, i].reshape(per_image) * augmented)
         mixed = mix.reshape(image.shape).to(dtype=image.dtype)
-        if isinstance(picture, TVTensor):
-            return type(picture).wrap(mixed, picture)
-        return mixed if isinstance(picture, Tensor) else F.to_pil_image(mixed)
+        if isinstance(inpt, TVTensor):
+            return type(inpt).wrap(mixed, inpt)
+        return mixed if isinstance(inpt, Tensor) else F.to_pil_image(mixed)

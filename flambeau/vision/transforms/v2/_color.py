@@ -33,7 +33,7 @@ class Grayscale(Transform):
 
 
 class RandomGrayscale(RandomApplyTransform):
-    """Without colour with probability p, with as many channels as before."""
+    """Convert to greyscale with probability p, keeping the number of channels."""
 
     def __init__(self, p: float = 0.1) -> None:
         super().__init__(p=p)
@@ -83,7 +83,7 @@ class ColorJitter(Transform):
 
 
 class RandomChannelPermutation(Transform):
-    """The channels in a random order."""
+    """Permute the channels at random."""
 
     _functional = staticmethod(F.permute_channels)
 
@@ -137,19 +137,19 @@ class RandomPhotometricDistort(Transform):
 
 
 class RandomEqualize(RandomApplyTransform):
-    """A flat histogram, with probability p."""
+    """Equalize the histogram with probability p."""
 
     _functional = staticmethod(F.equalize)
 
 
 class RandomInvert(RandomApplyTransform):
-    """The negative, with probability p."""
+    """Invert the colours with probability p."""
 
     _functional = staticmethod(F.invert)
 
 
 class RandomPosterize(RandomApplyTransform):
-    """Fewer bits per value, with probability p."""
+    """Reduce the bits per value with probability p."""
 
     _functional = staticmethod(F.posterize)
     _options = ("bits",)
@@ -171,13 +171,13 @@ class RandomSolarize(RandomApplyTransform):
 
 
 class RandomAutocontrast(RandomApplyTransform):
-    """Contrast stretched to the whole range, with probability p."""
+    """Stretch the contrast to the whole range with probability p."""
 
     _functional = staticmethod(F.autocontrast)
 
 
 class RandomAdjustSharpness(RandomApplyTransform):
-    """Sharper (above 1) or softer, with probability p."""
+    """Sharpen (factor above 1) or soften with probability p."""
 
     _functional = staticmethod(F.adjust_sharpness)
     _options = ("sharpness_factor",)

@@ -29,7 +29,7 @@ class RandomHorizontalFlip(RandomApplyTransform):
 
 
 class RandomVerticalFlip(RandomApplyTransform):
-    """Upside down with probability p."""
+    """Flip the input vertically with probability p."""
 
     _functional = staticmethod(F.vertical_flip)
 
@@ -194,7 +194,7 @@ class RandomRotation(Transform):
 
 
 class RandomAffine(Transform):
-    """Turned, moved, scaled and sheared by random amounts."""
+    """Rotate, translate, scale and shear the input by random amounts."""
 
     _functional = staticmethod(F.affine)
     _options = ("interpolation", "fill", "center")
@@ -292,7 +292,7 @@ class RandomPerspective(RandomApplyTransform):
 
 
 class ElasticTransform(Transform):
-    """Every pixel displaced by a smooth random field of strength `alpha` and smoothness `sigma`."""
+    """Displace pixels by a smooth random field of strength `alpha` and smoothness `sigma`."""
 
     _functional = staticmethod(F.elastic)
     _options = ("interpolation", "fill")

@@ -89,7 +89,7 @@ class Normalize(Transform):
 
 
 class GaussianBlur(Transform):
-    """Blurred with a random standard deviation."""
+    """Blur with a random standard deviation."""
 
     _functional = staticmethod(F.gaussian_blur)
     _options = ("kernel_size",)
@@ -123,7 +123,7 @@ class GaussianNoise(Transform):
 
 
 class ToDtype(Transform):
-    """Another dtype, for images and videos, or for each kind its own; with `scale`, black and white stay so."""
+    """Convert the dtype of images and videos, or of each kind by a dict; with `scale`, values are scaled to the range of the dtype."""
 
     _transformed_types = (Tensor,)
 
@@ -140,7 +140,7 @@ class ToDtype(Transform):
         self.scale = scale
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        is_picture = F.is_pure_tensor(inpt) or isinstance(inpt, (Image, Video))
+        is_image = F.is_pure_tensor(inpt) or isinstance(inpt, (Image, Video))
         dtype = self.dtype
         if isinstance(dtype, dict):
             kind = type(inpt)
@@ -152,10 +152,10 @@ class ToDtype(Transform):
                 raise ValueError(
                     f'No dtype was specified for type {kind}. If you only need to convert the dtype of images or videos, you can just pass e.g. dtype=torch.float32. If you\'re passing a dict as dtype, you can use "others" as a catch-all key e.g. dtype={{tv_tensors.Mask: torch.int64, "others": None}} to pass-through the rest of the inputs.'
                 )
-        elif not is_picture:
+        elif not is_image:
             return inpt
         if dtype is None:
-            if self.scale and is_picture:
+            if self.scale and is_image:
                 warnings.warn(
                     "scale was set to True but no dtype was specified for images or videos: no scaling will be done.",
                     stacklevel=2,
@@ -176,7 +176,7 @@ class ConvertImageDtype(Transform):
 
 
 class PILToTensor(Transform):
-    """PIL images to tensors of the same numbers."""
+    """Convert PIL images to tensors without scaling."""
 
     _functional = staticmethod(F.pil_to_tensor)
     _transformed_types = (is_pil,)

@@ -83,7 +83,7 @@ class LSTMCell(nn.Module):
         return self.ogate_cy.mul(out, torch.tanh(cy)), cy
 
     def initialize_hidden(self, batch_size: int, is_quantized: bool = False) -> tuple[Tensor, Tensor]:
-        """The state before the first step."""
+        """Return the initial hidden and cell state: zeros."""
         h, c = torch.zeros((batch_size, self.hidden_size)), torch.zeros((batch_size, self.hidden_size))
         if is_quantized:
             h = torch.quantize_per_tensor(h, *self.initial_hidden_state_qparams, dtype=self.hidden_state_dtype)

@@ -190,7 +190,7 @@ class _ConvNd(WeightedQuantizedModule):
 
     @classmethod
     def get_qconv(cls, mod: Any, activation_post_process: Any, weight_post_process: Any = None) -> Any:
-        """The quantized form of a layer, with scales by these observers."""
+        """Make the quantized layer of a float one, with scales from these observers."""
         weights = mod.qconfig.weight() if weight_post_process is None else weight_post_process
         made = cls._like(mod)
         made.set_weight_bias(observed_weight(mod.weight, weights), mod.bias)
@@ -201,7 +201,7 @@ class _ConvNd(WeightedQuantizedModule):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The quantized form of a layer that was observed, or trained with rounding."""
+        """Make the quantized layer from an observed or QAT layer."""
         observer = getattr(mod, "activation_post_process", None)
         if hasattr(mod, "weight_fake_quant"):
             if type(mod) is cls._NNIQAT_CONV_BN_MODULE:
@@ -221,7 +221,7 @@ class _ConvNd(WeightedQuantizedModule):
 
     @classmethod
     def from_reference(cls, ref_qconv: Any, output_scale: Any, output_zero_point: Any) -> Any:
-        """The quantized form of a reference layer, which computes the same in floats."""
+        """Make the quantized layer from a reference layer."""
         made = cls._like(ref_qconv)
         made.set_weight_bias(ref_qconv.get_quantized_weight(), ref_qconv.bias)
         made.scale, made.zero_point = float(output_scale), int(output_zero_point)

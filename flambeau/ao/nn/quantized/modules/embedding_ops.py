@@ -114,7 +114,7 @@ class Embedding(nn.Module):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The quantized form of a table of floats."""
+        """Make the quantized table from a float table that was observed."""
         if hasattr(mod, "weight_fake_quant"):
             observer = mod.weight_fake_quant
         else:

@@ -141,7 +141,7 @@ class Linear(WeightedQuantizedModule):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The quantized form of a layer that was observed, or trained with rounding."""
+        """Make the quantized layer from an observed or QAT layer."""
         observer = getattr(mod, "activation_post_process", None)
         if hasattr(mod, "weight_fake_quant"):
             if type_before_parametrizations(mod) is nniqat.LinearBn1d:
@@ -175,7 +175,7 @@ class Linear(WeightedQuantizedModule):
 
     @classmethod
     def from_reference(cls, ref_qlinear: Any, output_scale: Any, output_zero_point: Any) -> Any:
-        """The quantized form of a reference layer, which computes the same in floats."""
+        """Make the quantized layer from a reference layer."""
         made = cls._like(ref_qlinear, dt.qint8)
         made.set_weight_bias(ref_qlinear.get_quantized_weight(), ref_qlinear.bias)
         made.scale, made.zero_point = float(output_scale), int(output_zero_point)

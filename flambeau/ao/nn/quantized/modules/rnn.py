@@ -27,7 +27,7 @@ class LSTM(quantizable.LSTM):
 
     @classmethod
     def from_observed(cls, other: Any) -> Any:
-        """The quantized form of an observed layer."""
+        """Convert an observed layer."""
         if not isinstance(other, cls._FLOAT_MODULE):
             raise AssertionError(f"Expected module type {cls._FLOAT_MODULE}, got {type(other)}")
         made: Any = torch.ao.quantization.convert(other, inplace=False, remove_qconfig=True)
@@ -51,7 +51,7 @@ class MultiheadAttention(quantizable.MultiheadAttention):
 
     @classmethod
     def from_observed(cls, other: Any) -> Any:
-        """The quantized form of an observed layer."""
+        """Convert an observed layer."""
         made: Any = torch.ao.quantization.convert(
             other, mapping=None, inplace=False, remove_qconfig=True, convert_custom_config_dict=None
         )

@@ -26,7 +26,7 @@ __all__ = [
 
 
 def _by_kind(image: Any, on_tensor: Callable, on_pil: Callable, *args: Any, **options: Any) -> Any:
-    """`options` are for tensors alone."""
+    """Call the kernel for tensors or the one for PIL images; `options` are for tensors only."""
     if is_pil(image):
         return on_pil(image, *args)
     _needs_color(image)
@@ -40,7 +40,7 @@ def _needs_color(image: Tensor) -> None:
 
 
 def rgb_to_grayscale_image(image: Any, num_output_channels: int = 1) -> Any:
-    """Grey, with one or three channels."""
+    """Convert an image to greyscale with one or three channels."""
     if num_output_channels not in (1, 3):
         raise ValueError(f"num_output_channels must be 1 or 3, got {num_output_channels}.")
     if is_pil(image):
@@ -63,7 +63,7 @@ grayscale_to_rgb = functional(grayscale_to_rgb_image, Tensor, Image, PIL)
 
 
 def to_grayscale(inpt: Any, num_output_channels: int = 1) -> Any:
-    """`rgb_to_grayscale` under its older name."""
+    """Convert to greyscale: the older name of `rgb_to_grayscale`."""
     return rgb_to_grayscale(inpt, num_output_channels=num_output_channels)
 
 
@@ -71,13 +71,13 @@ def to_grayscale(inpt: Any, num_output_channels: int = 1) -> Any:
 
 
 def adjust_brightness_image(image: Any, brightness_factor: float) -> Any:
-    """0 is black, 1 the image, 2 twice as bright."""
+    """Change the brightness: factor 0 gives black, 1 the image itself, 2 doubles it."""
     check_not_negative("brightness_factor", brightness_factor)
     return _by_kind(image, color.adjust_brightness, pil.adjust_brightness, brightness_factor)
 
 
 def adjust_contrast_image(image: Any, contrast_factor: float) -> Any:
-    """0 is the mean grey, 1 the image."""
+    """Change the contrast: factor 0 gives the mean grey, 1 the image itself."""
     check_not_negative("contrast_factor", contrast_factor)
     return _by_kind(image, color.adjust_contrast, pil.adjust_contrast, contrast_factor, exact=True)
 
@@ -89,19 +89,19 @@ def adjust_saturation_image(image: Any, saturation_factor: float) -> Any:
 
 
 def adjust_sharpness_image(image: Any, sharpness_factor: float) -> Any:
-    """0 is blurred, 1 the image, 2 sharper."""
+    """Change the sharpness: factor 0 blurs, 1 gives the image itself, 2 sharpens."""
     check_not_negative("sharpness_factor", sharpness_factor)
     return _by_kind(image, filters.adjust_sharpness, pil.adjust_sharpness, sharpness_factor, exact=True)
 
 
 def adjust_hue_image(image: Any, hue_factor: float) -> Any:
-    """The colour circle turned by `hue_factor` turns."""
+    """Rotate the hue by `hue_factor` turns."""
     check_hue(hue_factor)
     return _by_kind(image, color.adjust_hue, pil.adjust_hue, hue_factor)
 
 
 def adjust_gamma_image(image: Any, gamma: float, gain: float = 1.0) -> Any:
-    """white * gain * (value / white) ** gamma."""
+    """Correct gamma: white * gain * (value / white) ** gamma."""
     check_gamma(gamma)
     return (pil.adjust_gamma if is_pil(image) else color.adjust_gamma)(image, gamma, gain)
 
@@ -115,12 +115,12 @@ def invert_image(image: Any) -> Any:
 
 
 def posterize_image(image: Any, bits: int) -> Any:
-    """Only the highest `bits` of every value kept."""
+    """Keep the highest `bits` of every value."""
     return (pil.posterize if is_pil(image) else color.posterize)(image, bits)
 
 
 def solarize_image(image: Any, threshold: float) -> Any:
-    """Inverted where the value is at least the threshold."""
+    """Invert values that are at least the threshold."""
     if is_pil(image):
         return pil.solarize(image, threshold)
     if threshold > conversion.max_value(image.dtype):
@@ -134,7 +134,7 @@ def autocontrast_image(image: Any) -> Any:
 
 
 def equalize_image(image: Any) -> Any:
-    """The histogram of every channel made flat."""
+    """Equalize the histogram of every channel."""
     return (pil.equalize if is_pil(image) else color.equalize)(image)
 
 

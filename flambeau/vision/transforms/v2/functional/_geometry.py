@@ -55,7 +55,7 @@ hflip, vflip = horizontal_flip, vertical_flip
 
 
 def resized_size(own: Sequence[int], size: Any, max_size: int | None) -> list[int]:
-    """The size after resizing, checked."""
+    """Check the size argument and return (height, width) after resizing."""
     if isinstance(size, int):
         size = [size]
     elif max_size is not None and size is not None and len(size) != 1:
@@ -119,7 +119,7 @@ crop_mask = crop_video = crop_image
 
 
 def parse_padding(padding: Any) -> list[int]:
-    """[left, right, top, bottom], checked."""
+    """Check a padding argument and return [left, right, top, bottom]."""
     if not isinstance(padding, (int, tuple, list)):
         raise TypeError(f"`padding` should be an integer or tuple or list of integers, but got {padding}")
     if isinstance(padding, (tuple, list)):
@@ -167,7 +167,7 @@ pad_video = pad_image
 
 
 def center_crop_image(image: Tensor, output_size: Any) -> Tensor:
-    """The middle, with a black border where the input is smaller."""
+    """Crop the centre, padded with black where the input is smaller."""
     return geometry.center_crop(image, crop_size(output_size))
 
 
@@ -229,7 +229,7 @@ def _five_windows(own: Sequence[int], size: Any) -> list[tuple[int, int, int, in
 
 
 def five_crop_image(image: Tensor, size: Any) -> tuple[Tensor, ...]:
-    """The four corners and the centre."""
+    """Crop the four corners and the centre."""
     return tuple(geometry.crop(image, *window) for window in _five_windows(image.shape[-2:], size))
 
 
@@ -242,7 +242,7 @@ def _five_crop_pil(image: Any, size: Any) -> tuple[Any, ...]:
 
 
 def ten_crop_image(image: Tensor, size: Any, vertical_flip: bool = False) -> tuple[Tensor, ...]:
-    """The five crops, and those of the mirrored input."""
+    """Crop the four corners and the centre of the input and of its mirror image."""
     mirrored = geometry.vflip(image) if vertical_flip else geometry.hflip(image)
     return five_crop_image(image, size) + five_crop_image(mirrored, size)
 

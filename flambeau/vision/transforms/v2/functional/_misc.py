@@ -30,7 +30,7 @@ __all__ = [
 
 
 def normalize_image(image: Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Tensor:
-    """(x - mean) / std, channel by channel."""
+    """Normalize channel by channel: (x - mean) / std."""
     if not image.is_floating_point():
         raise TypeError(f"Input tensor should be a float tensor. Got {image.dtype}.")
     if image.ndim < 3:
@@ -44,7 +44,7 @@ normalize = functional(normalize_image)
 
 
 def to_dtype_image(image: Tensor, dtype: Any = flambeau.float32, scale: bool = False) -> Tensor:
-    """Another dtype; with `scale`, images and videos keep black and white."""
+    """Convert the dtype; with `scale`, values of images and videos are scaled to its range."""
     if image.dtype == dtype:
         return image
     return conversion.convert_dtype(image, dtype) if scale else image.to(dtype)
@@ -55,7 +55,7 @@ to_dtype = functional(to_dtype_image)
 
 @kernel(to_dtype, Mask, BoundingBoxes, KeyPoints)
 def _to_dtype_other(inpt: Tensor, dtype: Any = flambeau.float32, scale: bool = False) -> Tensor:
-    """Boxes, masks and points are never scaled."""
+    """Convert the dtype of boxes, masks and points, without scaling."""
     return inpt.to(dtype)
 
 
@@ -68,7 +68,7 @@ def convert_image_dtype(image: Tensor, dtype: Any = flambeau.float32) -> Tensor:
 
 
 def gaussian_blur_image(image: Tensor, kernel_size: Any, sigma: Any = None) -> Tensor:
-    """Blurred with a Gaussian kernel."""
+    """Blur an image with a Gaussian kernel."""
     return filters.gaussian_blur(image, *blur_arguments(kernel_size, sigma))
 
 
@@ -97,7 +97,7 @@ def _gaussian_noise_pil(image: Any, mean: float = 0.0, sigma: float = 0.1, clip:
 
 
 def erase_image(image: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Tensor:
-    """The window at (i, j) of size (h, w) set to `v`."""
+    """Set the window at (i, j) of size (h, w) to `v`."""
     return geometry.erase(image, i, j, h, w, v, inplace)
 
 
@@ -114,7 +114,7 @@ def _jpeg_pil(image: Any, quality: int) -> Any:
 
 
 def jpeg_image(image: Tensor, quality: int) -> Tensor:
-    """Through JPEG compression and back."""
+    """Compress an image as JPEG and decompress it."""
     if image.dtype != flambeau.uint8:
         raise RuntimeError(f"Input tensor dtype should be uint8, got {image.dtype}")
     if image.shape[-3] not in (1, 3):
@@ -136,7 +136,7 @@ kernel(jpeg, PIL)(_jpeg_pil)
 
 
 def uniform_temporal_subsample_video(video: Tensor, num_samples: int) -> Tensor:
-    """`num_samples` frames at equal distances."""
+    """Select `num_samples` frames at equal distances."""
     last = video.shape[-4] - 1
     chosen = flambeau.linspace(0, last, num_samples, device=video.device).long()
     return flambeau.index_select(video, -4, chosen)
@@ -168,12 +168,12 @@ def to_tensor(inpt: Any) -> Tensor:
 
 
 def pil_to_tensor(pic: Any) -> Tensor:
-    """A PIL image as a (C, H, W) tensor of the same numbers."""
+    """Convert a PIL image to a (C, H, W) tensor without scaling."""
     return conversion.pil_to_tensor(pic)
 
 
 def to_pil_image(pic: Any, mode: str | None = None) -> Any:
-    """A tensor or array as a PIL image."""
+    """Convert a tensor or array to a PIL image."""
     return conversion.to_pil_image(pic, mode)
 
 

@@ -252,7 +252,7 @@ def affine_keypoints(
 def _rotation(
     canvas_size: Canvas, angle: float, expand: bool, center: Any
 ) -> tuple[box_kernels.Points, tuple[int, int]]:
-    """The map of points, and the new canvas."""
+    """Return the map of points of a rotation, and the new canvas size."""
     height, width = canvas_size
     center = None if expand else center
     middle = [width * 0.5, height * 0.5] if center is None else [float(c) for c in center]

@@ -31,7 +31,7 @@ def _sampling(interpolation: Any, fill: Any, image: Tensor, *more: Interpolation
 
 
 def center_point(center: Any) -> list[float] | None:
-    """The point to turn about, checked."""
+    """Check the centre of a rotation; return it as floats, or None."""
     if center is None:
         return None
     if not isinstance(center, (list, tuple)):
@@ -51,7 +51,7 @@ def affine_image(
     fill: Any = None,
     center: Any = None,
 ) -> Any:
-    """Rotated, moved, scaled and sheared about the centre."""
+    """Rotate, translate, scale and shear about the centre."""
     angle, translate, shear = affine_arguments(angle, translate, scale, shear)
     center = center_point(center)
     if is_pil(image):
@@ -82,7 +82,7 @@ def affine_mask(
 def rotate_image(
     image: Any, angle: float, interpolation: Any = _NEAREST, expand: bool = False, center: Any = None, fill: Any = None
 ) -> Any:
-    """Turned by `angle` degrees against the clock."""
+    """Rotate counter-clockwise by `angle` degrees."""
     if is_pil(image):
         return pil.rotate(image, angle, interpolation_mode(interpolation), expand, center, fill)
     angle = angle % 360
@@ -102,7 +102,7 @@ def rotate_mask(mask: Tensor, angle: float, expand: bool = False, center: Any = 
 
 
 def perspective_numbers(startpoints: Any, endpoints: Any, coefficients: Any) -> list[float]:
-    """The coefficients, given or from the points."""
+    """Return the coefficients of a projection, as given or computed from the points."""
     if coefficients is not None:
         if startpoints is not None and endpoints is not None:
             raise ValueError("The startpoints/endpoints and the coefficients shouldn't be defined concurrently.")
@@ -142,7 +142,7 @@ def perspective_mask(
 def elastic_image(
     image: Tensor, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None
 ) -> Tensor:
-    """Every pixel displaced by its own vector, `displacement` of shape (1, H, W, 2)."""
+    """Displace every pixel by its vector in `displacement`, of shape (1, H, W, 2)."""
     if not isinstance(displacement, Tensor):
         raise TypeError("Argument displacement should be a Tensor")
     expected = (1, *image.shape[-2:], 2)

@@ -87,7 +87,7 @@ class Linear(nnq.Linear):
 
     @classmethod
     def from_reference(cls, ref_qlinear: Any) -> Any:  # type: ignore[override]
-        """The quantized form of a reference layer."""
+        """Make the quantized layer from a reference layer."""
         made = cls(ref_qlinear.in_features, ref_qlinear.out_features, dtype=ref_qlinear.weight_dtype)
         made.set_weight_bias(ref_qlinear.get_quantized_weight(), ref_qlinear.bias)
         return made

@@ -187,7 +187,7 @@ class RNNBase(nn.Module):
 
     @classmethod
     def from_reference(cls, ref_mod: Any) -> Any:
-        """The quantized form of a reference layer."""
+        """Make the quantized layer from a reference layer."""
         if not hasattr(ref_mod, "weight_ih_l0_dtype"):
             raise AssertionError(
                 "We are assuming weight_ih_l0 exists in LSTM, may need to relax the assumption to support the use case"
@@ -388,7 +388,7 @@ class RNNCellBase(nn.Module):
 
     @classmethod
     def from_reference(cls, ref_mod: Any) -> Any:
-        """The quantized form of a reference cell."""
+        """Make the quantized cell from a reference cell."""
         if not hasattr(ref_mod, "weight_ih_dtype"):
             raise AssertionError(
                 "We are assuming weight_ih exists in reference module, may need to relax the assumption to support the use case"

@@ -27,7 +27,7 @@ class _ConvNd(float_conv._ConvNd, ReferenceQuantizedModule):
 
     @classmethod
     def from_float(cls, float_conv: Any, weight_qparams: dict[str, Any]) -> Any:
-        """The reference form of a float layer."""
+        """Make the reference layer from a float layer."""
         made = cls(
             float_conv.in_channels,
             float_conv.out_channels,

@@ -36,7 +36,7 @@ class Linear(nn.Linear, ReferenceQuantizedModule):
 
     @classmethod
     def from_float(cls, float_linear: Any, weight_qparams: dict[str, Any]) -> Linear:
-        """The reference form of a float layer."""
+        """Make the reference layer from a float layer."""
         made = Linear(
             float_linear.in_features, float_linear.out_features, float_linear.bias is not None, float_linear.weight.device,
             float_linear.weight.dtype, weight_qparams,

@@ -57,7 +57,7 @@ class ReferenceQuantizedModule(nn.Module):
         )  # fmt: skip
 
     def get_weight(self) -> Tensor:
-        """The weight, rounded to its levels."""
+        """Return the weight, quantized and dequantized."""
         if self.is_decomposed and self.weight_dtype != torch.float16:
             return self._decomposed(self.get_quantized_weight(), "dequantize")
         return _quantize_and_dequantize_weight(*self._weight_parts())
