@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import signatures as notes
 from . import types as T
-from .conditions import Condition, Refinements
+from .frames import Condition, Refinements
 from .ir import Value
 from .matching import Named
 from .named_values import ClassValue, IterableTree, MagicMethod, PythonModule, RangeValue, SliceValue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import types as T
 from .comprehensions import hinted
-from .conditions import Condition, Refinements
+from .frames import Condition, Refinements
 from .ir import Value
 from .matching import Named
 from .named_values import CastValue

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import signatures as notes
-from .conditions import Condition, Refinements
-from .frames import Frame, meaningful
+from .frames import Condition, Frame, Refinements, meaningful
 from .ir import Block, Value
 from .matching import Named
 from .named_values import ExceptionClass, LocalFunction, RangeValue

@@ -11,9 +11,8 @@ import numpy as np
 
 from ... import from_numpy
 from ...utils.pillow import pillow
-from .archived import ArchivedDataset
 from .utils import MISSING, MISSING_OR_CORRUPTED, check_integrity, download_url, optional_module, verify_str_arg
-from .vision import Transform, VisionDataset
+from .vision import ArchivedDataset, Transform, VisionDataset
 
 
 class _Planes(VisionDataset):

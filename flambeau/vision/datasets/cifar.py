@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...utils.pillow import pillow
-from .archived import ArchivedDataset
 from .utils import MISSING_OR_CORRUPTED, check_integrity
+from .vision import ArchivedDataset
 
 _ARRAY_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy")
 _ARRAY_NAMES = ("_reconstruct", "ndarray", "dtype", "scalar")
