@@ -29,6 +29,12 @@ from answers.plugin import (  # noqa: F401  hooks
 
 import flambeau
 
+# Files with single tests of five seconds of CPU time and more: they run first, so that no process is left alone with one at the end.
+LONG = (
+    "backends/nvidia/test_emulated_kernels.py", "typed/test_typed.py", "docs/test_blocks.py", "compiler/test_on_gpu.py", "cpp/test_programs.py",
+    "test_layers.py", "distributed/test_compiled.py", "cpp/test_extension.py", "distributed/test_dtensor.py", "docs/test_reference.py",
+    "backends/nvidia/test_emulated.py", "distributed/test_dtensor_layouts.py", "test_first_use.py", "test_structure.py",
+)  # fmt: skip
 UNTOUCHED: list[str] = []  # tests that passed and asked PyTorch nothing, of all processes
 
 
@@ -79,19 +85,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --shuffle, exchange the order of files; tests of a file share fixtures and stay together."""
+    """Put long files first; with --shuffle, exchange the order of files. Tests of a file share fixtures and stay together."""
     if config.getoption("--leave-out"):
         known = set(Path(config.getoption("--leave-out")).read_text().splitlines())
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in known])
         items[:] = [item for item in items if item.nodeid not in known]
-    seed = config.getoption("--shuffle")
-    if seed is None:
-        return
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    order = sorted(files)
-    random.Random(seed).shuffle(order)
+    order = list(files)
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        order.sort()
+        random.Random(seed).shuffle(order)
+    order.sort(key=lambda path: not path.as_posix().endswith(tuple(f"tests/{name}" for name in LONG)))
     items[:] = [item for path in order for item in files[path]]
 
 

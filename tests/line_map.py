@@ -122,7 +122,7 @@ class Tracer:
         return result
 
     def pytest_sessionfinish(self) -> None:
-        self.map.save(self.path.with_name(f"{self.path.name}.{os.getpid()}"))
+        self.map.save(self.path.with_name(f"{self.path.name}.part{os.getpid()}"))
 
 
 def key_of(file: str, line: int) -> str:
@@ -143,7 +143,7 @@ def main() -> int:
     os.environ["LINE_MAP"] = str(Path(path).absolute())
     status = pytest.main([*WITHOUT_PYTORCH, "-p", "no:cacheprovider", "-p", "tests.line_map", *chosen])
     known = LineMap.load(Path(path)) if Path(path).exists() else LineMap()
-    for part in sorted(Path(path).parent.glob(f"{Path(path).name}.*")):
+    for part in sorted(Path(path).parent.glob(f"{Path(path).name}.part*")):
         known.merge(LineMap.load(part))
         part.unlink()
     known.save(Path(path))
