@@ -15,6 +15,6 @@ plugin.py   pytest's hooks: which test is running
 
 from __future__ import annotations
 
-from .session import judge, live
+from .session import judge, live, told
 
-__all__ = ["judge", "live"]
+__all__ = ["judge", "live", "told"]

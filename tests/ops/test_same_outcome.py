@@ -54,6 +54,27 @@ def filled(L: Any, module: Any) -> Any:
     return module
 
 
+def sizes_of_blocks(L: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch says once in a process that these are new
+        made = [
+            L.sparse_bsr_tensor([0, 1, 2], [1, 0], L.ones(2, 2, 3)),
+            L.sparse_bsc_tensor([0, 1, 2], [1, 0], L.ones(2, 2, 3)),
+            L.sparse_csr_tensor([0, 1, 2], [4, 0], L.ones(2)),
+            L.sparse_csc_tensor([0, 1, 2], [4, 0], L.ones(2, 3)),
+        ]
+    return tuple(list(t.shape) for t in made)
+
+
+def refused_state(L: Any, strict: bool) -> Any:
+    """What is said of a state dict of other names."""
+    try:
+        found = L.nn.Linear(1, 1).load_state_dict({"weight": L.ones(1, 1), "b": L.ones(1)}, strict=strict)
+        return list(found.missing_keys), list(found.unexpected_keys)
+    except RuntimeError as error:
+        return str(error)
+
+
 def lossy_network(L: Any, kind: str, layers: int, train: bool) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # dropout of one layer
@@ -548,18 +569,16 @@ CASES |= {
         (1, 1, 4), L.ones(1, 1, 2), L.ones(1, 1, 3)
     ),
     # What one-token changes of the library once showed to be untested.
+    "resizing just beyond all numbers": lambda L: L.nn.functional.interpolate(L.ones(1, 1, 2), scale_factor=2.0**62),
+    "keys that are missing and too many": lambda L: refused_state(L, strict=True),
+    "keys that are missing and too many, told only": lambda L: refused_state(L, strict=False),
     "second derivative of an embedding with padding": lambda L: second_derivative_of_rows(L, padding_idx=1),
     "second derivative of an embedding": lambda L: second_derivative_of_rows(L),
     "second derivative of an embedding by frequency": lambda L: second_derivative_of_rows(L, scale_grad_by_freq=True),
     "unfold of five dimensions": lambda L: L.nn.functional.unfold(L.ones(1, 1, 1, 3, 3), 2),
     "unfold of no channel": lambda L: L.nn.functional.unfold(L.ones(1, 0, 3, 3), 2),
     "unfold of no image": lambda L: L.nn.functional.unfold(L.ones(0, 1, 3, 3), 2),
-    "size of blocks that is not given": lambda L: (
-        L.sparse_bsr_tensor([0, 1, 2], [1, 0], L.ones(2, 2, 3)).shape,
-        L.sparse_bsc_tensor([0, 1, 2], [1, 0], L.ones(2, 2, 3)).shape,
-        L.sparse_csr_tensor([0, 1, 2], [4, 0], L.ones(2)).shape,
-        L.sparse_csc_tensor([0, 1, 2], [4, 0], L.ones(2, 3)).shape,
-    ),
+    "size of blocks that is not given": lambda L: sizes_of_blocks(L),
     **{
         f"{kind} of {layers} layers that loses all between them, {'training' if train else 'evaluated'}": functools.partial(
             lossy_network, kind=kind, layers=layers, train=train

@@ -16,42 +16,9 @@ from flambeau.vision import datasets
 
 from . import dataset_files as make
 from .oracle import torchvision as oracle
+from .same_samples import same
 
 Image = make.Image
-
-
-def plain(value):
-    """A sample as something that compares across libraries."""
-    if isinstance(value, Image.Image):
-        return value.mode, value.size, value.tobytes()
-    if isinstance(value, (tuple, list)):
-        return [plain(v) for v in value]
-    if hasattr(value, "detach"):
-        return str(value.dtype), value.tolist()
-    if isinstance(value, np.ndarray):
-        return str(value.dtype), value.tolist()
-    return type(value).__name__, value
-
-
-def twins(name, patch, *args, **options):
-    """Our data set and torchvision's, with the checksums of class attributes that `patch` changes."""
-    pair = []
-    for module in (datasets, oracle().datasets):
-        kind = getattr(module, name)
-        pair.append(type(name, (kind,), dict(patch))(*args, **options))
-    return pair
-
-
-def same(name, *args, patch=(), attributes=("classes", "class_to_idx"), **options):
-    ours, theirs = twins(name, patch, *args, **options)
-    assert len(ours) == len(theirs) and len(ours) > 0
-    assert repr(ours) == repr(theirs)
-    for index in range(min(len(ours), 12)):
-        assert plain(ours[index]) == plain(theirs[index])
-    for attribute in attributes:
-        if hasattr(theirs, attribute):
-            assert getattr(ours, attribute) == getattr(theirs, attribute)
-    return ours
 
 
 def negative(image):

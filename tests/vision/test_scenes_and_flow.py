@@ -12,7 +12,7 @@ import pytest
 
 from flambeau.vision import datasets
 
-from .oracle import torchvision
+from .same_samples import same
 
 Image = pytest.importorskip("PIL.Image")
 _random = np.random.default_rng(0)
@@ -128,32 +128,13 @@ SETS: dict[str, tuple[str, Callable[[Path], None], list[dict[str, Any]]]] = {
 }  # fmt: skip
 
 
-def _plain(item: Any) -> Any:
-    """An item as arrays, lists and numbers."""
-    if isinstance(item, dict):
-        return {name: _plain(value) for name, value in item.items()}
-    if isinstance(item, (tuple, list)):
-        return [_plain(value) for value in item]
-    if item is None or isinstance(item, (str, int, float)):
-        return item
-    return np.asarray(item.numpy() if hasattr(item, "numpy") else item).tolist()
-
-
 @pytest.mark.parametrize("name", SETS)
 def test_items_are_torchvisions(name: str, tmp_path: Path) -> None:
-    theirs = torchvision().datasets
     class_name, make, calls = SETS[name]
     make(tmp_path)
     for options in calls:
         given = {k: str(tmp_path / v) if k == "ann_file" else v for k, v in options.items()}
-        ours, other = (
-            getattr(datasets, class_name)(str(tmp_path), **given),
-            getattr(theirs, class_name)(str(tmp_path), **given),
-        )
-        assert repr(ours) == repr(other)
-        assert len(ours) == len(other) > 0
-        for i in range(len(ours)):
-            assert _plain(ours[i]) == _plain(other[i])
+        same(class_name, str(tmp_path), attributes=(), **given)
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import flambeau
 from flambeau.vision import datasets
 from flambeau.vision.datasets import places365, video
 
-from .oracle import torchvision
-from .test_scenes_and_flow import _picture, _plain, _random, _text
+from .same_samples import same
+from .test_scenes_and_flow import _picture, _random, _text
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -109,13 +109,7 @@ def test_items_are_torchvisions(name: str, tmp_path: Path) -> None:
     make, choices = SETS[name]
     make(tmp_path)
     for options in choices:
-        own = getattr(datasets, name)(str(tmp_path), **options)
-        for cached in tmp_path.glob("*.pt"):
-            cached.unlink()
-        expected = getattr(torchvision().datasets, name)(str(tmp_path), **options)
-        assert len(own) == len(expected)
-        for i in range(len(own)):
-            assert _plain(own[i]) == _plain(expected[i])
+        same(name, str(tmp_path), attributes=(), **options)
 
 
 def test_missing_pairs_are_told(tmp_path: Path) -> None:

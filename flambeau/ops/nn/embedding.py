@@ -61,8 +61,6 @@ def rows_gradient(rows: Tensor, indices: Tensor, shape: Any, padding_idx: int) -
 
 
 def _dense_backward_grad(v: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Tensor:
-    if scale_grad_by_freq:
-        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with create_graph=True")
     rows = embedding_rows(v, indices, -1, False, False)
     return rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0) if padding_idx >= 0 else rows
 
