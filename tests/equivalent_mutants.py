@@ -10,6 +10,15 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ("ops/nn/band.py", "if not (1 <= step <= _MOST_STEPS and 1 <= taps <= _MOST_STEPS and lead >= 0):", "1", "2"): (
         "chooses a faster loop for windows at equal distances; the general one gives the same"
     ),
+    ("ops/nn/resize.py", "if any(abs(n) >= 1 << 63 for n in wanted):", "63", "64"): (
+        "sizes between the two are refused a little later, with the same type of error"
+    ),
+    ("optim/line_search.py", "left, right = (a, b) if a.size <= b.size else (b, a)", "<=", "<"): (
+        "the two differ for points at one place only, and then either order is right"
+    ),
+    ("ops/shape/dimensions.py", "d = dim if 0 <= dim < n else wrap_dim(dim, n)", "0", "1"): (
+        "a shortcut: wrap_dim gives the same for every dimension that there is"
+    ),
 }
 
 

@@ -570,6 +570,18 @@ CASES |= {
     ),
     # What one-token changes of the library once showed to be untested.
     "resizing just beyond all numbers": lambda L: L.nn.functional.interpolate(L.ones(1, 1, 2), scale_factor=2.0**62),
+    **{
+        f"hardtanh of bytes from {low} to {high}": functools.partial(
+            lambda L, low, high: L.nn.functional.hardtanh(L.arange(4, dtype=L.uint8), low, high), low=low, high=high
+        )
+        for low, high in ((0, 2), (-1, 2), (1, 2), (0, 0), (-2, -1))
+    },
+    **{
+        f"closeness by {options}": functools.partial(
+            lambda L, **options: L.isclose(L.ones(3), L.ones(3), **options), **options
+        )
+        for options in ({"rtol": 0.5}, {"rtol": -1.0}, {"atol": 0.5}, {"atol": -0.5}, {"rtol": 0, "atol": 0})
+    },
     "keys that are missing and too many": lambda L: refused_state(L, strict=True),
     "keys that are missing and too many, told only": lambda L: refused_state(L, strict=False),
     "second derivative of an embedding with padding": lambda L: second_derivative_of_rows(L, padding_idx=1),

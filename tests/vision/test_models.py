@@ -88,6 +88,29 @@ def test_every_builder_makes_the_recorded_structure(name: str) -> None:
         assert _structure(models.get_model(name, **_options(models.get_model_builder(name)))) == STRUCTURES[name]
 
 
+@pytest.mark.parametrize("name", ["lraspp_mobilenet_v3_large", "deeplabv3_mobilenet_v3_large"])
+def test_segmentation_gives_a_score_for_every_pixel_and_class(name: str) -> None:
+    model = models.get_model(name, **{**_options(models.get_model_builder(name)), "num_classes": 2}).eval()
+    with flambeau.no_grad():
+        assert {k: tuple(v.shape) for k, v in model(flambeau.rand(1, 3, 32, 48)).items()} == {"out": (1, 2, 32, 48)}
+
+
+@pytest.mark.parametrize(
+    ("make", "sizes", "ratios"),
+    [
+        ("faster_rcnn", ((32,), (64,), (128,), (256,), (512,)), ((0.5, 1.0, 2.0),) * 5),
+        (
+            "retinanet",
+            ((32, 40, 50), (64, 80, 101), (128, 161, 203), (256, 322, 406), (512, 645, 812)),
+            ((0.5, 1.0, 2.0),) * 5,
+        ),
+    ],
+)
+def test_published_anchors(make: str, sizes: tuple, ratios: tuple) -> None:
+    anchors = getattr(models.detection, make)._default_anchorgen()
+    assert (anchors.sizes, anchors.aspect_ratios) == (sizes, ratios)
+
+
 @pytest.mark.parametrize(
     ("is_trained", "asked", "trained"),
     [(True, None, 3), (True, 0, 0), (True, 5, 5), (True, 6, None), (True, -1, None), (False, None, 5), (False, 2, 5)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ...core import dtype as dt
@@ -83,14 +84,20 @@ def relu(input):
 with_inplace(relu)
 
 
-def _check_hardtanh(op: Pointwise, operands: tuple, params: tuple) -> None:
-    d, (low, high) = operands[0].dtype, params
+def _check_hardtanh(op: Pointwise, operands: tuple) -> None:
+    d = operands[0].dtype
     if d is dt.bool_:
         raise RuntimeError("Bool inputs not supported for hardtanh")
-    if d.kind == "u" and (low < 0 or high < 0):
-        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     if d.is_complex:
         raise NotImplementedError("clamp is not supported for complex types")
+
+
+def _limits_fit(compute: dt.dtype, operands: tuple) -> Callable | None:
+    def guard(_: Any, low: float = -1.0, high: float = 1.0) -> None:
+        if low < 0 or high < 0:
+            raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+
+    return guard if operands[0].dtype.kind == "u" else None
 
 
 @pointwise(
@@ -98,6 +105,7 @@ def _check_hardtanh(op: Pointwise, operands: tuple, params: tuple) -> None:
     function=False,
     method=False,
     check=_check_hardtanh,
+    guard=_limits_fit,
     grad=lambda g, input, min_val, max_val, out: (f.where((input <= min_val) | (input >= max_val), 0, g),),
     inplace_grad=lambda g, input, min_val, max_val, out: (f.where((out <= min_val) | (out >= max_val), 0, g),),
     aten_backward="hardtanh_backward(grad, self, min_val, max_val)",

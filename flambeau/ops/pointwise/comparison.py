@@ -61,13 +61,19 @@ def ge(input, other):
     return input >= other
 
 
-def _check_isclose(op: Pointwise, operands: tuple, params: tuple) -> None:
+def _check_isclose(op: Pointwise, operands: tuple) -> None:
     a, b = operands
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{a.dtype.scalar_type} did not match {b.dtype.scalar_type}")
-    for name, value in zip(("rtol", "atol"), params):
-        if value < 0:
-            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value}")
+
+
+def _tolerances_fit(compute: dtype, operands: tuple) -> Callable:
+    def guard(*values: Any) -> None:
+        for name, value in zip(("rtol", "atol"), values[2:]):
+            if value < 0:
+                raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value:g}")
+
+    return guard
 
 
 def _isclose_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
@@ -75,7 +81,15 @@ def _isclose_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
     return dt.float64 if d.category < 2 else d, dt.bool_
 
 
-@pointwise(rule=_isclose_rule, check=_check_isclose, numbers=(), differentiable=False, inplace=False, out=False)
+@pointwise(
+    rule=_isclose_rule,
+    check=_check_isclose,
+    guard=_tolerances_fit,
+    numbers=(),
+    differentiable=False,
+    inplace=False,
+    out=False,
+)
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Test for |input - other| <= atol + rtol * |other|"""
     close = input == other
