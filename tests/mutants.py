@@ -313,7 +313,7 @@ class Copy:
                 if status == 124:
                     return "(takes too long)"
                 failed = re.findall(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", output, re.MULTILINE)
-                absent = re.findall(r"^ERROR: not found: (.+)$", output, re.MULTILINE)
+                absent = re.findall(r"^ERROR: (?:not found:|found no collectors for) (.+)$", output, re.MULTILINE)
                 if absent:  # a map of other tests than these
                     selection = [test for test in selection if not any(name.endswith(test) for name in absent)]
                     if not selection:
