@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -75,11 +76,17 @@ class FullIntegers(Sampler):
         return integers.random_full(generator, n, d)
 
 
+@functools.lru_cache(1024)
+def _top(d: dtype, low: float, high: float) -> float:
+    """The upper bound of uniform numbers as a number of their dtype."""
+    algorithms.check_uniform(d, low, high)
+    return float(widen(narrow(np.array([high]), d), d)[0])
+
+
 class Uniform(Sampler):
     def __init__(self, low: float = 0.0, high: float = 1.0):
         self.low, self.high = float(low), float(high)
         self.plain = self.low == 0 and self.high == 1
-        self.tops: dict[dtype, float] = {}
 
     def flat(self, generator: Generator, n: int, d: dtype, contiguous: bool) -> np.ndarray:
         return algorithms.uniform(generator, n, d, self.low, self.high)
@@ -88,10 +95,7 @@ class Uniform(Sampler):
         d = out.dtype
         if d.is_complex:
             return self.native(_parts(out, n), 2 * n, generator, contiguous)
-        top = self.tops.get(d)
-        if top is None:
-            algorithms.check_uniform(d, self.low, self.high)
-            top = self.tops[d] = float(widen(narrow(np.array([self.high]), d), d)[0])
+        top = _top(d, self.low, self.high)
         with generator.lock:
             engine, words, _, _ = generator.native()
             run = _plain_uniform if self.plain else _scaled_uniform

@@ -11,7 +11,7 @@ from ...core.dtype import dtype
 from ...core.layout import wrap_dim
 from ...core.sharded import ShardedOperand
 from ...core.size import make_size
-from ...core.tensor import Tensor, contiguous_strides, numel_of
+from ...core.tensor import Tensor, contiguous_strides, new_tensor, numel_of
 from ..machinery.arguments import as_int, as_ints, collected, varargs_ints
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, internal, view
@@ -190,9 +190,8 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
 )
 def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return a tensor that nobody else holds in another shape: it counts as a tensor of its own, not as a view."""
-    t = input.contiguous()._view(make_size(shape), contiguous_strides(shape), input._offset)
-    t._base = None
-    return t
+    t = input if input._contig else input.contiguous()
+    return new_tensor(t._storage, make_size(shape), contiguous_strides(shape), t._offset, t.dtype, t.device, True)
 
 
 aten_parts("_unsafe_view")(lambda aten, self, size: aten.view.default(self, size))
