@@ -299,7 +299,14 @@ _HOMES = {
         "core.checks",
     ),
     **dict.fromkeys(
-        ("_nested_compute_contiguous_strides_offsets", "_nested_view_from_buffer"), "ops.kinds.strided_nested"
+        (
+            "_nested_compute_contiguous_strides_offsets",
+            "_nested_view_from_buffer",
+            "_nested_from_padded",
+            "_nested_from_padded_and_nested_example",
+            "_nested_tensor_from_mask",
+        ),
+        "ops.kinds.strided_rows",
     ),
     **dict.fromkeys(("fork", "wait"), "jit"),
     "set_anomaly_enabled": "autograd.grad_mode",

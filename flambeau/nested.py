@@ -9,6 +9,7 @@ tensor([[2., 2., 2.],
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from .core import dtype as dt
@@ -18,8 +19,8 @@ from .core.tensor import Tensor
 from .ops.creation.construct import as_tensor, from_data
 from .ops.creation.ranges import arange
 from .ops.kinds import hold
-from .ops.kinds.nested import check_offsets, from_rows, from_values
-from .ops.kinds.strided_nested import packed
+from .ops.kinds.jagged_rows import check_offsets, from_padded, from_rows, from_values
+from .ops.kinds.strided_rows import packed, viewed_rows
 from .ops.shape.joining import cat
 
 __all__ = [
@@ -38,22 +39,25 @@ def _is_jagged(chosen: layout | None) -> bool:
 def _checked(rows: list[Tensor]) -> list[Tensor]:
     if not rows:
         raise RuntimeError("Cannot construct a nested tensor from an empty tensor list")
-    if any(row.dim() == 0 for row in rows):
-        raise RuntimeError("Found a 0-dim tensor: the rows of a nested tensor have at least one dimension")
-    if len({(row.shape[1:], row.dtype, row.device) for row in rows}) > 1:
+    if all(row.dim() == 0 for row in rows):
+        raise RuntimeError("Cannot construct a nested tensor from a list of zero-dim tensors")
+    for what in ("device", "dtype", "dim"):
+        if len({row.ndim if what == "dim" else getattr(row, what) for row in rows}) > 1:
+            raise RuntimeError(f"When constructing a nested tensor, all tensors in list must have the same {what}")
+    if sum(len(set(sizes)) > 1 for sizes in zip(*(row.shape for row in rows))) > 1:
         raise RuntimeError(
-            "The rows of a jagged tensor differ in their first dimension only, and have one dtype and device; got "
-            + ", ".join(f"{list(row.shape)} {row.dtype}" for row in rows)
+            "Cannot represent given tensor list as a nested tensor with the jagged layout: the tensors may differ in one size,"
+            f" got the shapes {[list(row.shape) for row in rows]}"
         )
     return rows
 
 
 def _of_one_rank(rows: list[Tensor]) -> list[Tensor]:
-    for i, row in enumerate(rows):
-        if row.dim() != rows[0].dim():
+    for i, (last, row) in enumerate(pairwise(rows)):
+        if row.dim() != last.dim():
             raise RuntimeError(
                 "All Tensors given to nested_tensor must have the same dimension. Found dimension"
-                f" {row.dim()} for Tensor at index {i} and dimension {rows[0].dim()} for Tensor at index 0."
+                f" {row.dim()} for Tensor at index {i + 1} and dimension {last.dim()} for Tensor at index {i}."
             )
     return [row.to(device=rows[0].device, dtype=rows[0].dtype) for row in rows]
 
@@ -81,7 +85,16 @@ def as_nested_tensor(ts: Any, dtype: Any = None, device: Any = None, layout: Any
         return ts.to(device=device or ts.device, dtype=dtype or ts.dtype)
     if isinstance(ts, Tensor) and ts.dim() < 2:
         raise RuntimeError("as_nested_tensor(): Expected tensor argument to have dim() > 1")
-    return _joined(list(ts.unbind(0)) if isinstance(ts, Tensor) else list(ts), dtype, device, layout)
+    if isinstance(ts, Tensor):
+        ts = ts.to(device=device or ts.device, dtype=dtype or ts.dtype).contiguous()
+        if not _is_jagged(layout):
+            return viewed_rows(ts)
+        count, size = ts.shape[:2]
+        starts = (
+            arange(0, count * size + 1, size, device=ts.device) if size else ts.new_zeros(count + 1, dtype=dt.int64)
+        )
+        return from_values(ts.flatten(0, 1), starts, min_seqlen=size, max_seqlen=size)
+    return _joined(list(ts), dtype, device, layout)
 
 
 def nested_tensor_from_jagged(
@@ -89,17 +102,15 @@ def nested_tensor_from_jagged(
     min_seqlen: int | None = None, max_seqlen: int | None = None,
 ) -> Any:  # fmt: skip
     """A nested tensor over `values`, whose rows begin at `offsets` or have `lengths`; with both there are gaps between them."""
-    if jagged_dim not in (None, 1):
-        raise NotImplementedError("nested_tensor_from_jagged: the ragged dimension is the first one of the values")
-    if offsets is not None and lengths is not None:
-        check_offsets(offsets, values.shape[0], lengths)
-        return from_values(values, offsets, lengths)
+    ragged = 1 if jagged_dim is None else jagged_dim
+    if ragged < 1:
+        raise ValueError(f"Expected jagged_dim >=1, but got {ragged}.")
     if offsets is None:
         if lengths is None:
             raise RuntimeError("nested_tensor_from_jagged(): At least one of offsets or lengths is required.")
-        offsets = cat([lengths.new_zeros(1, dtype=dt.int64), lengths.cumsum(0)])
-    check_offsets(offsets, values.shape[0])
-    return from_values(values, offsets)
+        offsets, lengths = cat([lengths.new_zeros(1, dtype=dt.int64), lengths.cumsum(0)]), None
+    check_offsets(offsets, values.shape[ragged - 1], lengths)
+    return from_values(values, offsets, lengths, ragged, min_seqlen=min_seqlen, max_seqlen=max_seqlen)
 
 
 def like_rows(like: Any, rows: list[Tensor]) -> Any:
@@ -111,13 +122,10 @@ def like_rows(like: Any, rows: list[Tensor]) -> Any:
 
 def masked_select(tensor: Tensor, mask: Tensor) -> Any:
     """The elements of each row of `tensor` that `mask` selects, as a nested tensor."""
-    if tensor.layout is jagged or tensor.dim() != 2:
-        raise RuntimeError(
-            f"masked_select requires a strided tensor of 2 dimensions, got {tensor.layout} of {tensor.dim()}"
-        )
-    if mask.shape != tensor.shape:
-        raise RuntimeError(f"the mask has shape {list(mask.shape)}, the tensor {list(tensor.shape)}")
-    return nested_tensor_from_jagged(tensor.masked_select(mask), lengths=mask.sum(1))
+    if tensor.is_nested or tensor.layout is not strided:
+        raise RuntimeError(f"masked_select requires a strided tensor, got one of layout {tensor.layout}")
+    mask = mask.expand(tensor.shape)
+    return nested_tensor_from_jagged(tensor.masked_select(mask), lengths=mask.sum(-1).flatten())
 
 
 def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = None) -> Any:
@@ -130,8 +138,13 @@ def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = None
         begins, lengths = (as_tensor(n, dtype=dt.int64).expand(count) for n in (start, length))
         if any(not 0 <= a <= a + n <= longest for a, n in zip(begins.tolist(), lengths.tolist())):
             raise RuntimeError(f"start {start} and length {length} exceed the size {longest} of dimension 1")
-        starts = begins + arange(0, count * longest, longest)
-        return from_values(tensor.flatten(0, 1), cat([starts, (starts + lengths)[-1:]]), lengths.contiguous())
+        starts, values = begins + arange(0, count * longest, longest), tensor.flatten(0, 1)
+        offsets = cat([starts, (starts + lengths)[-1:]])
+        known = {"min_seqlen": int(lengths.min()), "max_seqlen": int(lengths.max())}
+        if bool((starts + lengths == offsets[1:]).all()):  # without gaps
+            first, last = int(offsets[0]), int(offsets[-1])
+            return from_values(values[first:last], offsets - first, **known)
+        return from_values(values, offsets, lengths.contiguous(), **known)
     if not isinstance(start, int) or not isinstance(length, int):
         raise RuntimeError("start and length must be integers for the strided layout NT impl")
     return as_nested_tensor(tensor).narrow(dim, start, length)
@@ -170,8 +183,12 @@ def _jagged_from_lengths(tensor: Tensor, starts: Tensor, lengths: Tensor) -> tup
     return made, made.offsets(), made.lengths()
 
 
-def _view(values: Tensor, offsets: Tensor, lengths: Tensor | None = None, ragged_idx: int = 1, **sizes: Any) -> Any:
-    return nested_tensor_from_jagged(values, offsets, lengths, ragged_idx)
+def _view(values: Tensor, offsets: Tensor, lengths: Tensor | None = None, ragged_idx: int = 1, **known: Any) -> Any:
+    return nested_tensor_from_jagged(values, offsets, lengths, ragged_idx, **known)
+
+
+def _from_padded(padded: Tensor, offsets: Tensor, ragged_idx: int = 1, sum_S: int | None = None, **known: Any) -> Any:
+    return from_padded(padded, offsets, ragged_idx, **known)
 
 
 class _ViewNestedFromBuffer:

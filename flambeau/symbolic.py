@@ -1,6 +1,6 @@
 """`torch.sym_*`: arithmetic that PyTorch's tracers can follow; on plain numbers it is plain arithmetic.
 
-Shapes are always numbers here, so nothing is ever a `SymInt`, `SymFloat` or `SymBool`: the classes are there for `isinstance`.
+Shapes are numbers here but for ragged sizes of nested tensors (`SymInt`); `SymFloat` and `SymBool` are there for `isinstance`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+from .core.jagged import SymInt as SymInt
 from .core.overrides import overridable
 
 
@@ -18,10 +19,6 @@ class _Symbol:
         raise TypeError(
             f"{type(self).__name__} stands for a size unknown while tracing; Flambeau's sizes are always numbers"
         )
-
-
-class SymInt(_Symbol):
-    """An integer unknown while tracing; never made by Flambeau."""
 
 
 class SymFloat(_Symbol):
@@ -136,3 +133,8 @@ class ShapeEnv:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.guards: list[Any] = []
         self.var_to_val: dict[Any, Any] = {}
+
+
+def is_nested_int(s: Any) -> bool:
+    """Return whether a size is that of a ragged dimension of a nested tensor."""
+    return isinstance(s, SymInt)

@@ -114,7 +114,7 @@ GATHERED = {
     " distributed.tensor.experimental._context_parallel._load_balancer: _HeadTailLoadBalancer _LoadBalancer"
     " _PerDocumentHeadTailLoadBalancer _PTRRLoadBalancer",
     "export.decomp_utils": "export.decompositions: CustomDecompTable",
-    "fx.experimental.symbolic_shapes": "symbolic: ShapeEnv SymTypes guard_or_false=sym_bool guard_or_true=sym_bool has_free_symbols is_concrete_int statically_known_true=sym_bool",
+    "fx.experimental.symbolic_shapes": "symbolic: ShapeEnv SymTypes guard_or_false=sym_bool guard_or_true=sym_bool has_free_symbols is_concrete_int is_nested_int statically_known_true=sym_bool",
     "jit.frontend": "jit.source: FrontendError NotSupportedError UnsupportedNodeError",
     "mps.event": "mps: Event",
     "mps.profiler": "mps: is_capturing_metal=_is_capturing_metal is_metal_capture_enabled=_is_metal_capture_enabled"
@@ -122,8 +122,10 @@ GATHERED = {
     "mtia.memory": "mtia: max_memory_allocated memory_allocated memory_stats reset_peak_memory_stats",
     "mtia.mtia_graph": "mtia: MTIAGraph graph graph_pool_handle",
     "nested._internal": "",
+    "nested._internal.nested_int": "core.jagged: NestedIntNode",
     "nested._internal.nested_tensor": "core.jagged: NestedTensor, nested: ViewNestedFromBuffer=_ViewNestedFromBuffer"
     " buffer_from_jagged=_buffer_from_jagged jagged_from_list=_jagged_from_list jagged_from_tensor_and_lengths=_jagged_from_lengths"
+    " nested_from_padded=_from_padded"
     " nested_view_from_values_offsets=_view nested_view_from_values_offsets_lengths=_view",
     "nested._internal.ops": "compat.private.fake_tensors: extract_kwargs",
     "onnx.symbolic_opset12": "compat.private.entry_points: dropout",

@@ -53,7 +53,7 @@ class NoNumber:
     __int__ = __index__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = (
         _refuse
     )
-    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __float__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __float__ = __divmod__ = _refuse
 
 
 class HeldTensor(Tensor):
@@ -82,6 +82,10 @@ class HeldTensor(Tensor):
 
     def _bare_alias(self) -> Any:
         return self._mold()(self._value._bare_alias())
+
+    def _view_func(self, base: Tensor) -> Any:
+        """Return the view of another base that this one is of its own."""
+        return self._ensure_autograd().view_fn(base)  # type: ignore[misc]
 
     def _adopt(self, other: Tensor) -> None:
         if type(other) is not type(self):

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
-from .held import HeldTensor, NoNumber
+from .held import HeldOperand, HeldTensor, NoNumber
 from .layout import jagged
 from .tensor import Tensor
 
@@ -17,23 +18,82 @@ _new_object = object.__new__
 _symbols = itertools.count(1)
 
 
-class NestedInt(NoNumber):
-    """The size of a ragged dimension: it equals itself."""
+class NestedIntNode(NamedTuple):
+    """Identity of a ragged size: its number, the factor by which it is multiplied, and the tensor that says how long the rows are."""
+
+    t_id: int
+    coeff: int = 1
+    source: Any = None
+
+
+class IndeterminateSize(HeldOperand, ValueError):
+    """Raised where it is not known which of two sizes is larger."""
+
+
+class SymInt(NoNumber):
+    """An integer that is no number: here the size of a ragged dimension, or a multiple of it. It is at least 2."""
 
     kind, layout = "nested", jagged
+    known: ClassVar[weakref.WeakValueDictionary[int, SymInt]] = (
+        weakref.WeakValueDictionary()
+    )  # by their sources' identity
 
-    def __init__(self) -> None:
-        self.number = next(_symbols)
+    def __init__(self, node: Any) -> None:
+        if not isinstance(node, NestedIntNode):
+            raise TypeError(f"SymInt stands for the size of a ragged dimension, got {node!r}: other sizes are numbers")
+        self.node = node
 
     def __repr__(self) -> str:
-        return f"j{self.number}"
+        number, factor, _ = self.node
+        return f"j{number}" if factor == 1 else f"{factor}*j{number}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SymInt) and self.node[:2] == other.node[:2]
+
+    def __hash__(self) -> int:
+        return hash(self.node[:2])
+
+    def __mul__(self, other: Any) -> Any:
+        if type(other) is not int:
+            return self._refuse(other)
+        return SymInt(self.node._replace(coeff=self.node.coeff * other))
+
+    __rmul__ = __mul__
+
+    def _exceeds(self, other: Any, equal: bool) -> bool:
+        """Return whether it is larger than `other`, or also where they are `equal`."""
+        if isinstance(other, SymInt) and other.node.t_id == self.node.t_id:
+            return self.node.coeff > other.node.coeff - equal
+        if isinstance(other, int) and other < 2 + equal:
+            return True
+        raise IndeterminateSize(self, f"it is not known whether {self} or {other} is larger")
+
+    def __gt__(self, other: Any) -> bool:
+        return self._exceeds(other, False)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._exceeds(other, True)
+
+    def __lt__(self, other: Any) -> bool:
+        return not self._exceeds(other, True)
+
+    def __le__(self, other: Any) -> bool:
+        return not self._exceeds(other, False)
+
+
+def ragged_size(source: Tensor) -> SymInt:
+    """The size of the ragged dimension of which `source` says how long the rows are: the same for the same tensor."""
+    size = SymInt.known.get(id(source))
+    if size is None:  # the size keeps the tensor, so that its identity is not another's while it is known here
+        size = SymInt.known[id(source)] = SymInt(NestedIntNode(next(_symbols), 1, source))
+    return size
 
 
 class NestedTensor(HeldTensor):
     """Rows of different lengths. `_value` holds them along its dimension `_ragged` - 1, row i from `_starts[i]` to `_starts[i + 1]`, or for
     `_lengths[i]` elements where there are gaps between them."""
 
-    __slots__ = ("_starts", "_ragged", "_symbol", "_lengths")
+    __slots__ = ("_starts", "_ragged", "_symbol", "_lengths", "_metadata_cache")
 
     kind = "nested"
     layout = jagged
@@ -41,22 +101,24 @@ class NestedTensor(HeldTensor):
 
     _starts: Tensor
     _ragged: int
-    _symbol: NestedInt
+    _symbol: SymInt
     _lengths: Tensor | None
+    _metadata_cache: dict[str, int]  # the smallest and the largest length, where they are known
+
+    def __new__(
+        cls, values: Tensor, offsets: Tensor, *, lengths: Tensor | None = None, _ragged_idx: int = 1, **known: Any
+    ) -> Any:
+        cache = {name.strip("_"): n for name, n in known.items()}
+        return new_jagged(values.detach(), offsets, _ragged_idx, None, lengths, cache)
 
     def _mold(self) -> Callable[[Tensor], Any]:
-        return functools.partial(
-            new_jagged, starts=self._starts, ragged=self._ragged, symbol=self._symbol, lengths=self._lengths
-        )
+        names = ("starts", "ragged", "symbol", "lengths", "metadata_cache")
+        return functools.partial(new_jagged, **{name: getattr(self, f"_{name}") for name in names})
 
     def _adopt(self, other: Any) -> None:
         super()._adopt(other)
-        self._starts, self._ragged, self._symbol, self._lengths = (
-            other._starts,
-            other._ragged,
-            other._symbol,
-            other._lengths,
-        )
+        for name in NestedTensor.__slots__:
+            setattr(self, name, getattr(other, name))
 
     # PyTorch's names of the parts, which libraries look at
     _values = property(lambda self: self._value)
@@ -75,7 +137,11 @@ class NestedTensor(HeldTensor):
         return self._value.data_ptr()
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        return self._lengths is None and self._ragged == 1 and self._value.is_contiguous()
+        return self._lengths is None and self._value.is_contiguous()
+
+    def stride(self, dim: Any = None) -> Any:
+        strides = (self._symbol * self._value.stride(self._ragged - 1), *self._value.stride())
+        return strides if dim is None else strides[dim]
 
     def offsets(self) -> Tensor:
         """Return where each row begins among the values, and where the last ends."""
@@ -93,12 +159,15 @@ class NestedTensor(HeldTensor):
 
 
 def new_jagged(
-    value: Tensor, starts: Tensor, ragged: int = 1, symbol: NestedInt | None = None, lengths: Tensor | None = None
-) -> NestedTensor:
+    value: Tensor, starts: Tensor, ragged: int = 1, symbol: SymInt | None = None, lengths: Tensor | None = None,
+    metadata_cache: dict[str, int] | None = None,
+) -> NestedTensor:  # fmt: skip
     """A nested tensor of the rows in `value`: checks nothing."""
     t = _new_object(NestedTensor)
     t._autograd = t._base = None
-    t._starts, t._ragged, t._symbol, t._lengths = starts, ragged, symbol or NestedInt(), lengths
+    t._starts, t._ragged, t._lengths = starts, ragged, lengths
+    t._symbol = symbol or ragged_size(starts if lengths is None else lengths)
+    t._metadata_cache = {} if metadata_cache is None else metadata_cache
     sizes: list[Any] = list(value.shape)
     sizes[ragged - 1] = t._symbol
     t._hold(value, (starts.shape[0] - 1, *sizes))

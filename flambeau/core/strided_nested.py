@@ -74,13 +74,15 @@ class StridedNestedTensor(HeldTensor):
         return len(self._places.sizes)
 
     def size(self, dim: Any = None) -> Any:
-        if dim is None or not isinstance(self.shape[dim], IrregularSize):
-            return self.shape if dim is None else self.shape[dim]
+        if dim is None:
+            raise RuntimeError("NestedTensorImpl doesn't support sizes: each row has its own (unbind() gives the rows)")
+        if not isinstance(self.shape[dim], IrregularSize):
+            return self.shape[dim]
         raise RuntimeError(f"Given dimension {dim} is irregular and does not have a size.")
 
     def stride(self, dim: Any = None) -> NoReturn:
         raise HeldOperand(
-            self, "a nested tensor has no strides: each of its rows has its own (unbind() gives the rows)"
+            self, "NestedTensorImpl doesn't support strides: each row has its own (unbind() gives the rows)"
         )
 
     def data_ptr(self) -> int:

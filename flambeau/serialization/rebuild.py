@@ -35,8 +35,8 @@ from ..core.strided_nested import new_strided_nested, packed_places
 from ..core.tensor import Tensor, empty, is_contiguous_layout, new_tensor
 from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Parameter, UninitializedTensorMixin
-from ..ops.kinds.nested import check_offsets
-from ..ops.kinds.strided_nested import from_parts
+from ..ops.kinds.jagged_rows import check_offsets
+from ..ops.kinds.strided_rows import from_parts
 from ..ops.sparse.compressed import check_compressed
 from ..ops.sparse.coo import check_invariants_of, sparse_coo_tensor
 
@@ -321,7 +321,13 @@ def jagged_tensor(arguments: Any) -> Any:
     if type(ragged) is not int or not 1 <= ragged <= values.dim() or offsets.dim() != 1 or not offsets.numel():
         raise RuntimeError(f"corrupt checkpoint: dimension {shown(ragged)} of a nested tensor is not ragged")
     _with_numbers(lambda: check_offsets(offsets, values.shape[ragged - 1], lengths))
-    made = new_jagged(values._bare_alias(), offsets, ragged, lengths=lengths)
+    cache = given.get("_metadata_cache")
+    known = (
+        {name: t.shape[0] for name, t in cache.items() if type(t) is Tensor and t.dim() == 2}
+        if type(cache) is dict
+        else {}
+    )
+    made = new_jagged(values._bare_alias(), offsets, ragged, lengths=lengths, metadata_cache=known)
     return made.requires_grad_(bool(given.get("requires_grad")))
 
 

@@ -29,7 +29,8 @@ from ..core.typed_storage import TypedStorage
 from ..core.wrapped import is_wrapper
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter, UninitializedTensorMixin
-from ..ops.kinds.strided_nested import places_of
+from ..ops.creation.filled import zeros
+from ..ops.kinds.strided_rows import places_of
 from ..ops.quantizing.tensors import in_storage
 from . import rebuild
 from .archive import ArchiveWriter, write_all
@@ -256,8 +257,9 @@ def _reduce_plain(t: Tensor) -> tuple[Any, tuple]:
         t.untyped_storage()  # raises: the layout is not for files
     if isinstance(t, NestedTensor):
         names = ("values", "offsets", "lengths", "_ragged_idx", "_metadata_cache", "requires_grad")
+        known = {name: zeros(n, 0) for name, n in t._metadata_cache.items()}  # PyTorch keeps these numbers as sizes
         return rebuild.jagged_tensor, (
-            dict(zip(names, (t._value, t._starts, t._lengths, t._ragged, {}, t.requires_grad))),
+            dict(zip(names, (t._value, t._starts, t._lengths, t._ragged, known, t.requires_grad))),
         )
     if isinstance(t, StridedNestedTensor):
         return rebuild.nested_tensor, (t._value, *places_of(t))

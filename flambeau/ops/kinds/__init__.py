@@ -15,7 +15,7 @@ from ...core.layout import wrap_dim
 from ...core.pytree import tree_flatten, tree_map
 from ...core.tensor import Tensor
 from ..machinery.declare import composite
-from ..machinery.inplace import check_history_writable
+from ..machinery.inplace import check_history_writable, view_through
 from ..machinery.quirks import Quirks
 from ..machinery.record import OPS, Batched, Op, lookup
 from ..machinery.sparse_dispatch import sparse_primitive
@@ -60,7 +60,8 @@ def call_by_record(
     reduce, or run along a dimension. An operator of which the record says none of this is refused: one that is made of it may have a
     form."""
     op = base_record(face.op)
-    like = next((x for x in tree_flatten((args, kwargs))[0] if isinstance(x, kind)), None)
+    given = tree_flatten((args, kwargs))[0]
+    like = next((x for x in given if isinstance(x, kind)), None)
     batching = op.batching.form if isinstance(op.batching, Batched) else op.batching
     if like is not None:
         chosen = op.forms.get(kind.kind)
@@ -68,7 +69,12 @@ def call_by_record(
             chosen = elementwise
         chosen = chosen or (reduced if op.kind == "reduction" else along if batching == "along" else None)
         if chosen is not None:
-            return chosen(face, op, args, kwargs, like)
+            result = chosen(face, op, args, kwargs, like)
+            for t in tree_flatten(result)[0]:
+                shared = isinstance(t, HeldTensor) and t._base is None and t._storage is like._storage
+                if shared and all(t is not x for x in given):
+                    as_view(t, like)
+            return result
     raise HeldOperand(problem.tensor, problem.reason or f"aten.{op.name}.default: not implemented for nested tensors")
 
 
@@ -83,10 +89,14 @@ def deep_copy(self: Any, memo: dict) -> Any:
     return memo[id(self)]
 
 
+def sizes_given(args: tuple) -> tuple:
+    """The sizes in a call that takes them one by one or as a sequence."""
+    return args[1:] if len(args) != 2 or isinstance(args[1], int) else tuple(args[1])
+
+
 def dims_given(args: tuple, kwargs: dict[str, Any], rank: int) -> list[int]:
     """The dimensions in a call that takes them one by one or as a sequence."""
-    given = args[1:] if len(args) != 2 or isinstance(args[1], int) else tuple(args[1])
-    return [wrap_dim(d, rank) for d in given or kwargs.get("dims", ())]
+    return [wrap_dim(d, rank) for d in sizes_given(args) or kwargs.get("dims", ())]
 
 
 # -- the way to the value and back ------------------------------------------------------------------------------------------------------
@@ -125,6 +135,20 @@ def relabelled(t: Any, label: str | None) -> Any:
     return t
 
 
+def as_view(t: Any, of: Tensor) -> Any:
+    """The tensor `t`, which shares the memory of another one, as a view of it: changes of either reach the history of both."""
+    value, mold = t._value, t._mold()
+    place = (value.shape, value._strides, value._offset, value.dtype)
+    t._base, meta = of if of._base is None else of._base, t._ensure_autograd()
+    meta.view_fn = lambda base: hold(view_through(_plain(base), *place), mold)
+    meta.view_version = t._storage.version
+    return t
+
+
+def _plain(t: Tensor) -> Tensor:
+    return value_of(t) if isinstance(t, HeldTensor) else t
+
+
 def holders(args: tuple, kwargs: dict[str, Any]) -> list[HeldTensor]:
     """The tensors among the arguments that hold others."""
     return [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, HeldTensor)]
@@ -149,18 +173,27 @@ def on_values(face: Any, args: tuple, kwargs: dict[str, Any], result: Callable[[
 def _written(target: Any, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Write an operator's result into the value of a tensor, which takes over the result's history."""
     check_history_writable(target)
-    copied = grad_mode.enabled and any(
-        x.requires_grad for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)
-    )
-    place = value_of(target).clone() if copied else target._value
+    root: Any = target if target._base is None else target._base
+    whole = None
+    place = target._value
+    if grad_mode.enabled and any(x.requires_grad for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)):
+        if isinstance(root, HeldTensor):
+            whole = value_of(root).clone()
+            if whole._strides != root._value._strides:
+                raise RuntimeError(
+                    "a nested tensor whose values are spread in memory cannot be changed in place: clone() it"
+                )
+        first = 0 if whole is None else root._value._offset
+        parts = (place.shape, place._strides, place._offset - first, place.dtype)
+        place = whole if root is target else view_through(root if whole is None else whole, *parts)
 
     def inner(x: Any) -> Any:
         return place if x is target else value_of(x) if isinstance(x, HeldTensor) else x
 
     inner_args, inner_kwargs = tree_map(inner, (args, kwargs))
     face(*inner_args, **inner_kwargs)
-    if copied:
-        unrecorded(target._value.copy_, place.detach())
-        made = held_as(place, target._mold())
-        target._set_history(made.grad_fn, 0)
+    if whole is not None:
+        unrecorded(root._value.copy_, whole.detach())
+        made = held_as(whole, root._mold())
+        root._set_history(made.grad_fn, 0)
     return target

@@ -11,75 +11,15 @@ from typing import Any, NoReturn
 
 from ...core import dtype as dt
 from ...core.held import HeldOperand
-from ...core.jagged import NestedTensor, new_jagged
+from ...core.jagged import NestedTensor, SymInt, new_jagged
 from ...core.layout import wrap_dim
 from ...core.pytree import tree_flatten, tree_map
 from ...core.tensor import Tensor
 from ..creation.construct import from_data
 from ..machinery.record import Batched, Op, lookup
 from ..shape.joining import cat, stack
-from . import call_by_record, deep_copy, dims_given, held_as, hold, on_values, relabelled, value_of, written_by
-
-
-def lengths_of(t: NestedTensor) -> list[int]:
-    """The number of elements of each row along the ragged dimension."""
-    if t._lengths is not None:
-        return t._lengths.tolist()
-    starts = t._starts.tolist()
-    return [b - a for a, b in zip(starts, starts[1:])]
-
-
-def rows_of(t: NestedTensor) -> list[Tensor]:
-    """The rows as plain tensors, each with the history of `t`."""
-    value, at = value_of(t), t._ragged - 1
-    if t._lengths is not None:
-        return [value.narrow(at, start, n) for start, n in zip(t._starts.tolist(), lengths_of(t))]
-    return list(value.split(lengths_of(t), at))
-
-
-def without_gaps(x: Any) -> Any:
-    """A nested tensor whose rows are stored one after the other, with the same ragged size; other arguments as they are."""
-    if not isinstance(x, NestedTensor) or x._lengths is None:
-        return x
-    rows = rows_of(x)
-    starts = cat([x._lengths.new_zeros(1), x._lengths.cumsum(0)])
-    mold = functools.partial(new_jagged, starts=starts, ragged=x._ragged, symbol=x._symbol)
-    return held_as(cat(rows, x._ragged - 1), mold)
-
-
-def joined(rows: list[Tensor], like: NestedTensor, op: Op) -> Any:
-    """Rows of unchanged lengths as a nested tensor with the ragged dimension of `like`."""
-    at = like._ragged - 1
-    if any(row.dim() <= at or row.shape[at] != n for row, n in zip(rows, lengths_of(like))):
-        _refuse_ragged(op, like)
-    return held_as(cat(rows, at), like._mold())
-
-
-def from_rows(rows: list[Tensor]) -> Any:
-    """A nested tensor of tensors that differ in the size of their first dimension."""
-    starts = [0]
-    for row in rows:
-        starts.append(starts[-1] + row.shape[0])
-    return from_values(cat(rows, 0), from_data(starts, dt.int64, rows[0].device))
-
-
-def check_offsets(offsets: Tensor, count: int, lengths: Tensor | None = None) -> None:
-    """Refuse beginnings of rows that are not in order, or not those of all of `count` values; with `lengths`, rows that are not inside."""
-    starts = offsets.tolist()
-    if lengths is not None:
-        if lengths.dim() != 1 or lengths.shape[0] != len(starts) - 1 or lengths.dtype != offsets.dtype:
-            raise RuntimeError(f"expected a length for each of {len(starts) - 1} rows, got {lengths}")
-        if any(not 0 <= a <= a + n <= count for a, n in zip(starts, lengths.tolist())):
-            raise RuntimeError(f"rows at {starts[:16]} of lengths {lengths} are not inside {count} values")
-        return
-    if starts[:1] != [0] or starts[-1] != count or any(a > b for a, b in zip(starts, starts[1:])):
-        raise RuntimeError(f"offsets must rise from 0 to the number of values, {count}, got {starts[:16]}")
-
-
-def from_values(values: Tensor, starts: Tensor, lengths: Tensor | None = None) -> Any:
-    """A nested tensor over values that are stored row after row, or with gaps if there are `lengths`."""
-    like = new_jagged(values.detach(), starts, lengths=lengths)
-    return relabelled(hold(values, like._mold()), "NestedViewFromJaggedBackward0")
+from . import call_by_record, deep_copy, dims_given, held_as, on_values, relabelled, sizes_given, value_of, written_by
+from .jagged_rows import lengths_of, rows_of, without_gaps
 
 
 def refuse(op: Op, why: str) -> NoReturn:
@@ -89,7 +29,15 @@ def refuse(op: Op, why: str) -> NoReturn:
 
 def _refuse_ragged(op: Op, like: NestedTensor) -> NoReturn:
     """Refuse a call along the ragged dimension: an operator that is made of this one may have a rule."""
-    raise HeldOperand(like, f"{op.name}(): not supported for NestedTensor on the ragged dimension")
+    raise HeldOperand(like, f"{op.name}(): not supported for NestedTensor on ragged dim")
+
+
+def joined(rows: list[Tensor], like: NestedTensor, op: Op) -> Any:
+    """Rows of unchanged lengths as a nested tensor with the ragged dimension of `like`."""
+    at = like._ragged - 1
+    if any(row.dim() <= at or row.shape[at] != n for row, n in zip(rows, lengths_of(like))):
+        _refuse_ragged(op, like)
+    return held_as(cat(rows, at), like._mold())
 
 
 # -- how a call is made ----------------------------------------------------------------------------------------------------------------
@@ -101,12 +49,10 @@ def _elementwise(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: N
         refuse(op, "a nested result cannot be written into a tensor that is not nested")
 
     def packed(x: Any) -> Any:
+        if isinstance(x, SymInt):
+            refuse(op, f"invalid argument {x}: the size of a ragged dimension is no number")
         if isinstance(x, NestedTensor):
-            if x._symbol is not like._symbol or x._ragged != like._ragged:
-                refuse(
-                    op, f"cannot call binary pointwise function with inputs of shapes {_sizes(like)} and {_sizes(x)}"
-                )
-            return x
+            return _same(x, like, f"binary pointwise function {op.name}.Tensor")
         return _beside(x, like, op) if isinstance(x, Tensor) else x
 
     args, kwargs = tree_map(packed, (args, kwargs))
@@ -139,13 +85,19 @@ def _beside(x: Tensor, like: NestedTensor, op: Op) -> Tensor:
     return cat([row.narrow(at - 1, 0, k) for row, k in zip(rows, lengths)], at - 1)
 
 
-def _inner_dims(op: Op, given: Any, like: NestedTensor) -> list[int]:
+def _inner_dims(
+    op: Op, given: Any, like: NestedTensor, why: str = "not supported for NestedTensor on dim=0"
+) -> list[int]:
     dims = [given] if isinstance(given, int) else list(given)
     found = [wrap_dim(d, len(like.shape)) for d in dims]
-    if 0 in found and not (op.kind == "reduction" and like._ragged in found):
-        refuse(op, "not supported for NestedTensor on dim=0" if op.kind != "reduction" else
-               "reducing along the batch dimension but not the ragged dimension is not supported for nested tensors")  # fmt: skip
+    if 0 in found and op.kind != "reduction":
+        refuse(op, why)
     return found
+
+
+def _had_gaps(like: NestedTensor) -> bool:
+    """Return whether there were gaps between the rows: the ragged size is then that of their lengths, and not that of the offsets."""
+    return like._symbol.node.source is not like._starts
 
 
 def _reduced(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
@@ -159,6 +111,15 @@ def _reduced(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Neste
         return face(value_of(like), **options)
     dims = _inner_dims(op, dim, like)
     ragged = like._ragged
+    if ragged in dims and _had_gaps(like):
+        refuse(op, "reducing across the ragged dimension is not supported for non-contiguous nested tensors with holes")
+    if 0 in dims and ragged in dims:
+        value = face(value_of(like), [d - 1 for d in dims if d], keepdim, **options)
+        return value.unsqueeze(0) if keepdim else value
+    if 0 in dims:
+        refuse(
+            op, "reducing along the batch dimension but not the ragged dimension is not supported for nested tensors"
+        )
     if ragged not in dims:
         value = face(value_of(like), [d - 1 for d in dims] if len(dims) > 1 else dims[0] - 1, keepdim, **options)
         gone = 0 if keepdim else sum(d < ragged for d in dims)
@@ -174,21 +135,29 @@ def _reduced(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Neste
 
 def _moved(value: Tensor, like: NestedTensor, ragged: int) -> Any:
     """A value of the same rows whose ragged dimension is another one."""
-    mold = new_jagged(value.detach(), like._starts, ragged, like._symbol)._mold()
-    return held_as(value, mold)
+    return held_as(value, functools.partial(like._mold(), ragged=ragged))
 
 
 def _along(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
     """An operator along one dimension: on the values, or along the ragged dimension on each row."""
     bound = op.bind(args, kwargs)
     names = op.batching.dims if isinstance(op.batching, Batched) else ("dim",)
-    at = {name: _inner_dims(op, bound[name], like) for name in names if bound.get(name) is not None}
+    if any(bound.get(name, 0) is None for name in names):
+        raise HeldOperand(like, f"{op.name}(): not supported for NestedTensor without a dimension")
+    why = "not supported when reducing across the batch dimension for NestedTensor"
+    at = {name: _inner_dims(op, bound[name], like, why) for name in names if name in bound}
+    if any(like._ragged in dims for dims in at.values()) and (like._ragged > 1 or _had_gaps(like)):
+        why = "along the ragged dimension for ragged_idx > 1" if like._ragged > 1 else "across the ragged dimension"
+        refuse(
+            op,
+            f"not supported {'when' if like._ragged > 1 else 'where lengths is not None if'} reducing {why} for NestedTensor",
+        )
     inner = {
         **bound,
         **{name: dims[0] - 1 if isinstance(bound[name], int) else [d - 1 for d in dims] for name, dims in at.items()},
     }
     if not any(like._ragged in dims for dims in at.values()):
-        inner = tree_map(lambda x: value_of(_same(x, like, op)) if isinstance(x, NestedTensor) else x, inner)
+        inner = tree_map(lambda x: value_of(_same(x, like, op.name)) if isinstance(x, NestedTensor) else x, inner)
         lost = _dimensions_lost(inner, like, at)
         return tree_map(
             lambda v: _moved(v, like, like._ragged - lost(v)) if isinstance(v, Tensor) else v, face(**inner)
@@ -207,9 +176,10 @@ def _dimensions_lost(inner: dict[str, Any], like: NestedTensor, at: dict[str, li
     return lambda v: max(like._value.dim() - v.dim(), 0) if before else 0
 
 
-def _same(x: NestedTensor, like: NestedTensor, op: Op) -> NestedTensor:
-    if x._symbol is not like._symbol or x._ragged != like._ragged:
-        refuse(op, f"cannot call it with inputs of shapes {_sizes(like)} and {_sizes(x)}")
+def _same(x: NestedTensor, like: NestedTensor, what: str) -> NestedTensor:
+    """`x`, whose rows must be as long as those of `like`."""
+    if x._symbol != like._symbol or x._ragged != like._ragged:
+        raise RuntimeError(f"cannot call {what} with inputs of shapes {_sizes(like)} and {_sizes(x)}")
     return x
 
 
@@ -234,9 +204,55 @@ def _each_element(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: 
     others = [x for x in tree_flatten(list(bound.values())[1:])[0] if isinstance(x, NestedTensor)]
     if like._ragged != 1 or next(iter(bound.values())) is not like or others:
         refuse(op, "the input alone must be nested, with its ragged dimension next to the batch dimension")
-    if len(bound.get("normalized_shape", ())) >= like._value.dim():
-        refuse(op, "normalizing over the ragged dimension is not supported for NestedTensor")
+    shape = bound.get("normalized_shape", ())
+    if len(shape) >= like._value.dim():
+        return _normalized(face, op, bound, like)
     return on_values(face, args, kwargs, lambda value: held_as(value, like._mold()))
+
+
+def _normalized(face: Any, op: Op, bound: dict[str, Any], like: NestedTensor) -> Any:
+    """Normalize each row by itself, over all of its elements."""
+    over = tuple(bound["normalized_shape"])
+    if like._value.dim() == 1:
+        refuse(op, "not supported for NestedTensor objects with 2 or fewer dimensions")
+    if len(over) > like._value.dim():
+        refuse(op, "not supported when normalizing over the batch dimension for NestedTensor")
+    if over != tuple(like.shape[1:]):
+        refuse(op, f"expected the last sizes of {_sizes(like)}, got {over}")
+    if _had_gaps(like):
+        refuse(op, "not supported where lengths is not None if operating on the ragged dimension for NestedTensor")
+    name = next(iter(bound))
+    return joined([face(**{**bound, name: row, "normalized_shape": row.shape}) for row in rows_of(like)], like, op)
+
+
+def _flattened(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    bound = op.bind(args, kwargs)
+    start, end = (_inner_dims(op, bound[name], like)[0] for name in ("start_dim", "end_dim"))
+    if start <= like._ragged <= end:
+        _refuse_ragged(op, like)
+    return _moved(
+        face(value_of(like), start - 1, end - 1), like, like._ragged - (end - start if end < like._ragged else 0)
+    )
+
+
+def _expanded(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    sizes = sizes_given(args)
+    at = like._ragged
+    if len(sizes) != len(like.shape) or any(sizes[d] not in (-1, like.shape[d]) for d in (0, at)):
+        refuse(op, f"cannot expand shape {_sizes(like)} to {list(sizes)}: batch and ragged dimension must stay")
+    return held_as(value_of(like).expand(*(-1 if d == at else sizes[d] for d in range(1, len(sizes)))), like._mold())
+
+
+def _chunked(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    bound = op.bind(args, kwargs)
+    if wrap_dim(bound["dim"], len(like.shape)) != 0:
+        return _along(face, op, args, kwargs, like)
+    found, value = [], value_of(like)
+    for rows in from_data(list(range(len(like))), dt.int64, like.device).chunk(bound["chunks"]):
+        starts = like._starts[int(rows[0]) : int(rows[-1]) + 2]
+        part = value.narrow(like._ragged - 1, int(starts[0]), int(starts[-1] - starts[0]))
+        found.append(held_as(part, functools.partial(new_jagged, starts=starts - starts[0], ragged=like._ragged)))
+    return tuple(found)
 
 
 def _transposed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
@@ -266,26 +282,37 @@ def _selected(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Nest
 
 
 def _viewed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
-    sizes = args[1:] if len(args) != 2 or isinstance(args[1], int) else tuple(args[1])
-    if kwargs or like._ragged != 1 or len(sizes) < 2 or sizes[0] != len(like) or sizes[1] not in (-1, like._symbol):
-        refuse(
-            op, f"cannot view shape {_sizes(like)} as {list(sizes)}: batch and ragged dimension must stay the first two"
-        )
-    return held_as(face(value_of(like), (like._value.shape[0], *sizes[2:])), like._mold())
+    sizes = sizes_given(args)
+    at = like._ragged
+    kept = zip(sizes[: at + 1], like.shape[: at + 1])
+    if kwargs or len(sizes) <= at or any(new not in (-1, old) for new, old in kept):
+        why = f"cannot view shape {_sizes(like)} as {list(sizes)}: sizes up to the ragged one must stay"
+        raise HeldOperand(like, f"{op.name}(): {why}")
+    return held_as(face(value_of(like), (*like._value.shape[:at], *sizes[at + 1 :])), like._mold())
 
 
 def _squeezed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
     dim = args[1] if len(args) > 1 else kwargs.get("dim")
     at = _inner_dims(op, dim, like)[0] if isinstance(dim, int) else refuse(op, "needs one dim= for a NestedTensor")
-    if at == like._ragged or like.shape[at] != 1:
+    if at == like._ragged:
+        _refuse_ragged(op, like)
+    if like.shape[at] != 1:
         return like
     return _moved(value_of(like).squeeze(at - 1), like, like._ragged - (at < like._ragged))
 
 
 def _permuted(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
     order = dims_given(args, kwargs, len(like.shape))
-    if sorted(order) != list(range(len(like.shape))) or order[0] != 0:
-        refuse(op, f"not supported for NestedTensor with the order {order}: the batch dimension must stay first")
+    rank = len(like.shape)
+    if len(order) != rank:
+        raise ValueError(
+            f"permute(): number of dimensions in the tensor input ({rank}) does not match the length of the desired"
+            f" ordering of dimensions ({len(order)})."
+        )
+    if len(set(order)) != rank:
+        raise ValueError("permute(): duplicate dims are not allowed.")
+    if order[0] != 0:
+        raise ValueError("Permute is not supported on the batch dimension for jagged NT")
     return _moved(value_of(like).permute([d - 1 for d in order[1:]]), like, order.index(like._ragged))
 
 
@@ -294,7 +321,7 @@ def _concatenated(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: 
     at = _inner_dims(op, bound["dim"], like)[0]
     if at == like._ragged or not all(isinstance(t, NestedTensor) for t in bound["tensors"]):
         refuse(op, "needs nested tensors and a dimension that is not ragged")
-    return held_as(cat([value_of(_same(t, like, op)) for t in bound["tensors"]], at - 1), like._mold())
+    return held_as(cat([value_of(_same(t, like, op.name)) for t in bound["tensors"]], at - 1), like._mold())
 
 
 def _extreme(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
@@ -314,12 +341,25 @@ def _extreme(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Neste
 def _attention(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     names = ("query", "key", "value")
-    if not all(isinstance(bound[name], NestedTensor) and bound[name]._ragged == like._ragged == 2 for name in names):
-        refuse(op, "nested query, key and value of shape (batch, heads, ragged, width) are needed")
+    if not all(isinstance(bound[name], NestedTensor) and bound[name]._ragged == like._ragged for name in names):
+        refuse(op, "nested query, key and value with the same ragged dimension are needed")
     if bound["attn_mask"] is not None or bound["is_causal"]:
         refuse(op, "masks are not supported for nested tensors")
+    if like._ragged != 2:  # many sequences of one length: each is an element of a batch
+        same = {name: value_of(_same(bound.pop(name), like, op.name)) for name in names}
+        return held_as(face(**same, **bound), like._mold())
     rows = zip(*(rows_of(bound.pop(name)) for name in names))
     return joined([face(*each, **bound) for each in rows], like, op)
+
+
+def _copied(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+    target, source = list(op.bind(args, kwargs).values())[:2]
+    if isinstance(target, NestedTensor) and isinstance(source, NestedTensor):
+        if target._value.shape != source._value.shape or lengths_of(target) != lengths_of(source):
+            shapes = [_sizes(t) for t in (target, source)]
+            refuse(op, f"expected compatible input and src shapes, but got: {shapes[0]} and {shapes[1]}")
+        source = held_as(value_of(source), target._mold())
+    return _elementwise(face, op, (target, source), {}, like)
 
 
 def _product(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
@@ -336,8 +376,9 @@ def _product(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Neste
 
 for _rule, _keys in (
     (_each_element, ("nn.functional.linear", "nn.functional.layer_norm", "nn.functional.rms_norm", "nn.functional.embedding")),
-    (_elementwise, ("nn.functional.dropout", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")),
-    (_elementwise, ("masked_fill", "where", "copy_", "fill_", "zero_")),
+    (_elementwise, ("nn.functional.dropout", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like")),
+    (_elementwise, ("masked_fill", "where", "fill_", "zero_")),
+    (_copied, ("copy_",)),
     (_transposed, ("transpose",)),
     (_unsqueezed, ("unsqueeze",)),
     (_unbound, ("unbind",)),
@@ -345,6 +386,9 @@ for _rule, _keys in (
     (_attention, ("nn.functional.scaled_dot_product_attention",)),
     (_product, ("matmul", "bmm")),
     (_viewed, ("view", "reshape")),
+    (_flattened, ("flatten",)),
+    (_expanded, ("expand",)),
+    (_chunked, ("chunk",)),
     (_squeezed, ("squeeze",)),
     (_permuted, ("permute",)),
     (_concatenated, ("cat",)),
@@ -387,6 +431,14 @@ def getitem(self: NestedTensor, key: Any) -> Any:
     return row[tuple(rest)] if rest else row
 
 
+def _extreme_length(self: NestedTensor, of: Callable[[list[int]], int]) -> int:
+    """The smallest or the largest length, which is found once."""
+    name = f"{of.__name__}_seqlen"
+    if name not in self._metadata_cache:
+        self._metadata_cache[name] = of(lengths_of(self))
+    return self._metadata_cache[name]
+
+
 def _rebuilt(value: Tensor, starts: Tensor, ragged: int, requires_grad: bool, lengths: Tensor | None = None) -> Tensor:
     return new_jagged(value, starts, ragged, lengths=lengths).requires_grad_(requires_grad)
 
@@ -404,7 +456,8 @@ def _no_list(self: NestedTensor, *args: Any, **kwargs: Any) -> NoReturn:
 
 for _name, _method in {
     "to_padded_tensor": to_padded_tensor, "__getitem__": getitem, "__reduce_ex__": reduce_ex, "__deepcopy__": deep_copy, "values": lambda self: relabelled(value_of(self), "NestedGetValuesBackward0"),
-    "__iter__": lambda self: iter(rows_of(self)), "_min_seqlen": property(lambda self: min(lengths_of(self))), "_max_seqlen": property(lambda self: max(lengths_of(self))),
+    "__iter__": lambda self: iter(rows_of(self)), "_get_min_seqlen": functools.partialmethod(_extreme_length, min), "_get_max_seqlen": functools.partialmethod(_extreme_length, max),
+    "_min_seqlen": property(lambda self: self._get_min_seqlen()), "_max_seqlen": property(lambda self: self._get_max_seqlen()),
     "tolist": _no_list, "numpy": _no_list, "__array__": _no_list,
 }.items():  # fmt: skip
     setattr(NestedTensor, _name, _method)

@@ -8,6 +8,7 @@ from ...core import dtype as dt
 from ...core.batched import BatchedTensor
 from ...core.caching import remember
 from ...core.dtype import dtype
+from ...core.held import HeldOperand
 from ...core.layout import wrap_dim
 from ...core.sharded import ShardedOperand
 from ...core.size import make_size
@@ -205,6 +206,8 @@ def reshaped(input: Tensor, size: tuple[int, ...]) -> Tensor:
         return input.reshape(size)
     try:
         key = (input.shape, input._strides, size)
+    except HeldOperand:
+        raise
     except ShardedOperand:
         target = infer_shape(size, numel_of(input.shape))
         if view_strides(tuple(input.shape), input.stride(), target) is not None:
