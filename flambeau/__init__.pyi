@@ -165,6 +165,7 @@ from .core.generator import Generator as Generator
 from .core.generator import initial_seed as initial_seed
 from .core.generator import manual_seed as manual_seed
 from .core.generator import seed as seed
+from .core.jagged import SymInt as SymInt
 from .core.layout import layout as layout
 from .core.layout import memory_format as memory_format
 from .core.numeric_limits import finfo as finfo
@@ -223,7 +224,10 @@ from .jit.types import Type as Type
 from .jit.types import UnionType as UnionType
 from .library.higher_order import cond as cond
 from .library.higher_order import while_loop as while_loop
-from .ops.kinds.strided_nested import _nested_compute_contiguous_strides_offsets as _nested_compute_contiguous_strides_offsets
+from .ops.kinds.strided_rows import _nested_compute_contiguous_strides_offsets as _nested_compute_contiguous_strides_offsets
+from .ops.kinds.strided_rows import _nested_from_padded as _nested_from_padded
+from .ops.kinds.strided_rows import _nested_from_padded_and_nested_example as _nested_from_padded_and_nested_example
+from .ops.kinds.strided_rows import _nested_tensor_from_mask as _nested_tensor_from_mask
 from .ops.machinery.schema import Argument as Argument
 from .ops.reduce.segments import detach_ as detach_
 from .ops.reduce.segments import from_file as from_file
@@ -236,7 +240,6 @@ from .serialization.reader import load as load
 from .serialization.writer import save as save
 from .symbolic import SymBool as SymBool
 from .symbolic import SymFloat as SymFloat
-from .symbolic import SymInt as SymInt
 from .symbolic import _assert as _assert
 from .symbolic import sym_float as sym_float
 from .symbolic import sym_int as sym_int
