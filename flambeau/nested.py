@@ -140,7 +140,7 @@ def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = None
             raise RuntimeError(f"start {start} and length {length} exceed the size {longest} of dimension 1")
         starts, values = begins + arange(0, count * longest, longest), tensor.flatten(0, 1)
         offsets = cat([starts, (starts + lengths)[-1:]])
-        known = {"min_seqlen": int(lengths.min()), "max_seqlen": int(lengths.max())}
+        known: dict[str, Any] = {"min_seqlen": int(lengths.min()), "max_seqlen": int(lengths.max())}
         if bool((starts + lengths == offsets[1:]).all()):  # without gaps
             first, last = int(offsets[0]), int(offsets[-1])
             return from_values(values[first:last], offsets - first, **known)

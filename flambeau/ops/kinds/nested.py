@@ -135,7 +135,8 @@ def _reduced(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Neste
 
 def _moved(value: Tensor, like: NestedTensor, ragged: int) -> Any:
     """A value of the same rows whose ragged dimension is another one."""
-    return held_as(value, functools.partial(like._mold(), ragged=ragged))
+    mold: Any = like._mold()
+    return held_as(value, functools.partial(mold, ragged=ragged))
 
 
 def _along(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
