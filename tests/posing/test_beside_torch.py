@@ -162,6 +162,20 @@ def test_record_files_are_found_as_mxnet():
     assert first.startswith("mxnet.nd is not in Flambeau") and "mxnet.gluon" in second
 
 
+def test_code_that_wants_more_of_mxnet_than_record_files_hears_that_it_is_not_there():
+    code = """
+    import importlib.util
+    import flambeau
+    flambeau.install_as_torch()
+    try:
+        import mxnet as mx
+    except ImportError as problem:
+        print(problem)
+    print(importlib.util.find_spec("mxnet"))
+    """
+    assert run(code).splitlines() == ["No module named 'mxnet'", "None"]
+
+
 def uses(ours, theirs):
     """What may meet a tensor of the real PyTorch, by name."""
     x, y = ours.ones(2, 3), theirs.ones(2, 3)

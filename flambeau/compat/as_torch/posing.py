@@ -21,7 +21,7 @@ import multiprocessing.spawn
 import os
 import sys
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from ...core import locks, naming
@@ -108,12 +108,12 @@ def _rename_classes(module: ModuleType) -> None:
 
 
 class _MxnetFinder(importlib.abc.MetaPathFinder):
-    """Finds `mxnet`, where it is not installed: its record files, which programs use without the rest of it."""
+    """Finds `mxnet`, where it is not installed, for code that uses its record files: other code asks whether the rest is there."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in ("mxnet", "mxnet.recordio"):
+        if fullname not in ("mxnet", "mxnet.recordio") or not _mentions(_asking_code(), "recordio"):
             return None
         real_name = f"{naming.PACKAGE}.utils.{fullname.rpartition('.')[2]}"
         return importlib.machinery.ModuleSpec(fullname, AliasLoader(real_name), origin=naming.PACKAGE)
@@ -127,6 +127,20 @@ class _LastFinder(importlib.abc.MetaPathFinder):
         if fullname.partition(".")[0] in (naming.PACKAGE, *_NAMES) and not _is_question():
             name = naming.torch_name(fullname)
             raise ModuleNotFoundError(naming.not_there(name), name=name)
+
+
+def _asking_code() -> CodeType:
+    """The code that imports a module, or asks for it."""
+    frame = sys._getframe(1)
+    while "importlib" in frame.f_code.co_filename or frame.f_globals is globals():
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame.f_code
+
+
+def _mentions(code: CodeType, name: str) -> bool:
+    """Return whether code, or that of a function inside it, has a name in which `name` occurs."""
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    return any(name in known for known in code.co_names) or any(_mentions(each, name) for each in inner)
 
 
 def _is_question() -> bool:

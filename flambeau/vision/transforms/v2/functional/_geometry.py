@@ -166,6 +166,17 @@ def _pad_pil(image: Any, padding: Any, fill: Any = None, padding_mode: str = "co
 pad_video = pad_image
 
 
+_parse_pad_padding = geometry.parse_padding
+
+
+def _center_crop_parse_output_size(output_size: Any) -> list[int]:
+    return list(crop_size(output_size))
+
+
+def _center_crop_compute_padding(crop_height: int, crop_width: int, image_height: int, image_width: int) -> list[int]:
+    return geometry.center_window((image_height, image_width), (crop_height, crop_width))[0] or [0] * 4
+
+
 def center_crop_image(image: Tensor, output_size: Any) -> Tensor:
     """Crop the centre, padded with black where the input is smaller."""
     return geometry.center_crop(image, crop_size(output_size))
