@@ -149,9 +149,9 @@ def test_the_ragged_size_is_a_symbol_that_equals_itself():
     assert str(t.shape) == f"torch.Size([2, {t.shape[1]}, 3])"
     with pytest.raises(RuntimeError, match="no number"):
         t.shape[1] + 1
-    for other in (2, other.shape[1]):
+    for size in (2, other.shape[1]):
         with pytest.raises(ValueError, match="not known"):
-            t.shape[1] > other  # noqa: B015
+            t.shape[1] > size  # noqa: B015
 
 
 def through_linear(t):
