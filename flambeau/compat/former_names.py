@@ -140,6 +140,7 @@ GATHERED = {
     "utils.data.datapipes.iter.combinatorics": "compat.private.entry_points: ShufflerIterDataPipe",
     "utils.data.graph_settings": "compat.private.entry_points: apply_random_seed apply_sharding apply_shuffle_settings"
     " get_all_graph_pipes",
+    "utils._foreach_utils": "optim.optimizer: _group_tensors_by_device_and_dtype",
     "utils._contextlib": "autograd.grad_mode: _DecoratorContextManager _NoParamDecoratorContextManager=_NoArguments",
     "utils.model_zoo": "hub: load_url=load_state_dict_from_url tqdm",
     "utils.tensorboard.summary": "utils.tensorboard.more_summaries: hparams",

@@ -129,9 +129,7 @@ def above(name: str) -> ModuleType:
 
 def submodule(package: str, name: str) -> ModuleType:
     """`package.name`, imported now; for `__getattr__` of packages whose parts are imported when first used."""
-    if (
-        name.startswith("__") and package != PACKAGE
-    ):  # tools ask for them; only `torch.__config__` and its kin are modules
+    if name.startswith("__") and "." in package:  # tools ask for them; only `torch.__config__` and its kin are modules
         raise no_attribute(package, name)
     full = f"{package}.{name}"
     asked = torch_name(full) if _State.posing else full  # so that programs find it under that name in sys.modules, too

@@ -424,3 +424,6 @@ def _default_to_fused_or_foreach(
 def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
     """The types of devices whose steps PyTorch records in graphs."""
     return ["cuda", "xpu", "hpu", "privateuseone", *(["xla"] if supports_xla else [])]
+
+
+_group_tensors_by_device_and_dtype = Optimizer._group_tensors_by_device_and_dtype

@@ -176,6 +176,16 @@ def test_code_that_wants_more_of_mxnet_than_record_files_hears_that_it_is_not_th
     assert run(code).splitlines() == ["No module named 'mxnet'", "None"]
 
 
+def test_modules_with_names_of_tools_are_attributes():
+    code = """
+    import flambeau
+    flambeau.install_as_torch()
+    import torch
+    print(torch.__config__.__name__, hasattr(torch.nn, "__config__"))
+    """
+    assert run(code).split()[-1] == "False"
+
+
 def uses(ours, theirs):
     """What may meet a tensor of the real PyTorch, by name."""
     x, y = ours.ones(2, 3), theirs.ones(2, 3)
