@@ -340,6 +340,8 @@ else:
         if name in ("nvtx", "profiler", "nccl", "graphs", "memory", "random", "streams", "sparse", "comm",
                     "tunable", "gds", "jiterator", "green_contexts"):  # fmt: skip
             return _naming.submodule(__name__, name)
+        if name == "_initialized":
+            return is_initialized()
         if name == "default_generators":
             return tuple(_backend.backend_of(_CUDA).generator(_Device("cuda", i)) for i in range(device_count()))
         raise AttributeError(f"module 'flambeau.cuda' has no attribute {name!r}")
