@@ -288,6 +288,7 @@ def install(torch: Any) -> None:
     })  # fmt: skip
     for owner in (torch._C, torch.testing):
         owner.FileCheck = _FileCheck
+    torch.cpu._is_avx512_bf16_supported = lambda: torch.cpu.get_capabilities()["avx512_bf16"]
     _module("torch.testing._internal.inductor_utils", {
         "HAS_CPU": True, "RUN_CPU": True, "HAS_GPU": False, "RUN_GPU": False, "GPU_TYPE": "cuda", "HAS_MULTIGPU": False, "HAS_MPS": False,
         "RUN_TPU": False, "HAS_TPU": False, "IS_BIG_GPU": False, "HAS_CUDA_AND_TRITON": False, "HAS_XPU_AND_TRITON": False, "HAS_TRITON": False,
