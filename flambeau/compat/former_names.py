@@ -131,6 +131,7 @@ GATHERED = {
     "onnx.symbolic_opset12": "compat.private.entry_points: dropout",
     "onnx.symbolic_opset9": "compat.private.entry_points: dropout masked_fill softmax",
     "serve.ts.protocol.otf_message_handler": "serve.ts.handler_utils.utils: send_intermediate_predict_response",
+    "utils._dtype_abbrs": "core.dtype: dtype_abbrs=ABBREVIATIONS",
     "utils._sympy": "",
     "utils._sympy.numbers": "compat.private.entry_points: IntInfinity",
     "utils._sympy.value_ranges": "compat.private.entry_points: ValueRanges",

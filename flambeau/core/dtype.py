@@ -220,22 +220,23 @@ NARROW_DTYPES: tuple[dtype, ...] = tuple(
 )
 # Bits without a meaning, so many times so many to an element.
 BITS_DTYPES: tuple[dtype, ...] = tuple(
-    dtype(name, number, name.title(), "n", kind="n", numpy=[(name, held)], short=name)
-    for name, number, held in (
-        ("bits1x8", 18, "u1"),
-        ("bits2x4", 19, "u1"),
-        ("bits4x2", 20, "u1"),
-        ("bits8", 21, "u1"),
-        ("bits16", 22, "u2"),
+    dtype(name, number, name.title(), "n", kind="n", numpy=[(name, held)], short=short)
+    for name, number, held, short in (
+        ("bits1x8", 18, "u1", "b1x8"),
+        ("bits2x4", 19, "u1", "b2x4"),
+        ("bits4x2", 20, "u1", "b4x2"),
+        ("bits8", 21, "u1", "b8x1"),
+        ("bits16", 22, "u2", "b16x1"),
     )
 )
 # Two numbers of four bits to a byte: memory that products of a GPU read; nothing here converts to it.
 float4_e2m1fn_x2 = dtype(
-    "float4_e2m1fn_x2", 45, "Float4_e2m1fn_x2", "m", kind="f", numpy=[("float4_e2m1fn_x2", "u1")], c_type="uint8_t", short="f4x2",
+    "float4_e2m1fn_x2", 45, "Float4_e2m1fn_x2", "m", kind="f", numpy=[("float4_e2m1fn_x2", "u1")], c_type="uint8_t", short="f4e2m1fnx2",
     limits=FloatLimits(2, -6.0, 6.0, 0.5, 1.0, 1.0),
 )  # fmt: skip
 RECORDS = (*ALL_DTYPES, complex32, *FLOAT8_DTYPES, *QUANTIZED_DTYPES, *NARROW_DTYPES, *BITS_DTYPES, float4_e2m1fn_x2)
 BY_NAME: dict[str, dtype] = {d.name: d for d in RECORDS}
+ABBREVIATIONS: dict[dtype, str] = {d: d.short for d in RECORDS}
 BY_NUMBER: dict[int, dtype] = {d.number: d for d in RECORDS}
 METHODS: dict[str, dtype] = {d.method: d for d in RECORDS if d.method}
 

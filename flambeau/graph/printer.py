@@ -8,8 +8,6 @@ from typing import Any
 from .memory import mapped
 from .program import Call, Program, Value
 
-_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
-
 
 class _Names:
     """Numbers of values, in the order in which they are first mentioned."""
@@ -56,15 +54,12 @@ def line(call: Call, names: _Names | None = None) -> str:
 
 def type_of(v: Value) -> str:
     """`f32[64, 256]`; with strides where these are not those of a contiguous tensor."""
-    name = v.dtype.name
-    stem = name.rstrip("0123456789")
-    short = _SHORT[stem] + name[len(stem) :] if stem in _SHORT and stem != name else name
     dense, expected = [], 1
     for n in reversed(v.shape):
         dense.append(expected)
         expected *= max(n, 1)
     laid_out = "" if tuple(reversed(dense)) == tuple(v.strides) else f":{list(v.strides)}"
-    return f"{short}{list(v.shape)}{laid_out}"
+    return f"{v.dtype.short}{list(v.shape)}{laid_out}"
 
 
 def _short(value: Any) -> str:

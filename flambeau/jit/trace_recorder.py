@@ -93,8 +93,8 @@ class Tracer(TracedSizes):
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if self.quiet:
             return function(*args, **kwargs)
-        if op.name in ("item", "tolist", "numpy"):
-            return self.python_value(op.name, function, args, kwargs)
+        if op.tells and not op.has_parts:
+            return self.python_value(op, function, args, kwargs)
         if op.name == "tensor" and not any(isinstance(a, Tensor) for a in args):
             return self.run(function, args, kwargs)
         symbol = symbol_of(op)

@@ -126,11 +126,11 @@ class TracedSizes(TensorRecorder, AtenMode):
         """Run an operator that is not seen, on plain numbers and shapes."""
         return self.unseen(self.run_plain, function, args, kwargs)
 
-    def python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def python_value(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Answer a question about values, and warn that the answer is kept."""
         result = self.run(function, args, kwargs)
         numbers = {bool: "boolean", int: "integer", float: "float"}
-        word = {"tolist": "list", "numpy": "NumPy array"}.get(name) or numbers.get(type(result), "number")
+        word = numbers.get(type(result), op.tells)
         warn(f"Converting a tensor to a Python {word} might cause the trace to be incorrect. We can't record the data flow of Python values, so this value will be treated as a constant in the future. This means that the trace might not generalize to other inputs!")  # fmt: skip
         return result
 

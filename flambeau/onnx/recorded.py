@@ -44,8 +44,8 @@ class SizedRecorder(TracedSizes, Recorder):
 
     # -- values in Python ----------------------------------------------------------------------------------------------------------
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        if op.key in ("item", "tolist", "numpy", "__bool__", "is_nonzero", "equal", "allclose"):
-            return self.python_value(op.key, function, args, kwargs)
+        if op.tells:
+            return self.python_value(op, function, args, kwargs)
         if op.key == "numel":
             return functools.reduce(operator.mul, args[0].shape, 1)
         if op.key == "tensor":
@@ -67,9 +67,9 @@ class SizedRecorder(TracedSizes, Recorder):
         parts = [flambeau.ops.aten.scalar_tensor.default(n, dtype=dtype or flambeau.int64, device=cpu) for n in numbers]
         return flambeau.ops.aten.stack.default(parts) if numbers is data else parts[0]
 
-    def python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def python_value(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if any(id(t) in self.known for t in tensors_in(args)):
-            return super().python_value(name, function, args, kwargs)
+            return super().python_value(op, function, args, kwargs)
         return self.run(function, args, kwargs)
 
     # -- names ---------------------------------------------------------------------------------------------------------------------
@@ -198,10 +198,10 @@ class _PartsRecorder(SizedRecorder):
         whole = len(self.inside) == 1
         return self.again(function, args, kwargs) if whole else super().attempt(function, args, kwargs)
 
-    def python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def python_value(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if any(id(t) in self.known for t in tensors_in(args)):
-            raise DataDependent(f"the parts of a call depend on values ({name})")
-        return super().python_value(name, function, args, kwargs)
+            raise DataDependent(f"the parts of a call depend on values ({op.name})")
+        return super().python_value(op, function, args, kwargs)
 
 
 class RecordedParts(Recorded):

@@ -51,9 +51,9 @@ class Beside:
         self.wait_for([t._storage for t in given if hasattr(t, "_storage")], changes)
         if not self.most or sum(t._storage.size_bytes for t in given if hasattr(t, "_storage")) > _SMALL:
             return function
-        if op.beside and args and type(args[0]) is list:  # a rewritten call gets the memory of its results
+        if op.beside is True and args and type(args[0]) is list:  # a rewritten call gets the memory of its results
             return lambda outs, *read: self._run(lambda *read: function(outs, *read) or outs, given, read, {})
-        if not changes and _is_of_a_parameter(op, args):
+        if not changes and (op.beside(**op.bind(args, kwargs)) if callable(op.beside) else op.beside):
             return lambda *args, **kwargs: self._run(function, given, args, kwargs)
         return function
 
@@ -115,17 +115,6 @@ class Beside:
     def end(self) -> None:
         if self.pieces:
             self._join(len(self.pieces))
-
-
-def _is_of_a_parameter(op: Any, args: tuple) -> bool:
-    """Return whether this looks like the gradient of a weight, a product that begins with a transposed matrix, or of a bias, a sum of rows, or
-    like both at once."""
-    if op.beside:
-        return True
-    if op.key == "mm" and len(args) == 2:
-        left = args[0]
-        return left._strides[0] == 1 < left._strides[1] and len(left.shape) == 2
-    return op.key == "sum" and len(args) > 1 and args[1] in (0, [0], (0,)) and len(args[0].shape) == 2
 
 
 _seconds: dict[int, streams.Stream] = {}

@@ -141,7 +141,7 @@ class Recorder(Writer):
             return None
         if self.running is not None:  # a part of an operator that runs
             return function(*args, **kwargs)
-        if op.key == "item" and only_returned(self.codes):
+        if op.tells == "number" and only_returned(self.codes):
             return self._number(function, args)
         self.under_way += {"start": 1, "end": -1}.get(op.sends, 0)
         leaf = self.running = _Leaf(op.key or op.name, function)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...core.size import Size, make_size
-from ...utils._dtype_abbrs import dtype_abbrs
 from . import _shard_order
 from ._shard_order import ShardOrder, ShardOrderEntry, _StridedShardNotDecodableError  # noqa: F401 - known by these names here
 from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, _StridedShard
@@ -219,7 +218,7 @@ class DTensorSpec:
     def __str__(self) -> str:
         kind = "unknown dtypeunknown shape"
         if self.tensor_meta is not None:
-            kind = f"{dtype_abbrs[self.tensor_meta.dtype]}{list(self.shape)}"
+            kind = f"{self.tensor_meta.dtype.short}{list(self.shape)}"
         return f"Spec({kind}({_shard_order.written(self.placements, self.shard_order)}))"
 
 

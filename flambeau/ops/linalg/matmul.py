@@ -113,6 +113,7 @@ def right_grad(g: Tensor, left: Tensor, shape: tuple[int, ...], strides: tuple[i
     autocast="lower",
     flops=work.mm,
     sharding="mk,kn->mn",
+    beside=lambda input, mat2: input._strides[0] == 1 < input._strides[1],  # as the gradient of a weight is
 )
 def mm(input: Tensor, mat2: Tensor) -> NewTensor:
     """The product of two matrices."""

@@ -86,9 +86,11 @@ class Op:
     steps, one step after the other; None for calls whose rows are not apart so.
     `summed` = (argument, operator, reduction) of a primitive whose last result is that reduction of an argument over its first dimension,
     where `operator` computes the other results: so whoever makes the argument can sum it up.
-    `beside` is set if nobody waits for the results but an optimizer: gradients of parameters.
+    `beside` is set if nobody waits for the results but an optimizer, as for gradients of parameters; or it is a function of a call's
+    arguments, which returns whether that is likely.
     `writes` names the arguments that are changed, `unfilled` is set if nobody has written to the memory of the results, `draws` if random
-    numbers are drawn, `reads_values` if the host must read a value to know the result's shape or type. `sends` is "whole" if it exchanges messages with other processes, "start" if it only starts
+    numbers are drawn, `reads_values` if the host must read a value to know the result's shape or type; `tells`
+    is what the result is called where it is no tensor but what Python makes of the elements ("number", "list"). `sends` is "whole" if it exchanges messages with other processes, "start" if it only starts
     that, "end" if it waits for it: each such call is made in every run of a program, in order, whatever becomes of its results.
 
     `autocast` is the precision it computes in where operators choose: "lower", "float32" or "widest" (of its arguments); "parts" if
@@ -137,13 +139,14 @@ class Op:
     row_sums: Callable | None = None
     states: Callable | None = None
     summed: tuple[str, Any, Any] | None = None
-    beside: bool = False
+    beside: bool | Callable[..., bool] = False
     kernels: dict[str, Callable] = field(default_factory=dict)
     chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()
     unfilled: bool = False
     draws: bool = False
     reads_values: bool = False
+    tells: str = ""
     sends: str = ""
     autocast: str | Callable | None = None
     autocast_cuda: str | Callable | None = None

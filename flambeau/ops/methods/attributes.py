@@ -256,7 +256,7 @@ def is_inference(input: Tensor) -> bool:
     return input._storage.version >= INFERENCE
 
 
-@composite
+@composite(tells="boolean")
 def is_nonzero(input: Tensor) -> bool:
     """Return whether the only element is not zero."""
     return bool(_check_tensor(input, "is_nonzero"))

@@ -58,7 +58,7 @@ def read_number(t: Tensor) -> Any:
     return readable(np.frombuffer(raw, d.numpy), d)[0].item()
 
 
-@composite(function=False, kind="primitive", reads_values=True)
+@composite(function=False, kind="primitive", reads_values=True, tells="number")
 def item(self: Tensor) -> Any:
     """The only element, as a Python number."""
     if self.shape and numel_of(self.shape) != 1:
@@ -66,7 +66,7 @@ def item(self: Tensor) -> Any:
     return read_number(self)
 
 
-@composite(function=False, kind="primitive", reads_values=True)
+@composite(function=False, kind="primitive", reads_values=True, tells="list")
 def tolist(self: Tensor) -> Any:
     """Nested Python lists of the elements."""
     self = on_host(self)
@@ -231,7 +231,7 @@ def formatted(self: Tensor, spec: str) -> str:
 # -- NumPy and DLPack ----------------------------------------------------------------------------------------------
 
 
-@composite(function=False, kind="primitive", reads_values=True)
+@composite(function=False, kind="primitive", reads_values=True, tells="NumPy array")
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array that shares memory; force=True detaches (and copies from other devices) first."""
     t = self.detach().cpu() if force else self

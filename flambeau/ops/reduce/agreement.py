@@ -50,7 +50,7 @@ def _tensor_pair(name: str, input: Any, other: Any) -> None:
         raise NotImplementedError(f"{name}(): tensors on the meta device have no values that could be looked at")
 
 
-@composite
+@composite(tells="boolean")
 def equal(input: Tensor, other: Tensor) -> bool:
     """Return whether both have the same shape and elements."""
     _tensor_pair("equal", input, other)
@@ -65,7 +65,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return bool(_all_equal.over((x, y)).item())
 
 
-@composite
+@composite(tells="boolean")
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Return whether |input - other| <= atol + rtol * |other| everywhere."""
     _tensor_pair("allclose", input, other)

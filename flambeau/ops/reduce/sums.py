@@ -44,6 +44,7 @@ from ..machinery.reduction_faces import plain_dim, reduction
     quirks=Quirks(label=("SumBackward0", "SumBackward1")),
     takes_dtype=True,
     autocast_cuda="float32",
+    beside=lambda input, dim=None, **options: dim in (0, [0], (0,)) and len(input.shape) == 2,  # as a bias is
 )
 def sum_(x: Any) -> Any:
     """The sum of all elements, or over the given dimensions. Integers are summed in int64."""
