@@ -3,7 +3,6 @@
 from builtins import str as _str
 from typing import Any
 
-from . import _dtype_abbrs as _dtype_abbrs
 from . import _python_dispatch as _python_dispatch
 from . import _pytree as _pytree
 from . import _triton as _triton

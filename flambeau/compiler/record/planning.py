@@ -31,7 +31,7 @@ _ALIGNMENT = 64
 
 def program_of(graph: Graph, results: set[int]) -> Program:
     """Return the operator calls that the steps of a recording belong to."""
-    program = Program(graph.buffers, kept=set(results))
+    program = Program(graph.buffers, kept={b for b in results if b >= 0})  # not those that are memory of others
     for call, group in itertools.groupby(graph.steps, lambda step: step.call or step):
         steps = list(group)
         whole = isinstance(call, Call) and (call.steps is None or call.steps == steps)
