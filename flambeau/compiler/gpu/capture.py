@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -275,14 +276,10 @@ def copied(capture: Any, target: int, source: int, nbytes: int, where: device, o
     return patches.WideCopy(node, target, source) if wide else patches.CopyPatch(node, where.index or 0)
 
 
-_streams: dict[int, streams.Stream] = {}
-
-
+@functools.cache
 def stream_of(index: int) -> streams.Stream:
     """Return the stream on which calls are captured."""
-    if index not in _streams:
-        _streams[index] = streams.Stream(device("cuda", index))
-    return _streams[index]
+    return streams.Stream(device("cuda", index))
 
 
 __all__ = ["GraphProgram", "Observer", "address", "capturing", "copied", "static_copies", "stream_of"]

@@ -6,6 +6,7 @@ touches its result, or changes what it reads, waits for it. Memory that it reads
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -117,13 +118,9 @@ class Beside:
             self._join(len(self.pieces))
 
 
-_seconds: dict[int, streams.Stream] = {}
-
-
+@functools.cache
 def _second(index: int) -> streams.Stream:
-    if index not in _seconds:
-        _seconds[index] = streams.Stream(device("cuda", index))
-    return _seconds[index]
+    return streams.Stream(device("cuda", index))
 
 
 __all__ = ["MOST", "Beside"]
