@@ -13,6 +13,12 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ("ops/nn/resize.py", "if any(abs(n) >= 1 << 63 for n in wanted):", "63", "64"): (
         "sizes between the two are refused a little later, with the same type of error"
     ),
+    (
+        "vision/models/mobilenetv3.py",
+        '(24, 5, 96, 40, True, "HS", 2), (40, 5, 240, 40, True, "HS", 1), (40, 5, 240, 40, True, "HS", 1),',
+        "240",
+        "241",
+    ): ("widths are rounded to multiples of eight"),
     ("optim/line_search.py", "left, right = (a, b) if a.size <= b.size else (b, a)", "<=", "<"): (
         "the two differ for points at one place only, and then either order is right"
     ),

@@ -66,10 +66,10 @@ def sizes_of_blocks(L: Any) -> Any:
     return tuple(list(t.shape) for t in made)
 
 
-def refused_state(L: Any, strict: bool) -> Any:
-    """What is said of a state dict of other names."""
+def refused_state(L: Any, strict: bool, size: int = 1) -> Any:
+    """What is said of a state dict of other names, and of another size."""
     try:
-        found = L.nn.Linear(1, 1).load_state_dict({"weight": L.ones(1, 1), "b": L.ones(1)}, strict=strict)
+        found = L.nn.Linear(1, 1).load_state_dict({"weight": L.ones(1, size), "b": L.ones(1)}, strict=strict)
         return list(found.missing_keys), list(found.unexpected_keys)
     except RuntimeError as error:
         return str(error)
@@ -583,6 +583,7 @@ CASES |= {
         for options in ({"rtol": 0.5}, {"rtol": -1.0}, {"atol": 0.5}, {"atol": -0.5}, {"rtol": 0, "atol": 0})
     },
     "keys that are missing and too many": lambda L: refused_state(L, strict=True),
+    "keys that are missing and too many, and one of another size": lambda L: refused_state(L, strict=True, size=2),
     "keys that are missing and too many, told only": lambda L: refused_state(L, strict=False),
     "second derivative of an embedding with padding": lambda L: second_derivative_of_rows(L, padding_idx=1),
     "second derivative of an embedding": lambda L: second_derivative_of_rows(L),
