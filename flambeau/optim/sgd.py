@@ -80,6 +80,8 @@ class SGD(ElementwiseOptimizer):
         return True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        for group in state["param_groups"]:
+            group.setdefault("fused", False)  # as PyTorch reads older checkpoints; a new SGD has None
         super().__setstate__(state)
         for saved in self.state.values():
             if "momentum_buffer" in saved and saved["momentum_buffer"] is None:

@@ -385,3 +385,19 @@ def test_interrupted_first_step_leaves_no_half_state(name: str, monkeypatch: pyt
     assert module.zeros_like is made
     optimizer.step()
     assert optimizer.state[p]
+
+
+def test_options_that_an_older_checkpoint_of_sgd_lacks_are_those_of_pytorch():
+    optimizer = optim.SGD(parameters(), lr=0.1)
+    saved = optimizer.state_dict()
+    for name in ("nesterov", "maximize", "foreach", "differentiable", "fused"):
+        del saved["param_groups"][0][name]
+    optimizer.load_state_dict(saved)
+    [group] = optimizer.param_groups
+    assert (group["nesterov"], group["maximize"], group["foreach"], group["differentiable"]) == (
+        False,
+        False,
+        None,
+        False,
+    )
+    assert group["fused"] is False
