@@ -157,6 +157,10 @@ GATHERED = {
     "vision.ops.giou_loss": "vision.ops._losses: generalized_box_iou_loss",
     "vision.ops.ps_roi_align": "vision.ops.roi_align: PSRoIAlign ps_roi_align",
     "vision.ops.ps_roi_pool": "vision.ops.roi_pool: PSRoIPool ps_roi_pool",
+    "vision.transforms._functional_pil": "utils.pillow: _is_pil_image=is_pil, vision.transforms.functional: adjust_brightness adjust_contrast"
+    " adjust_gamma adjust_hue adjust_saturation adjust_sharpness autocontrast crop equalize get_dimensions get_image_num_channels"
+    " get_image_size hflip invert pad posterize resize rotate solarize to_grayscale vflip,"
+    " vision.transforms.kernels.pil: _parse_fill=fill_option affine perspective",
     "vision.transforms._functional_tensor": "vision.transforms.functional: adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation"
     " adjust_sharpness autocontrast convert_image_dtype crop equalize erase get_dimensions get_image_num_channels get_image_size hflip"
     " invert normalize posterize rgb_to_grayscale solarize vflip",

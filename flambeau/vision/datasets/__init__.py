@@ -10,6 +10,7 @@ from .coco import CocoCaptions, CocoDetection
 from .fakedata import FakeData
 from .flow import HD1K, FlyingChairs, FlyingThings3D, KittiFlow, Sintel
 from .folder import DatasetFolder, ImageFolder
+from .for_transforms import wrap_dataset_for_transforms_v2
 from .imagenet import ImageNet
 from .listed import (
     DTD,
@@ -55,4 +56,5 @@ __all__ = [
     "LFWPeople", "LSUN", "LSUNClass", "MovingMNIST", "Omniglot", "PCAM", "SBDataset", "SBU", "Sintel", "WIDERFace",
     "CREStereo", "CarlaStereo", "ETH3DStereo", "FallingThingsStereo", "HMDB51", "InStereo2k", "Kinetics", "Kitti2012Stereo", "Kitti2015Stereo",
     "Middlebury2014Stereo", "PhotoTour", "Places365", "SceneFlowStereo", "SintelStereo", "UCF101",
+    "wrap_dataset_for_transforms_v2",
 ]  # fmt: skip

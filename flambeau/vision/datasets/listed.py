@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ...utils.pillow import pillow
-from .flower_names import FLOWERS
+from .._categories import class_names
 from .folder import ImageFolder, default_loader, find_classes, make_dataset
 from .utils import (
     MISSING,
@@ -142,7 +142,7 @@ class Flowers102(_Listed):
         "setid": ("setid.mat", "a5357ecc9cb78c4bef273ce3793fc85c"),
     }
     _splits_map: ClassVar[dict[str, str]] = {"train": "trnid", "val": "valid", "test": "tstid"}
-    classes = FLOWERS
+    classes = class_names("flowers102")
 
     def _check_exists(self) -> bool:
         base = self._folder("flowers-102")

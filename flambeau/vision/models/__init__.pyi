@@ -3,7 +3,7 @@
 from typing import Any
 
 from . import _api as _api
-from . import _categories as _categories
+from . import _meta as _meta
 from . import _utils as _utils
 from . import convnext as convnext
 from . import densenet as densenet

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from flambeau import hub, nn
 from flambeau.core import naming
 
-from ._categories import categories, data_text
+from .._categories import categories, data_text
 
 __all__ = [
     "Weights", "WeightsEnum", "get_model", "get_model_builder", "get_model_weights", "get_weight", "list_models", "register_model",

@@ -8,6 +8,8 @@ import flambeau
 from flambeau import Tensor
 from flambeau.nn import functional as F
 
+from ._utils import _loss_inter_union, _upcast_non_float
+
 
 def _reduced(loss: Tensor, reduction: str) -> Tensor:
     if reduction == "none":
@@ -23,14 +25,8 @@ def _reduced(loss: Tensor, reduction: str) -> Tensor:
 
 def _pairs(boxes1: Tensor, boxes2: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Row by row: union, intersection over union, the hull's corners and sides."""
-    boxes1, boxes2 = (t if t.dtype in (flambeau.float32, flambeau.float64) else t.float() for t in (boxes1, boxes2))
-    near = flambeau.max(boxes1[..., :2], boxes2[..., :2])
-    far = flambeau.min(boxes1[..., 2:], boxes2[..., 2:])
-    sides = far - near
-    meet = (sides > 0).all(dim=-1)
-    common = flambeau.where(meet, sides[..., 0] * sides[..., 1], flambeau.zeros_like(sides[..., 0]))
-    areas = [(b[..., 2] - b[..., 0]) * (b[..., 3] - b[..., 1]) for b in (boxes1, boxes2)]
-    union = areas[0] + areas[1] - common
+    boxes1, boxes2 = _upcast_non_float(boxes1), _upcast_non_float(boxes2)
+    common, union = _loss_inter_union(boxes1, boxes2)
     hull = flambeau.max(boxes1[..., 2:], boxes2[..., 2:]) - flambeau.min(boxes1[..., :2], boxes2[..., :2])
     return boxes1, boxes2, union, common / (union + eps), hull
 

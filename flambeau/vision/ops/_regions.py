@@ -10,6 +10,8 @@ import numpy as np
 import flambeau
 from flambeau import Tensor
 
+from ._utils import check_roi_boxes_shape, convert_boxes_to_roi_format
+
 _MOST_POINTS = 1 << 31
 
 
@@ -23,19 +25,8 @@ def pair(value: Any, name: str = "output_size") -> tuple[int, int]:
 
 def rows_of(boxes: Tensor | Sequence[Tensor]) -> Tensor:
     """Regions as rows (K, 5) of image index and box, from such rows or from one (L, 4) tensor per image."""
-    if isinstance(boxes, (list, tuple)):
-        for each in boxes:
-            if each.dim() != 2 or each.shape[1] != 4:
-                raise AssertionError("The shape of the tensor in the boxes list is not correct as List[Tensor[L, 4]]")
-        if not boxes:
-            raise ValueError("boxes is an empty list: there is nothing to say which dtype and device it has")
-        numbers = [flambeau.full_like(b[:, :1], i) for i, b in enumerate(boxes)]
-        return flambeau.cat([flambeau.cat(numbers), flambeau.cat(list(boxes))], dim=1)
-    if not isinstance(boxes, Tensor):
-        raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[K, 4]]")
-    if boxes.dim() != 2 or boxes.shape[1] != 5:
-        raise AssertionError("The boxes tensor shape is not correct as Tensor[K, 5]")
-    return boxes
+    check_roi_boxes_shape(boxes)
+    return boxes if isinstance(boxes, Tensor) else convert_boxes_to_roi_format(boxes)
 
 
 class Rows:

@@ -11,18 +11,12 @@ from flambeau.kernels.library import regions as kernels
 from ._box_formats import box_convert as box_convert
 from ._box_formats import to_corners
 from ._operators import operator
+from ._utils import _upcast
 
 __all__ = [
     "batched_nms", "box_area", "box_convert", "box_iou", "clip_boxes_to_image", "complete_box_iou", "distance_box_iou",
     "generalized_box_iou", "masks_to_boxes", "nms", "remove_small_boxes",
 ]  # fmt: skip
-
-
-def _upcast(t: Tensor) -> Tensor:
-    """Wide enough that products do not overflow."""
-    if t.is_floating_point():
-        return t if t.dtype in (flambeau.float32, flambeau.float64) else t.float()
-    return t if t.dtype in (flambeau.int32, flambeau.int64) else t.int()
 
 
 @operator("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor", reads_values=True)

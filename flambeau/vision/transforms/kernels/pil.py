@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....utils.pillow import is_pil, pillow
-from ..interpolation import TO_PIL, InterpolationMode
+from ..interpolation import TO_PIL, InterpolationMode, interpolation_mode
 from . import geometry
 
 
@@ -36,9 +36,9 @@ def resize(image: Any, size: Sequence[int], mode: InterpolationMode) -> Any:
     return image.resize((size[1], size[0]), TO_PIL[mode])
 
 
-def fill_option(fill: Any, image: Any, name: str = "fillcolor") -> dict[str, Any]:
+def fill_option(fill: Any, img: Any, name: str = "fillcolor") -> dict[str, Any]:
     """Pillow's keyword for a colour: as many whole numbers as the image has bands."""
-    bands = len(image.getbands())
+    bands = len(img.getbands())
     if fill is None:
         fill = 0
     if isinstance(fill, (int, float)) and bands > 1:
@@ -51,7 +51,7 @@ def fill_option(fill: Any, image: Any, name: str = "fillcolor") -> dict[str, Any
                 f"The number of elements in 'fill' does not match the number of channels of the image ({len(fill)} != {bands})"
             )
         fill = tuple(fill)
-    if image.mode != "F":
+    if img.mode != "F":
         fill = tuple(int(x) for x in fill) if isinstance(fill, tuple) else int(fill)
     return {name: fill}
 
@@ -82,20 +82,23 @@ def pad(image: Any, padding: Any, fill: Any = 0, mode: str = "constant") -> Any:
     return padded
 
 
-def affine(image: Any, matrix: Sequence[float], mode: InterpolationMode, fill: Any = None) -> Any:
-    module = pillow()
-    return image.transform(image.size, module.Transform.AFFINE, matrix, TO_PIL[mode], **fill_option(fill, image))
+def _transformed(image: Any, kind: str, numbers: Sequence[float], interpolation: Any, fill: Any) -> Any:
+    mode = TO_PIL[interpolation_mode(interpolation)]
+    return image.transform(image.size, pillow().Transform[kind], numbers, mode, **fill_option(fill, image))
+
+
+def affine(img: Any, matrix: Sequence[float], interpolation: Any = InterpolationMode.NEAREST, fill: Any = None) -> Any:
+    return _transformed(img, "AFFINE", matrix, interpolation, fill)
 
 
 def rotate(image: Any, angle: float, mode: InterpolationMode, expand: bool, center: Any, fill: Any = None) -> Any:
     return image.rotate(angle, TO_PIL[mode], expand, center, **fill_option(fill, image))
 
 
-def perspective(image: Any, coefficients: Sequence[float], mode: InterpolationMode, fill: Any = None) -> Any:
-    module = pillow()
-    return image.transform(
-        image.size, module.Transform.PERSPECTIVE, coefficients, TO_PIL[mode], **fill_option(fill, image)
-    )
+def perspective(
+    img: Any, perspective_coeffs: Sequence[float], interpolation: Any = InterpolationMode.BICUBIC, fill: Any = None
+) -> Any:
+    return _transformed(img, "PERSPECTIVE", perspective_coeffs, interpolation, fill)
 
 
 # -- colour -----------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def affine_image(
     if is_pil(image):
         middle = [image.width * 0.5, image.height * 0.5] if center is None else center
         matrix = matrices.affine_matrix(middle, angle, translate, scale, shear)
-        return pil.affine(image, matrix, interpolation_mode(interpolation), fill)
+        return pil.affine(image, matrix, interpolation, fill)
     middle = matrices.from_middle(center, *image.shape[-2:])
     matrix = matrices.affine_matrix(middle, angle, [float(t) for t in translate], scale, shear)
     return warp.affine(image, matrix, _sampling(interpolation, fill, image), fill)
@@ -125,7 +125,7 @@ def perspective_image(
     """Project an image so that the four `startpoints` move to the `endpoints`; or by given coefficients."""
     projection = perspective_numbers(startpoints, endpoints, coefficients)
     if is_pil(image):
-        return pil.perspective(image, projection, interpolation_mode(interpolation), fill)
+        return pil.perspective(image, projection, interpolation, fill)
     return warp.perspective(image, projection, _sampling(interpolation, fill, image), fill)
 
 
