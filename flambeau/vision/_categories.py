@@ -12,7 +12,7 @@ _DATA = Path(__file__).parents[1] / "data"
 @functools.cache
 def class_names(dataset: str) -> list[str]:
     """The names by class number: of "imagenet", "kinetics400", "coco" (up to 90, where gaps are N/A), "voc", "kitti", "flowers102",
-    "person" or "keypoint" (the points of a person)."""
+    "person", "keypoint" (the points of a person), or "cityscapes" (with more of each class)."""
     return data_text(f"{dataset}_classes.txt").splitlines()
 
 

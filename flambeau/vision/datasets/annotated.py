@@ -15,6 +15,7 @@ import numpy as np
 
 from ... import tensor
 from ...utils.pillow import pillow
+from .._categories import class_names
 from .folder import default_loader
 from .utils import (
     MISSING,
@@ -186,22 +187,10 @@ class CityscapesClass(NamedTuple):
     color: tuple[int, int, int]
 
 
-# name, number for training (255: none), category, category's number, + with instances, - not evaluated, colour
-_CITYSCAPES = """unlabeled 255 void 0 - 0,0,0|ego vehicle 255 void 0 - 0,0,0|rectification border 255 void 0 - 0,0,0
-out of roi 255 void 0 - 0,0,0|static 255 void 0 - 0,0,0|dynamic 255 void 0 - 111,74,0|ground 255 void 0 - 81,0,81
-road 0 flat 1 . 128,64,128|sidewalk 1 flat 1 . 244,35,232|parking 255 flat 1 - 250,170,160|rail track 255 flat 1 - 230,150,140
-building 2 construction 2 . 70,70,70|wall 3 construction 2 . 102,102,156|fence 4 construction 2 . 190,153,153
-guard rail 255 construction 2 - 180,165,180|bridge 255 construction 2 - 150,100,100|tunnel 255 construction 2 - 150,120,90
-pole 5 object 3 . 153,153,153|polegroup 255 object 3 - 153,153,153|traffic light 6 object 3 . 250,170,30
-traffic sign 7 object 3 . 220,220,0|vegetation 8 nature 4 . 107,142,35|terrain 9 nature 4 . 152,251,152|sky 10 sky 5 . 70,130,180
-person 11 human 6 + 220,20,60|rider 12 human 6 + 255,0,0|car 13 vehicle 7 + 0,0,142|truck 14 vehicle 7 + 0,0,70
-bus 15 vehicle 7 + 0,60,100|caravan 255 vehicle 7 +- 0,0,90|trailer 255 vehicle 7 +- 0,0,110|train 16 vehicle 7 + 0,80,100
-motorcycle 17 vehicle 7 + 0,0,230|bicycle 18 vehicle 7 + 119,11,32|license plate -1 vehicle 7 - 0,0,142"""
-
-
 def _cityscapes_classes() -> list[CityscapesClass]:
+    """Read the lines: name, number for training (255: none), category and its number, + with instances, - not evaluated, colour."""
     found = []
-    for number, line in enumerate(_CITYSCAPES.replace("\n", "|").split("|")):
+    for number, line in enumerate(class_names("cityscapes")):
         name, train, category, group, flags, color = line.rsplit(" ", 5)
         red, green, blue = map(int, color.split(","))
         own = -1 if train == "-1" else number
