@@ -75,7 +75,7 @@ def settings(cls: Layer) -> Layer:
 
 def extending(
     parent: type, *, before: str = "", without: Sequence[str] = (), **defaults: Any
-) -> Callable[[Callable[..., None]], Any]:
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator of a constructor `__init__(self, <own>, **rest)`: add the parameters of the parent's constructor, which arrive in `rest`.
 
     A parameter of both has the own default; the others are inserted `before` the named one, or at the end. `without` leaves some out, and
@@ -89,7 +89,7 @@ def extending(
     <Signature (in_features, out_features, bias=True, angle=0.0, device=None, dtype=None)>
     """
 
-    def decorate(function: Callable[..., None]) -> Any:
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = dict(list(inspect.signature(function).parameters.items())[1:-1])
         listed: list[inspect.Parameter] = []
         for p in list(inspect.signature(parent.__init__).parameters.values())[1:]:  # type: ignore[misc]
