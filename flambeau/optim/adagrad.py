@@ -25,6 +25,7 @@ def adagrad(param, grad, sum, step, *, lr, lr_decay, eps, weight_decay, maximize
 class Adagrad(ElementwiseOptimizer):
     """Large steps for rare features, small ones for frequent features."""
 
+    _first_options = "lr lr_decay eps"
     update = adagrad
 
     @configured
@@ -89,6 +90,7 @@ def adadelta(param, grad, square_avg, acc_delta, step, *, lr, rho, eps, weight_d
 class Adadelta(ElementwiseOptimizer):
     """Scales each gradient by the ratio of recent updates to recent gradients (root mean squares)."""
 
+    _first_options = "lr rho eps weight_decay maximize capturable"
     update = adadelta
     zero_states = ("square_avg", "acc_delta")
 
@@ -131,6 +133,7 @@ def rmsprop(
 class RMSprop(ElementwiseOptimizer):
     """Adapts to each coordinate's recent gradients; `centered` uses their variance instead of their square."""
 
+    _first_options = "lr momentum alpha eps centered"
     update = rmsprop
 
     @configured
@@ -169,6 +172,7 @@ def rprop(param, grad, prev, step_size, step, *, shrink, grow, smallest, largest
 class Rprop(ElementwiseOptimizer):
     """Resilient backpropagation: each coordinate's step grows while its gradient keeps its sign and shrinks otherwise."""
 
+    _first_options = "lr etas step_sizes foreach maximize differentiable"
     update = rprop
 
     @configured

@@ -41,6 +41,7 @@ class Adam(ElementwiseOptimizer):
     tensor([0.9000, 0.9000], requires_grad=True)
     """
 
+    _first_options = "lr betas eps weight_decay amsgrad maximize"
     update = adam
     sparse_name = "Adam"
     sparse_advice = ", please consider SparseAdam instead"
@@ -159,6 +160,7 @@ def nadam(
 class NAdam(ElementwiseOptimizer):
     """Adam that looks one step of momentum ahead; `momentum_decay` lets the momentum grow during the first steps."""
 
+    _first_options = "lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize"
     update = nadam
     zero_states = ("exp_avg", "exp_avg_sq")
 
@@ -205,6 +207,7 @@ def radam(param, grad, exp_avg, exp_avg_sq, step, *, lr, beta1, beta2, eps, weig
 class RAdam(ElementwiseOptimizer):
     """Adam with a rectified start: plain momentum while the variance of the gradient is not yet known."""
 
+    _first_options = "lr betas eps weight_decay maximize foreach capturable"
     update = radam
     zero_states = ("exp_avg", "exp_avg_sq")
 

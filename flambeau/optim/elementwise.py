@@ -45,6 +45,7 @@ _READ: dict[str, Callable[[dict[str, Any]], Any]] = {
 class ElementwiseOptimizer(Optimizer):
     """A subclass gives the formula and the state of a new parameter."""
 
+    _first_options: ClassVar[str] = ""  # the first keys of groups in PyTorch's order, where it is not the signature's
     update: ClassVar[Update]
     zero_states: ClassVar[tuple[str, ...]] = ()  # state that starts as zeros in the parameter's shape
     sparse_advice: ClassVar[str] = ""
@@ -191,7 +192,7 @@ def configured(
         bound = signature.bind(self, params, *args, **kwargs)
         bound.apply_defaults()
         _, _, *given = bound.arguments.items()
-        defaults = dict(given)
+        defaults = dict.fromkeys(self._first_options.split()) | dict(given)
         for name, value in given:
             if name == "betas":
                 check_betas(value)
