@@ -69,6 +69,7 @@ class HeldTensor(Tensor):
     _strides, _offset, _contig = unreadable(lambda t, what: HeldOperand(t))
 
     def _hold(self, value: Tensor, shape: Any) -> None:
+        naming.above(f"ops.kinds.{self.kind}")  # its methods
         self._value, self._storage, self.shape = value, value._storage, make_size(shape)
         self.dtype, self.device = value.dtype, value.device
 

@@ -9,8 +9,13 @@ import importlib
 import sys
 from types import ModuleType
 
+from . import locks
+
 PACKAGE = "flambeau"
 _VISION, _HOROVOD, _PRIVATE = f"{PACKAGE}.vision", f"{PACKAGE}.horovod", f"{PACKAGE}.compat.private"
+
+
+_importing = locks.new_lock(locks.IMPORTS)
 
 
 class _State:
@@ -124,7 +129,18 @@ def above(name: str) -> ModuleType:
     """The module `name` of the table `LATE`, imported now."""
     if name not in LATE:
         raise ModuleNotFoundError(f"'{name}' is not among the modules that may be imported late", name=name)
-    return load(f"{PACKAGE}.{name}")
+    full = f"{PACKAGE}.{name}"
+    found = sys.modules.get(full)
+    if found is not None and not getattr(found.__spec__, "_initializing", False):
+        return found
+    # A fork waits for this lock: Python's own locks of modules would stay held in the child. Not for ever: a thread that has one of
+    # those and wants this one is let through.
+    held = _importing.acquire(timeout=1.0)
+    try:
+        return load(full)
+    finally:
+        if held:
+            _importing.release()
 
 
 def submodule(package: str, name: str) -> ModuleType:

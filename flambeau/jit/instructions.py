@@ -11,7 +11,7 @@ import flambeau as torch
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..futures import Future
-from ..profiler.session import record_function
+from ..profiler import record_function
 from . import operators
 from .failures import Raised, Registers, Step, run_steps
 from .ir import Node

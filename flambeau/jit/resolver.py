@@ -30,7 +30,7 @@ from ..ops.machinery.arguments import need_tensor, need_tensors
 from ..ops.machinery.formula import Pointwise
 from ..ops.machinery.record import Op
 from ..ops.nn.loss_arguments import reduction_number
-from ..profiler.session import record_function
+from ..profiler import record_function
 from . import classes, contexts, operators
 from . import signatures as notes
 from .emitter import Emitter

@@ -39,6 +39,8 @@ from .settings import (
 )
 from .settings import kineto_available as kineto_available
 
+__all__ = ["EnforceUnique", "KinetoStepTracker", "emit_itt", "emit_nvtx", "profile", "record_function"]
+
 _ExperimentalConfig = ExperimentalConfig
 _is_profiler_enabled = False
 _started: list[Any] = []  # profiles that are on; one at a time

@@ -16,7 +16,7 @@ from flambeau.ops.machinery.schema_table import aten_names, is_composite, overlo
 
 # In the table, because exported files may hold them, but nothing runs.
 NOT_RUN = {
-    "_nested_tensor_from_mask", "_nested_tensor_from_mask_left_aligned", "nested_to_padded_tensor", "to_padded_tensor",
+    "_nested_tensor_from_mask_left_aligned", "nested_to_padded_tensor", "to_padded_tensor",
     "_upsample_lanczos2d_aa", "_upsample_lanczos2d_aa_backward", "sparse_sampled_addmm", "remove", "_unwrap_optional",
      "_weight_norm",  "_embedding_bag",
     "_fft_r2c", "_fft_c2c",  "_reshape_alias_copy",

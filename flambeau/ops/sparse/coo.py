@@ -196,7 +196,7 @@ def validate_arguments(
 
 _LAYOUT_WORDS = {
     "strided": "Strided", "sparse_coo": "Sparse", "sparse_csr": "SparseCsr", "sparse_csc": "SparseCsc", "sparse_bsr": "SparseBsr",
-    "sparse_bsc": "SparseBsc", "_mkldnn": "Mkldnn",
+    "sparse_bsc": "SparseBsc", "_mkldnn": "Mkldnn", "jagged": "Jagged",
 }  # fmt: skip
 
 
