@@ -3,6 +3,7 @@
 
 from ..profiler.events import DeviceType as DeviceType
 from ..profiler.events import EventList as EventList
+from ..profiler.events import EventMetadata as EventMetadata
 from ..profiler.events import FormattedTimesMixin as FormattedTimesMixin
 from ..profiler.events import FunctionEvent as FunctionEvent
 from ..profiler.events import FunctionEventAvg as FunctionEventAvg

@@ -9,8 +9,13 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from .settings import DeviceType, build_metadata
+from .settings import DeviceType, EventMetadata, build_metadata
 from .table import Table, _format_time
+
+__all__ = [
+    "EventList", "EventMetadata", "FormattedTimesMixin", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel", "MemRecordsAcc",
+    "StringTable",
+]  # fmt: skip
 
 MEMORY_EVENT_NAME = "[memory]"
 OUT_OF_MEMORY_EVENT_NAME = "[OutOfMemory]"
