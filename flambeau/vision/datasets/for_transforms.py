@@ -11,7 +11,7 @@ import flambeau
 from flambeau import Tensor
 
 from .._categories import class_names
-from ..ops._box_formats import to_corners
+from ..ops import boxes as box_operators
 from ..tv_tensors import BoundingBoxes, Mask, Video
 from .annotated import Cityscapes, Kitti, SBDataset, WIDERFace
 from .caltech import Caltech101, Caltech256
@@ -49,7 +49,7 @@ def _size(image: Any) -> tuple[int, ...]:
 
 
 def _boxes(rows: Any, image: Any, format: str = "xyxy") -> BoundingBoxes:
-    corners = to_corners(flambeau.as_tensor(rows), format)
+    corners = box_operators.to_corners(flambeau.as_tensor(rows), format)
     return BoundingBoxes(corners, format="XYXY", canvas_size=_size(image))  # type: ignore[arg-type]
 
 
