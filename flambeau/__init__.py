@@ -372,6 +372,6 @@ def __dir__() -> list[str]:
 def _add_late_functions() -> dict[str, object]:
     """The names of this module, with those of operators that are imported when first asked for."""
     late = _naming.above("ops.late")
-    for name, function in (ops.namespace("torch") | late.FOREACH | late.PLAIN_FUNCTIONS).items():
-        globals().setdefault(name, function)
+    found = ops.namespace("torch") | late.FOREACH | late.PLAIN_FUNCTIONS
+    globals().update((name, found[name]) for name in ops.late_names()[0] - globals().keys())
     return globals()
