@@ -49,8 +49,8 @@ def summary(found: Any, folder: str) -> tuple[str, list[float]]:
             return {name: without_pixels(v) for name, v in value.items()}
         return [without_pixels(v) for v in value] if isinstance(value, (list, tuple)) else value
 
-    text = repr(without_pixels(found)).replace(folder, "the folder")
-    return hashlib.sha256(re.sub(r"0x[0-9a-f]+", "0x", text).encode()).hexdigest()[:16], means
+    text = re.sub(r"0x[0-9a-f]+", "0x", repr(without_pixels(found))).replace(folder, "the folder")
+    return hashlib.sha256(text.encode()).hexdigest()[:16], means
 
 
 def same(
