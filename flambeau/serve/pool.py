@@ -125,8 +125,10 @@ class Worker(asyncio.Protocol):
             for _, write in pipes:
                 os.close(write)
         self.arenas = arenas
+        # uvloop closes the descriptor and then the file: by the second time another thread may have a file of that number.
+        closes = not type(loop).__module__.startswith("uvloop")
         for (read, _), log in zip(pipes, (self._stdout, self._stderr)):
-            await loop.connect_read_pipe(lambda log=log: Output(log), os.fdopen(read, "rb", 0))  # type: ignore[misc]
+            await loop.connect_read_pipe(lambda log=log: Output(log), os.fdopen(read, "rb", 0, closefd=closes))  # type: ignore[misc]
         ours.setblocking(False)
         timeout = self.model.settings.startup_timeout
         self.deadline = time.monotonic() + timeout
