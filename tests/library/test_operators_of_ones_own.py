@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
+import collections
+import os
+import re
 from collections.abc import Sequence
 from typing import List, Optional, Tuple  # noqa: UP035  (annotations that users write)
 
@@ -15,11 +17,13 @@ import flambeau.library
 
 torch = judge("torch")
 LIBRARIES = pytest.mark.parametrize("library", [flambeau, torch], ids=["flambeau", "torch"])
-_numbers = itertools.count()
+_numbers: collections.Counter[str] = collections.Counter()
 
 
 def fresh_name(name: str) -> str:
-    return f"flambeau_test_{next(_numbers)}::{name}"
+    test = re.sub(r"\W+", "_", os.environ["PYTEST_CURRENT_TEST"].partition("::")[2].rpartition(" ")[0])
+    _numbers[test] += 1
+    return f"flambeau_{test}_{_numbers[test]}::{name}"
 
 
 def functions(T):
