@@ -312,7 +312,7 @@ def _in_float32(
 
 
 def _autocast_loss(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
-    """Half-precision scores are read by the loss as they are, instead of converted to float32 in front of it: the same numbers."""
+    """Choose a loss that reads half-precision scores as they are, in place of a float32 copy: equal but for the order of sums."""
     given = {**dict(zip(("input", "target", "weight"), args)), **kwargs}
     scores, target, weight = (given.get(name) for name in ("input", "target", "weight"))
     if (
