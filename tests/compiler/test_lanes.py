@@ -5,7 +5,6 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.backends.cpu import team, threads
-from flambeau.backends.cpu.onednn.direct import RowsOfProduct
 
 needs_threads = pytest.mark.skipif(threads.library() is None, reason="libgomp is not installed")
 
@@ -36,8 +35,7 @@ def lanes(compiled):
     """How many steps of recurrent layers are in each lane, by group."""
     (recorded,) = compiled._compiled.recordings()
     steps = recorded.program.graph.steps
-    mine = [s for s in steps if getattr(s, "lane", None) is not None and type(s.plan) is not RowsOfProduct]
-    found = [s.lane for s in mine if not s.is_loop]
+    found = [s.lane for s in steps if getattr(s, "lane", None) is not None and not s.is_loop]
     groups = {g: sorted({lane for other, lane in found if other == g}) for g, _ in found}
     return [[found.count((group, lane)) for lane in its] for group, its in groups.items()]
 

@@ -1,13 +1,10 @@
 """Products of a compiled step: which code runs them, and rows of tables that are multiplied once."""
 
-import copy
-
 import pytest
 
 import flambeau
 from flambeau import nn
-from flambeau.backends.cpu import threads
-from flambeau.backends.cpu.onednn.direct import DirectProduct, RowsOfProduct
+from flambeau.backends.cpu.onednn.direct import DirectProduct
 from flambeau.backends.cpu.onednn.plan import PrimitivePlan
 from flambeau.nn import functional as F
 
@@ -117,46 +114,3 @@ def test_rows_that_something_else_reads_stay():
         rows = table[tokens]
         flambeau.testing.assert_close(f(tokens), (rows @ weight, rows.sum(1)))
     assert "multiplying rows once" not in stages(f)
-
-
-def training_of_layers(model, optimizer, clip=False):
-    def step(x):
-        optimizer.zero_grad()
-        loss = model(x).pow(2).mean()
-        loss.backward()
-        if clip:
-            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        optimizer.step()
-        return loss
-
-    return step
-
-
-@pytest.mark.skipif(threads.library() is None, reason="libgomp is not installed")
-@pytest.mark.parametrize(
-    ("kind", "options", "clip"),
-    [("Adam", {}, False), ("SGD", {"momentum": 0.9}, False), ("AdamW", {"amsgrad": True}, False), ("SGD", {}, True)],
-)
-def test_each_thread_updates_the_rows_of_weights_whose_gradient_it_has_computed(kind, options, clip):
-    before = flambeau.get_num_threads()
-    flambeau.set_num_threads(2)
-    try:
-        model = nn.Sequential(nn.Linear(200, 101), nn.ReLU(), nn.Linear(101, 130), nn.Linear(130, 70))
-        models = model, copy.deepcopy(model)
-        ways = [
-            training_of_layers(m, getattr(flambeau.optim, kind)(m.parameters(), lr=0.01, **options), clip)
-            for m in models
-        ]
-        compiled = flambeau.compile(ways[1])
-        for _ in range(8):
-            x = flambeau.randn(64, 200)
-            flambeau.testing.assert_close(compiled(x), ways[0](x))
-        for a, b in zip(*(m.parameters() for m in models)):
-            flambeau.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
-            flambeau.testing.assert_close(b.grad, a.grad, rtol=1e-4, atol=1e-5)
-        parts = [s.lane for s in compiled._compiled.recordings()[0].program.graph.steps if getattr(s, "lane", None)]
-        # Where gradients are clipped, all of them must be known before the first update.
-        assert len(parts) == (0 if clip else 3 * 2 * 2) and len(set(parts)) == len(parts) // 2
-        assert sum(type(p) is RowsOfProduct for p in plans(compiled)) == len(parts) // 2
-    finally:
-        flambeau.set_num_threads(before)

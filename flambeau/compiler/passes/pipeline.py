@@ -22,7 +22,6 @@ from .constants import fold
 from .epilogues import join_epilogues
 from .ordering import free_earlier, recompute
 from .products import prefer_primitives
-from .rows_apart import rows_apart
 
 convolutions, layouts = late("passes.convolutions"), late("passes.layouts")
 convolution_epilogues = late("passes.convolution_epilogues")
@@ -71,7 +70,6 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("multiplying rows once", multiply_once),
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
-        ("keeping rows apart", rows_apart),
         ("running side by side", side_by_side),
     )
     return work.trail
@@ -101,7 +99,7 @@ class _Work:
         """Run the passes over native calls."""
         graph = self.graph
         for name, rewrite in passes:
-            rounds = rewrite in (join_epilogues, prefer_primitives, multiply_once, rows_apart)
+            rounds = rewrite in (join_epilogues, prefer_primitives, multiply_once)
             bound = rewrite in (fewer_products, multiply_once, side_by_side)
             sized = rounds or bound or rewrite in (fold, free_earlier, recompute)
             if (graph.exact and rounds) or (graph.portable and bound) or (graph.resizable and sized):

@@ -56,21 +56,9 @@ class DirectProduct:
         self.table = dnnl.words(len(words))(*words)
         self.address = ctypes.addressof(self.table)
 
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Return the number of rows and of columns of the result, and of products that are summed."""
-        rows, columns, inner = self.table[6:9]
-        return rows, columns, inner
-
-    @property
-    def sums_rows(self) -> bool:
-        """Return whether several threads compute a dense result from a transposed left matrix: a sum over rows of both."""
-        kind = self.table[4] == ord("T") and not self.table[12]
-        return kind and not self.table[SETTER] and self.table[11] == self.table[7]
-
     def fail(self) -> NoReturn:
         status, self.table[STATUS] = self.table[STATUS], 0
-        rows, columns, inner = self.sizes
+        rows, columns, inner = self.table[6:9]
         raise dnnl.failure(status, "sgemm", f"{rows}x{inner} @ {inner}x{columns}")
 
 
@@ -83,17 +71,6 @@ class AddedProduct(DirectProduct):
         self.runner, self.table = product.runner, type(product.table)(*product.table)
         self.address = ctypes.addressof(self.table)
         self.table[_BETA] = _bits(1.0)
-
-
-class RowsOfProduct(DirectProduct):
-    """Rows `begin` to `end` of a product, by one thread."""
-
-    __slots__ = ()
-
-    def __init__(self, product: DirectProduct, begin: int, end: int):
-        self.runner, self.table = product.runner, type(product.table)(*product.table)
-        self.address = ctypes.addressof(self.table)
-        self.table[SETTER], self.table[SIZES[0]] = _addresses()[1], end - begin
 
 
 class ResizedProduct(DirectProduct):

@@ -469,7 +469,7 @@ def as_primitive(product: direct.DirectProduct, biased: bool) -> PrimitivePlan |
     return plan if type(plan) is PrimitivePlan else None
 
 
-def as_direct(plan: Any) -> direct.ResizedProduct | None:
+def as_direct(plan: Any) -> direct.DirectProduct | None:
     """A direct product that computes what the plan of a product of float32 matrices does, with a table of its own, whose numbers may be
     changed; None where there is none."""
     if type(plan) is direct.DirectProduct:
@@ -489,4 +489,4 @@ def as_direct(plan: Any) -> direct.ResizedProduct | None:
     runner = direct.runner(False)
     if runner is None or swapped:
         return None
-    return direct.ResizedProduct(direct.DirectProduct(letters, sizes, steps, False, False, runner))
+    return direct.DirectProduct(letters, sizes, steps, False, False, runner)
