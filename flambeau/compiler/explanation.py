@@ -39,8 +39,13 @@ def _with_parts(compiled: Any) -> Iterator[Any]:
 def _function(compiled: Any) -> list[str]:
     lines = [f"{compiled.name}"]
     recorded = compiled.recordings()
-    for number, one in enumerate(recorded):
+    light = [one for one in recorded if one.light and one.checked]
+    for number, one in enumerate(one for one in recorded if one not in light[1:]):
         lines += [f"\nrecording {number} {one.sizes}".rstrip(), *(f"  {line}" for line in _recording(one))]
+    if len(light) > 1:
+        lines += [
+            f"\n{len(light) - 1} further graphs like it, called {sum(one.calls for one in light[1:])} times since"
+        ]
     if compiled.causes:
         lines += ["\nrecorded again because", *(f"  {cause}" for cause in dict.fromkeys(compiled.causes))]
     single = [why for alike in compiled.patterns.values() for why in alike.ranges.why]

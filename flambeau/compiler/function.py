@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from .record.differentiable import Derivative
     from .state.source import Source
 
-differentiable, marking, gpu_recording = late("record.differentiable"), late("split.marking"), late("gpu.recording")
+differentiable, marking, on_gpu = late("record.differentiable"), late("split.marking"), late("gpu.resized")
 
 _GLOBAL_HOOKS = [
     getattr(module_room, f"_global_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre")
@@ -133,8 +134,11 @@ class CompiledFunction(KnownFunction):
                     return self._idle(args, kwargs, key)
             if before is not None:
                 self._note_cause(new_sizes(before[0], key[0]))
-        if type(entry) is Waiting and not entry.ready(self.found):
-            return self._idle(args, kwargs)
+        family = entry.sizes.common(self.found, given) if type(entry) is Waiting and entry.sizes.crowded else None
+        if type(entry) is Waiting and family is None and not entry.ready(self.found):
+            family = entry.sizes.common(self.found, given)
+            if family is None:
+                return self._idle(args, kwargs)
         if type(entry) is Unfit:
             return self._as_it_is(args, kwargs)
         if type(entry) is Unsplit:
@@ -143,12 +147,17 @@ class CompiledFunction(KnownFunction):
         if type(entry) is list:
             for recorded in entry:
                 cause = recorded.fits(given)
+                if not cause and recorded.calls >= recorded.due:
+                    recorded.due, pattern = math.inf, (given.pattern(self.options.get("dynamic") is False), key[1])
+                    if self._sizes(pattern).affords():
+                        self.found[key] = 1
+                        return self._record(given, key, args, kwargs)
                 if not cause:
                     if recorded is not entry[0]:  # the next call is probably like this one
                         self.found[key] = [recorded, *(r for r in entry if r is not recorded)]
                     return self._run(recorded, given, args, kwargs, key)
             self._note_cause(cause)
-        return self._record(given, key, args, kwargs)
+        return self._record(given, key, args, kwargs, family)
 
     # -- many sizes -------------------------------------------------------------------------------------------------
     def _in_range(self, pattern: tuple, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> tuple | None:
@@ -290,7 +299,7 @@ class CompiledFunction(KnownFunction):
                     self.layouts, self.found[key] = False, 1
                 elif problem and graph is not None and graph.rounded_otherwise:
                     self.exact, self.found[key] = True, 1  # recorded once more, bit by bit
-                elif problem and graph is None:
+                elif problem and graph is None and not recorded.light:
                     self._unfit(key, problem, "")
                 elif problem:
                     self.found[key] = Unfit(problem)
@@ -300,7 +309,7 @@ class CompiledFunction(KnownFunction):
                 result = run(args, kwargs)
                 self._try_out(recorded, result)
                 return result
-            if not kwargs and given.plain(args):
+            if not kwargs and recorded.due == math.inf and given.plain(args):
                 self.last = Last(recorded, given.tensors, key[1])
             return recorded.run(given.tensors)
         except OtherLayout as problem:
@@ -334,7 +343,8 @@ class CompiledFunction(KnownFunction):
         return attached(derivative, given, table, result, live_in(result, inside, before))
 
     # -- recording --------------------------------------------------------------------------------------------------
-    def _record(self, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> Any:
+    def _record(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, family: Any = None) -> Any:
+        """Run the function and record it; `family` is what it has in common with recordings of other sizes."""
         entry = self.found.get(key)
         kinds = [
             [len(e) for k in alike.keys if type(e := self.found.get(k)) is list] for alike in self.patterns.values()
@@ -353,10 +363,10 @@ class CompiledFunction(KnownFunction):
                 return self._unreached(given, key, args, kwargs, why, changed)
         started = time.perf_counter()
         try:
-            reach = self._reach(given)
+            reach = self._reach(given) if family is None else family.reach
         except Unreachable as problem:
             return self._unreached(given, key, args, kwargs, str(problem))
-        recorder = self._recorder(reach, given)
+        recorder = self._recorder(reach, given) if family is None else on_gpu.observer(family)
         recorder.codes = self._codes()
         recorder.graph.exact = self.exact
         asked = self.options.get("options") or {}
@@ -393,7 +403,7 @@ class CompiledFunction(KnownFunction):
         recorded.seconds = time.perf_counter() - started
         self.seconds += recorded.seconds
         self.found[key] = [*(entry if type(entry) is list else ()), recorded]
-        if type(entry) is Waiting:
+        if type(entry) is Waiting and family is None:
             entry.sizes.made += 1
         if recorded.derivative is None:
             outside, prepared.outside = prepared.outside, {}  # nothing of this call is held longer than by its caller
@@ -403,7 +413,7 @@ class CompiledFunction(KnownFunction):
     def _recorder(self, reach: Reach, given: Arguments) -> Recorder:
         """Make the recorder of a call: an observer for CUDA graphs where a tensor is on a GPU, else a `Recorder` of native calls."""
         if any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
-            return gpu_recording.observer()
+            return on_gpu.observer()
         recorder = Recorder()
         recorder.restarts, recorder.keeps_numbers = not self.sizes_vary, self.keeps_numbers
         return recorder

@@ -24,7 +24,7 @@ from .record.polynomials import Function, fitted
 from .record.recorder import NotRecordable, Recorder
 from .record.recording import Last, Recorded
 from .record.resized import Resized
-from .record.results import replaced
+from .record.results import replaced, same_results
 from .record.steps import Call, Graph
 from .runtime.first_run import extent
 from .runtime.program import Program
@@ -147,7 +147,7 @@ class Range(NamedTuple):
         if not r.checked or leaves:
             return self.program.settle().check(tensors, lambda _: run())
         result = run()  # where a program only makes results, it may run besides the function
-        same = _same_results(r.run(tensors), result)
+        same = same_results(r.run(tensors), result, lambda a, b: TensorPrint(a).matches(b))
         return "" if same else f"a result for a size of {self.program.size} came out differently", result
 
     def size(self, tensors: Any) -> int | None:
@@ -394,19 +394,6 @@ class DryCall:
                 raise NotRecordable(f"{type(problem).__name__} with another size: {problem}") from None
             recorded = prepared.finish(result)
             return recorded, Facts(recorded, given.tensors)
-
-
-def _same_results(a: Any, b: Any) -> bool:
-    """Return whether two results are alike: structures of tensors with equal headers and, up to rounding, values, and of equal constants."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, Tensor):
-        return a._strides == b._strides and a.requires_grad == b.requires_grad and TensorPrint(a).matches(b)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(_same_results, a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(map(_same_results, a.values(), b.values()))
-    return a is b or bool(a == b)
 
 
 def _acts(graph: Graph) -> bool:

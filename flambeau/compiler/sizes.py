@@ -9,8 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from .ranges import Ranges
+from .state.arguments import Arguments
 
 KEPT = 64  # sizes that are remembered: of more than these, the oldest are forgotten
+FEW, MANY = (
+    4,
+    512,
+)  # where one more costs little: sizes that get better recordings all the same, and those that are remembered
 UNUSED = 2  # recordings that may be waiting for their first use
 PATIENCE = 3  # calls of one more size that run as they are first, otherwise
 FREE = 12  # recordings that need not be earned; after a rest, `UNUSED`
@@ -30,6 +35,7 @@ class Sizes:
         self.made = 0  # recordings
         self.served = 0  # native calls of those that are forgotten
         self.wasted = 0  # those that were forgotten before they were used
+        self.family: Any = None  # what recordings on a GPU have in common, where more sizes cost little
 
     def recordings(self, found: dict[tuple, Any]) -> list[Any]:
         return [r for k in self.recorded(found) for r in found[k]]
@@ -42,11 +48,32 @@ class Sizes:
         """The key that was last added, of those that have recordings."""
         return next(reversed(self.recorded(found)), None)
 
+    @property
+    def crowded(self) -> bool:
+        """Return whether there are so many sizes that one more gets a recording that costs little, if it can."""
+        return len(self.keys) > FEW
+
+    def common(self, found: dict[tuple, Any], given: Arguments) -> Any:
+        """Return what recordings have in common, in the state that there is now, where one more costs little; None where it does not."""
+        if self.wasted >= MANY:
+            return None
+        if self.family is None or not self.family.fits():
+            known = (r.family for r in self.recordings(found) if r.family is not None and not r.fits(given))
+            self.family = next((family for family in known if family.fits()), None)
+        return self.family
+
+    def affords(self) -> bool:
+        """Return whether a size that is used often may have a recording without haste, and count that."""
+        if self.made >= self.free:
+            return False
+        self.made += 1
+        return True
+
     def add(self, key: tuple, found: dict[tuple, Any]) -> Waiting:
         """Remember a key; of too many, the oldest goes that has no recording, or the oldest of all."""
         self.keys.append(key)
         found[key] = waiting = Waiting(self)
-        if len(self.keys) > KEPT:
+        if len(self.keys) > (KEPT if self.family is None else MANY):
             bare = (k for k in self.keys[:-1] if type(found.get(k)) is not list)
             oldest = next(bare, self.keys[0])
             self.keys.remove(oldest)

@@ -34,6 +34,11 @@ def handle_of(index: int, pool: Pool) -> tuple[int, int]:
     return handle
 
 
+def shared_pool(index: int, handle: tuple[int, int]) -> Pool | None:
+    """The pool that a token stands for, if a graph has used it."""
+    return _pools.get((index, handle))
+
+
 class CUDAGraph:
     """Recorded work. Use `flambeau.cuda.graph` to record, and `replay` to run it."""
 

@@ -45,7 +45,7 @@ class Prepared(preparation.Prepared):
         if len(devices) != 1:
             raise NotRecordable(f"it works on several devices: {', '.join(sorted(map(str, devices)))}")
         self._guard_grads(recorder.graph)
-        self._free_grads()
+        kept = self._free_grads() and all(_gradient(t) == before for t, before in self.of_arguments)
         self.grads_before = {}
         recorded = self._recorded(self, devices.pop(), self._live_options(recorder.graph))
         self._note_changes(recorded)
@@ -53,6 +53,16 @@ class Prepared(preparation.Prepared):
         tensors = self.given.tensors
         if recorded.argument_bumps and len({t._storage.ptr for t in tensors}) < len(tensors):
             raise NotRecordable("it changes an argument that shares memory with another one")
+        changes = (
+            recorded.bumps,
+            recorded.argument_bumps,
+            recorded.switched,
+            recorded.counted,
+            recorded.options,
+            self.read,
+        )
+        if kept and not any(changes) and not recorded.wanted.count:
+            recorded.makes_only_results()
         return recorded
 
     def _guard_grads(self, graph: Any) -> None:
@@ -68,14 +78,15 @@ class Prepared(preparation.Prepared):
                 self.read.add(id(t))
         self.observed += observe(extra)
 
-    def _free_grads(self) -> None:
+    def _free_grads(self) -> bool:
         """A function that neither uses nor sets gradients, and whose code does not ask for them, may find any: one graph will do for all
-        passes over which gradients are summed."""
+        passes over which gradients are summed. Returns whether no gradient of its state is another one now."""
         kept = all(self.grads_before[id(t)] is t.grad for t in self.state if t.is_leaf)
         if kept and not self.read and not self.reach.looks_at_gradients():
             for item, _ in self.observed:
                 if isinstance(item, AutogradItem):
                     item.any_grad = True
+        return kept
 
 
 class Wanted:
@@ -86,6 +97,7 @@ class Wanted:
         inside = {id(t) for t in arguments}
         before = {id(t._storage) for t in (*arguments, *state)}
         live = live_in(result, inside, before)
+        self.count = len(live)
         self._told: list[list[str]] = [[] for _ in live]
         own, mine = {id(t._storage) for t in live}, {id(t) for t in live}
         others = {id(t._storage) for t in tensors_in(result) if id(t) not in mine}

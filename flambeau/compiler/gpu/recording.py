@@ -7,7 +7,6 @@ the graph; gradients stay where they are, in the graph's memory."""
 
 from __future__ import annotations
 
-import functools
 import gc
 import math
 import sys
@@ -36,6 +35,7 @@ from ..state.guards import Guard
 from .before_call import LeftState, StateBefore
 from .capture import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
 from .derivative import CapturedDerivative, CapturedNode
+from .family import Family
 from .preparation import Prepared, Wanted
 from .program import GpuProgram, write_down
 from .second_stream import MOST
@@ -54,10 +54,16 @@ class GraphRecorded(Recorded):
     written: GpuProgram | None = None  # the call as a program of operator calls
     unwritten = ""  # why there is none
     wanted: Wanted  # which results of the observed call were differentiated
+    prepared: Any  # the state before the observed call
 
-    def __init__(self, prepared: Prepared, where: device, options: list[Any]):
-        super().__init__(None, Guard(prepared.observed), Results(Memory(), [], {}), None, [])  # type: ignore[arg-type]
+    def __init__(self, prepared: Prepared, where: device, options: list[Any], guard: Guard | None = None):
+        guard = guard or Guard(prepared.observed)
+        super().__init__(None, guard, Results(Memory(), [], {}), None, [])  # type: ignore[arg-type]
         self.prepared, self.where, self.options = prepared, where, options
+
+    def makes_only_results(self) -> None:
+        """Note that the observed call has left nothing else behind: recordings for other sizes may have much in common with it."""
+        self.family = Family(self.prepared, self.guard, self.where)
 
     # -- running ----------------------------------------------------------------------------------------------------
     def _storages(self) -> tuple[list[UntypedStorage], bool]:
@@ -469,9 +475,4 @@ def _new_grads(state: list[Tensor], statics: list[Tensor], before: dict[int, Any
     return found
 
 
-def observer() -> Observer:
-    """Return the observer of a function's second call."""
-    return Observer(prepare=functools.partial(Prepared, GraphRecorded))
-
-
-__all__ = ["GraphRecorded", "observer"]
+__all__ = ["GraphRecorded"]

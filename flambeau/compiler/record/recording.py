@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,9 @@ class Recorded:
         self.trail: list[Stage] = []
         self.busy = False  # whether it runs, further out: a recording belongs to one thread
         self.derivative: Derivative | None = None
+        self.family: Any = None  # what it has in common with recordings for other sizes, where these cost little
+        self.light = False  # whether it was made in a hurry, for one of many sizes
+        self.due: float = math.inf  # calls after which one without haste is worth making
         self.saves: list[Any] = []  # slots of what the derivative reads, or the storage itself where it existed before
 
     def fits(self, given: Arguments) -> str:

@@ -376,6 +376,19 @@ def live_in(result: Any, arguments: Any, before: Any) -> list[Tensor]:
     return [t for t in found if id(t) not in arguments and id(t._storage) not in before and is_live(t, arguments)]
 
 
+def same_results(a: Any, b: Any, alike: Callable[[Tensor, Tensor], bool]) -> bool:
+    """Return whether two results are alike: structures of tensors with equal headers and, by `alike`, values, and of equal constants."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Tensor):
+        return a._strides == b._strides and a.requires_grad == b.requires_grad and alike(a, b)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same_results(x, y, alike) for x, y in zip(a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same_results(x, b[k], alike) for k, x in a.items())
+    return a is b or bool(a == b)
+
+
 def walked(t: Tensor) -> bool:
     """Return whether a backward pass has gone through a tensor's graph and freed the saved values."""
     return any(entry is GONE for node in nodes_of(t.grad_fn) for entry in node.saved_fields().values())
@@ -383,5 +396,5 @@ def walked(t: Tensor) -> bool:
 
 __all__ = [
     "Header", "Results", "Slot", "held_storages", "is_live", "leaves_of", "live_in", "nodes_of", "replaced", "saved_storages",
-    "spent", "write_back",
+    "same_results", "spent", "write_back",
 ]  # fmt: skip
