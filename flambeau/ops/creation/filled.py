@@ -6,8 +6,6 @@ import ctypes
 import math
 from typing import Any
 
-import numpy as np
-
 from ...core import dtype as dt
 from ...core.backend import backend_of
 from ...core.caching import remember
@@ -34,22 +32,12 @@ from ..machinery.arguments import Options, as_ints, as_number, as_shape, need_te
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, effect
 from ..machinery.door import new as laid_out
+from ..machinery.dtype_rules import check_fits, integer_limits
 from ..machinery.inplace import copy_values
 from ..machinery.out import resize_out
 
 _SMALL = 1 << 17  # bytes that one core clears before others would have started
 _memset = ctypes.memset
-
-
-def _limits(d: dtype) -> tuple[int, int]:
-    """The integers that a number given for `d` may be: small negative ones wrap around in an unsigned dtype."""
-    found = np.iinfo(d.numpy)
-    return int(found.min) or max(-int(found.max), -(2**63)), int(found.max)
-
-
-def _overflow(d: dtype) -> RuntimeError:
-    name = d.c_type if d.category == 1 and d is not dt.int32 else d.cpp.replace("c10", "at")
-    return RuntimeError(f"value cannot be converted to type {name} without overflow")
 
 
 def number_result_dtype(value: Any) -> dtype:
@@ -59,32 +47,6 @@ def number_result_dtype(value: Any) -> dtype:
     if isinstance(value, int):
         return dt.int64
     return default_complex() if isinstance(value, complex) else get_default_dtype()
-
-
-def check_fits(value: Any, d: dtype) -> Any:
-    """A number as an element of `d` will hold it, or PyTorch's overflow error."""
-    if isinstance(value, complex):
-        if d.is_complex:
-            return value
-        if d is dt.bool_:
-            return bool(value)
-        if value.imag != 0:
-            raise _overflow(d)
-        value = value.real
-    if d is dt.bool_ or d.is_complex:
-        return value
-    if d.category == 1:
-        low, high = _limits(d)
-        if isinstance(value, float) and d.name.startswith("u"):
-            low = 0  # whole numbers may wrap around, others not
-        if not low <= value <= high:  # NaN too
-            raise _overflow(d)
-        value = int(value)
-        return value if value < 2**63 else value - 2**64
-    limits = dt.opmath(d).limits if d in dt.FLOAT8 else d.limits  # the 8-bit floats are reached by way of float32
-    if limits is not None and abs(value) > limits.max and not math.isinf(value):
-        raise _overflow(d)
-    return value
 
 
 def finish(t: Tensor, requires_grad: bool) -> Tensor:
@@ -102,7 +64,7 @@ def uninitialised(t: Tensor) -> Tensor:
         if d.is_floating_point or d.is_complex:
             fill_raw(t, math.nan)
         else:
-            fill_raw(t, True if d is dt.bool_ else _limits(d)[1])
+            fill_raw(t, True if d is dt.bool_ else integer_limits(d)[1])
     return t
 
 

@@ -15,10 +15,11 @@ from ...core.tensor import empty as raw_empty
 from ...core.typenames import type_name
 from ..machinery.arguments import as_number
 from ..machinery.declare import composite, internal
+from ..machinery.dtype_rules import check_fits
 from ..machinery.inplace import check_history_writable, check_partial_overlap, check_writable, raw_copy, rebase_history
 from ..machinery.quirks import Quirks
 from .convert import _convert_backward, _warn_of_imaginary_parts, converted, copy_raw
-from .filled import check_fits, fill_raw, layout_as
+from .filled import fill_raw, layout_as
 
 
 def _copied_backward(g: Tensor, src_shape: Any, src_dtype: dtype, src_device: device) -> Tensor:

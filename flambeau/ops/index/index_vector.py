@@ -11,10 +11,9 @@ from ...core.layout import dense_strides, wrap_dim
 from ...core.size import make_size
 from ...core.tensor import Tensor, numel_of
 from ...kernels.library import index as kernels
-from ..creation.filled import check_fits
 from ..machinery.along import split_at
 from ..machinery.declare import effect, primitive
-from ..machinery.dtype_rules import unsupported
+from ..machinery.dtype_rules import check_fits, unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.record import NewTensor

@@ -13,10 +13,9 @@ from ...core.promotion import can_cast, scalar_dtype
 from ...core.size import make_size
 from ...core.tensor import Tensor, numel_of
 from ...expr.functions import where
-from ..creation.filled import check_fits
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, effect, pointwise, primitive
-from ..machinery.dtype_rules import select
+from ..machinery.dtype_rules import check_fits, select
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.out import write_out

@@ -14,9 +14,10 @@ from ...core.layout import has_internal_overlap
 from ...core.overrides import FACE_CODES, discovers, with_attributes
 from ...core.tensor import OpenTensor, Tensor, empty
 from ...core.typenames import type_name
-from ..creation.filled import check_fits, fill_raw
+from ..creation.filled import fill_raw
 from ..creation.memory import alias
 from ..machinery.declare import internal
+from ..machinery.dtype_rules import check_fits
 from ..machinery.inplace import assign, check_writable
 from ..machinery.out import check_disjoint
 from ..machinery.record import NewTensor, Op

@@ -5,7 +5,10 @@ A rule gets the operator and its operands (tensors and Python numbers), and opti
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from ...core import dtype as dt
 from ...core.dtype import dtype
@@ -26,6 +29,48 @@ def number_dtype(value: Any) -> dtype:
     if isinstance(value, complex):
         return dt.complex128
     return dt.float64 if isinstance(value, float) else dt.int64
+
+
+def integer_limits(d: dtype) -> tuple[int, int]:
+    """The integers that a number given for `d` may be: small negative ones wrap around in an unsigned dtype."""
+    found = np.iinfo(d.numpy)
+    return int(found.min) or max(-int(found.max), -(2**63)), int(found.max)
+
+
+def _overflow(d: dtype) -> RuntimeError:
+    name = d.c_type if d.category == 1 and d is not dt.int32 else d.cpp
+    return RuntimeError(f"value cannot be converted to type {name} without overflow")
+
+
+def usual_range(d: dtype) -> tuple[float, float]:
+    """Bounds of numbers that any rule for elements of `d` accepts."""
+    if d.category == 1:
+        return 0, integer_limits(d)[1]
+    limits = d.to_real().limits
+    return (0, 0) if limits is None else (-limits.max, limits.max)
+
+
+def check_fits(value: Any, d: dtype) -> Any:
+    """A number as an element of `d` will hold it, or PyTorch's overflow error."""
+    if d is dt.bool_:
+        return bool(value) if isinstance(value, complex) else value
+    if isinstance(value, complex):
+        if value.imag != 0 and not d.is_complex:
+            raise _overflow(d)
+        value = value if d.is_complex else value.real
+    if d.category == 1:
+        low, high = integer_limits(d)
+        if isinstance(value, float) and d.name.startswith("u"):
+            low = 0  # whole numbers may wrap around, others not
+        if not low <= value <= high:  # NaN too
+            raise _overflow(d)
+        value = int(value)
+        return value if value < 2**63 else value - 2**64
+    limits = (dt.opmath(d) if d in dt.FLOAT8 else d.to_real()).limits  # the 8-bit floats are reached by way of float32
+    parts = (value.real, value.imag) if d.is_complex else (value,)
+    if limits is not None and any(abs(v) > limits.max and not math.isinf(v) for v in parts):
+        raise _overflow(d)
+    return value
 
 
 def promote(op: Any, operands: tuple) -> tuple[dtype, dtype]:

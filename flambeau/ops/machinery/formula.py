@@ -70,8 +70,9 @@ class Pointwise:
 
     `rule` gives the dtypes (ops.dtype_rules); `kinds` says which the kernel takes: b(ool), i(nteger), f(loat), c(omplex),
     and `kernel` is its name in messages. `numbers` are the operands that may be Python numbers (default: all but the
-    first; with `only_numbers` there need be no tensor at all). `check(op, operands[, params])` runs once per plan;
-    `guard(compute, operands)` returns None or a function of the values that runs before every call.
+    first; with `only_numbers` there need be no tensor at all). `check(op, operands[, params])` runs once per plan, so it may ask
+    numbers for their types only. What runs before every call: `guard(compute, operands)` returns None or a function of the values, and
+    the numbers in `fits` must be within the dtype of the computation.
     `grad(g, *operands, *params, out)` replaces the automatic derivative; departures from the rules are `quirks`."""
 
     unrecorded = False  # whether autograd takes no notice of the in-place form, not even for leaves
@@ -92,6 +93,7 @@ class Pointwise:
         numbers: tuple[str, ...] | None = None,
         constants: dict[str, frozenset | None] | None = None,
         guard: Callable | None = None,
+        fits: tuple[str, ...] = (),
         only_numbers: bool = False,
     ):
         self.name = name
@@ -104,7 +106,7 @@ class Pointwise:
         self.former = quirks.former
         self.differentiable = differentiable
         self.check = check
-        self.kinds, self.kernel, self.guard = kinds, kernel or name + "_cpu", guard
+        self.kinds, self.kernel, self.guard, self.fits = kinds, kernel or name + "_cpu", guard, fits
         every = parameters(formula)
         self.sees_dtype = any(p.name == "compute" for p in every)
         self.signature = [p for p in every if p.name != "compute"]
@@ -228,6 +230,7 @@ class Pointwise:
         plan.op, plan.params = self, params
         plan.take(form)
         plan.guard = None if self.guard is None else self.guard(form.compute, operands)
+        limits = plan.limits_of_numbers(operands) if self.fits else {}
         if out is not None:
             plan.set_layout(out[0], out[1], form.dtype, form.device)
         else:
@@ -242,6 +245,8 @@ class Pointwise:
             plan.native, plan.first = kernel(plan.roots, [plan], self._inputs(plan, operands))
             direct = plan.guard is None and "z" not in plan.passing
             plan.fn = plan.native if direct and not any(is_by_value(x, form.device) for x in operands) else None
+        if limits:
+            plan.refuse_beyond(limits)
         if len(self.plans) >= _MAX_PLANS:
             self.forget_plans()
         self.plans[key] = plan

@@ -12,13 +12,14 @@ from ...backends.compiled import map_kernel
 from ...backends.cpu import jit
 from ...core.backend import BACKENDS
 from ...core.device import cpu, device
-from ...core.dtype import dtype
+from ...core.dtype import dtype, opmath
 from ...core.layout import broadcast_two, dense_strides, output_strides
 from ...core.size import Size, make_size
 from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout, numel_of
 from ...expr.node import Expr
 from ...kernels import emit_numpy, geometry
 from ...kernels.elementwise import passing
+from .dtype_rules import check_fits, usual_range
 
 NATIVE = jit.available()
 # Below this many bytes of output a kernel is done before it would pay to let other Python threads run.
@@ -101,6 +102,39 @@ class PointwisePlan(Layout):
         self.compute, self.natural, self.records = form.compute, form.natural, form.records
         self.constants, self.passing = form.constants, form.passing
         self.in_dtypes, self.roots = form.in_dtypes, form.roots
+
+    def limits_of_numbers(self, operands: tuple) -> dict[int, dtype]:
+        """The values, by position, that must be within a dtype in every call. Refuses constants of the formula that are not."""
+        op = self.op
+        given = [(n, v, varies) for (n, _), v, varies in zip(op.parameters, self.params, op.runtime_flags(self.params))]
+        limits = {n: opmath(self.compute) if n in op.quirks.wide_numbers else self.compute for n in op.fits}
+        for name, value, varies in given:
+            if name in limits and not varies:
+                check_fits(value, limits[name])
+        values = [*zip(op.operand_names, operands), *((n, v) for n, v, varies in given if varies)]
+        numbers = [(i, n) for i, (n, x) in enumerate(values) if x is not None and not isinstance(x, Tensor)]
+        return {i: limits[n] for i, n in numbers if n in limits}
+
+    def refuse_beyond(self, limits: dict[int, dtype]) -> None:
+        """Look at these values before every call, of the kernel alone as well."""
+        guard, fn = self.guard, self.fn
+
+        def look(*values: Any) -> None:
+            for i, d in limits.items():
+                check_fits(values[i], d)
+            if guard is not None:
+                guard(*values)
+
+        # What surely fits is not looked at twice. Behind the kernel's own two arguments come the values, but for constants.
+        places = [(2 + i - self.passing[:i].count("-"), *usual_range(d), d) for i, d in limits.items()]
+
+        def checked(*arguments: Any) -> None:
+            for i, low, high, d in places:
+                if not low <= arguments[i] <= high:
+                    check_fits(arguments[i], d)
+            fn(*arguments)
+
+        self.guard, self.fn = look, checked if fn is not None else None
 
     def run(self, out: Tensor, values: tuple) -> None:
         """Compute into `out`, whose layout is the one the plan was made for."""

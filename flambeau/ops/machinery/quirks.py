@@ -18,7 +18,8 @@ class Quirks:
     dimensions; all others are rounded to the dtype of the computation first. `rounds_on_host`: the CPU rounds those as well, unless
     the call has parameters. `exact_with_number`: no step is rounded where the second
     operand is a number. `numbers_apart`: a number is not taken as a tensor without dimensions, which shows in the strides of
-    dimensions of size 1 (see plan.result_strides); "first" if that holds for the first operand only.
+    dimensions of size 1 (see plan.result_strides); "first" if that holds for the first operand only. `wide_numbers` names numbers that need
+    only fit float32 beside 16-bit tensors.
 
     `unasked`: a function about its argument being a tensor or not, or one that makes tensors: a `__torch_function__` is not asked.
     `asked_with(args)`: the positional arguments that a `__torch_function__` is given, where PyTorch brings them into one form first.
@@ -32,6 +33,7 @@ class Quirks:
     rounds_on_host: bool = False
     exact_with_number: bool = False
     numbers_apart: bool | str = False
+    wide_numbers: tuple[str, ...] = ()
     inplace_function: bool | None = None
     unasked: bool = False
     asked_with: Callable[[tuple], tuple] | None = None

@@ -106,6 +106,7 @@ def _limits_fit(compute: dt.dtype, operands: tuple) -> Callable | None:
     method=False,
     check=_check_hardtanh,
     guard=_limits_fit,
+    fits=("min_val", "max_val"),
     grad=lambda g, input, min_val, max_val, out: (f.where((input <= min_val) | (input >= max_val), 0, g),),
     inplace_grad=lambda g, input, min_val, max_val, out: (f.where((out <= min_val) | (out >= max_val), 0, g),),
     aten_backward="hardtanh_backward(grad, self, min_val, max_val)",
@@ -134,6 +135,8 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     function=False,
     method=False,
     kinds="f",
+    fits=("negative_slope",),
+    quirks=Quirks(wide_numbers=("negative_slope",)),
     grad=lambda g, input, negative_slope, out: (f.where(input > 0, g, g * negative_slope),),
     inplace_grad=lambda g, input, negative_slope, out: (f.where(out > 0, g, g * negative_slope),),
     aten_backward="leaky_relu_backward(grad, self, negative_slope, False)",
@@ -154,8 +157,9 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     grad=lambda g, input, threshold, value, out: (f.where(input <= threshold, 0, g),),
     method=False,
     numbers=("threshold", "value"),
+    fits=("threshold", "value"),
     rule=lambda op, operands: (operands[0].dtype, operands[0].dtype),
-    quirks=Quirks(unrounded=(1, 2), inplace_function=True),
+    quirks=Quirks(unrounded=(1, 2), inplace_function=True, wide_numbers=("threshold",)),
     aten_backward="threshold_backward(grad, self, threshold)",
 )
 def threshold(input, threshold, value):
@@ -237,7 +241,8 @@ def _elu_gradient_from_result(g: Expr, input: Expr, alpha: Any, scale: Any, inpu
     grad=_elu_gradient,
     inplace_grad=_elu_gradient_from_result,
     constants={"scale": None, "input_scale": None},
-    quirks=Quirks(label="EluBackward0"),
+    fits=("alpha", "scale", "input_scale"),
+    quirks=Quirks(label="EluBackward0", wide_numbers=("alpha", "scale", "input_scale")),
     aten_backward="elu_backward(grad, alpha, scale, input_scale, False, self)",
 )
 def exponential_unit(input, alpha=1.0, scale=1.0, input_scale=1.0):
@@ -281,6 +286,8 @@ def _check_celu(op: Pointwise, operands: tuple, params: tuple) -> None:
     kernel="elu_cpu",
     check=_check_celu,
     constants={"alpha": None},
+    fits=("alpha",),
+    quirks=Quirks(wide_numbers=("alpha",)),
     grad=lambda g, input, alpha, out: (f.where(input <= 0, g * f.exp(input * (1 / alpha)), g),),
     inplace_grad=lambda g, input, alpha, out: (f.where(out <= 0, g * (1 / alpha) * (out + alpha), g),),
 )
@@ -369,6 +376,8 @@ mish = with_inplace(_mish)
     kinds="f",
     inplace=False,
     constants={"beta": None},
+    fits=("beta", "threshold"),
+    quirks=Quirks(wide_numbers=("beta", "threshold")),
     grad=lambda g, input, beta, threshold, out: (f.where(input * beta > threshold, g, g * f.sigmoid(input * beta)),),
     aten_backward="softplus_backward(grad, self, beta, threshold)",
     autocast_cuda="float32",

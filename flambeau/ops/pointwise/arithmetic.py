@@ -11,7 +11,6 @@ from ...core.promotion import get_default_dtype, result_dtype
 from ...core.tensor import Tensor
 from ...expr import Expr
 from ...expr import functions as f
-from ..creation.filled import check_fits
 from ..machinery import work
 from ..machinery.declare import composite, pointwise
 from ..machinery.dtype_rules import promote_float, unsupported
@@ -69,6 +68,7 @@ def _plus_multiple(a: Any, factor: Any, b: Any, compute: dtype | None) -> Any:
     numbers=_BOTH,
     only_numbers=True,
     check=check_alpha,
+    fits=("alpha",),
     quirks=Quirks(former=("alpha",), unrounded=(0, 1), rounds_on_host=True),
     flops=work.each_element,
 )
@@ -78,7 +78,12 @@ def add(input, other, *, alpha=1, compute=None):
 
 
 @pointwise(
-    numbers=_BOTH, only_numbers=True, check=_check_difference, aliases=("subtract",), quirks=Quirks(former=("alpha",))
+    numbers=_BOTH,
+    only_numbers=True,
+    check=_check_difference,
+    fits=("alpha",),
+    aliases=("subtract",),
+    quirks=Quirks(former=("alpha",)),
 )
 def sub(input, other, *, alpha=1, compute=None):
     """input - alpha * other"""
@@ -87,6 +92,7 @@ def sub(input, other, *, alpha=1, compute=None):
 
 @pointwise(
     check=_check_difference,
+    fits=("alpha",),
     method=False,
     inplace=False,
     out=False,
@@ -105,27 +111,12 @@ def mul(input, other):
     return input * other
 
 
-def _check_value(op: Pointwise, operands: tuple, params: tuple) -> None:
-    check_fits(params[0], result_dtype(operands))
-
-
-def _value_fits(compute: dtype, operands: tuple) -> Callable | None:
-    """A fraction times integers loses what is behind the point, but must not be too large."""
-
-    def guard(*values: Any) -> None:
-        if len(values) > len(operands):
-            check_fits(values[-1], compute)
-
-    return guard if compute.category == 1 else None
-
-
 @pointwise(
     numbers=(),
-    check=_check_value,
-    guard=_value_fits,
+    fits=("value",),
     kinds="ifc",
     kernel="addcmul_cpu_out",
-    quirks=Quirks(former=("value",)),
+    quirks=Quirks(former=("value",), wide_numbers=("value",)),
     autocast_cuda="widest",
 )
 def addcmul(input, tensor1, tensor2, *, value=1, compute=None):
@@ -135,7 +126,7 @@ def addcmul(input, tensor1, tensor2, *, value=1, compute=None):
     return f.fma(value * tensor1, tensor2, input)
 
 
-def _check_addcdiv(op: Pointwise, operands: tuple, params: tuple) -> None:
+def _check_addcdiv(op: Pointwise, operands: tuple) -> None:
     if operands[1].dtype.category < 2 and operands[2].dtype.category < 2:
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true"
@@ -144,10 +135,15 @@ def _check_addcdiv(op: Pointwise, operands: tuple, params: tuple) -> None:
             " for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 /"
             " tensor2), for all dtypes."
         )
-    _check_value(op, operands, params)
 
 
-@pointwise(numbers=(), check=_check_addcdiv, quirks=Quirks(former=("value",)), autocast_cuda="widest")
+@pointwise(
+    numbers=(),
+    check=_check_addcdiv,
+    fits=("value",),
+    quirks=Quirks(former=("value",), wide_numbers=("value",)),
+    autocast_cuda="widest",
+)
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """input + value * tensor1 / tensor2"""
     return input + value * tensor1 / tensor2
@@ -159,8 +155,6 @@ def _check_lerp(op: Pointwise, operands: tuple) -> None:
         promotes = name == "weight" and isinstance(x, Tensor) and not x.shape
         if isinstance(x, Tensor) and x.dtype is not input.dtype and not promotes:
             raise RuntimeError(f"expected dtype {input.dtype.cpp} for `{name}` but got dtype {x.dtype.cpp}")
-    if not isinstance(weight, Tensor):
-        check_fits(weight, opmath(input.dtype))
 
 
 def _lerp_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
@@ -171,13 +165,17 @@ def _lerp_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
 
 @pointwise(
     numbers=("weight",),
+    fits=("weight",),
     kinds="fc",
     kernel="lerp_kernel_scalar",
     check=_check_lerp,
     rule=_lerp_rule,
     grad=lambda g, input, end, weight, out: (g * (1 - f.conj(weight)), g * f.conj(weight), g * f.conj(end - input)),
     quirks=Quirks(
-        label=lambda operands: f"LerpBackward{0 if operands[2] is None else 1}", unrounded=(2,), numbers_apart=True
+        label=lambda operands: f"LerpBackward{0 if operands[2] is None else 1}",
+        unrounded=(2,),
+        numbers_apart=True,
+        wide_numbers=("weight",),
     ),
 )
 def lerp(input, end, weight, compute=None):
@@ -219,8 +217,10 @@ def no_zero_divisor(compute: dtype, operands: tuple) -> Callable | None:
     if compute.category > 1:
         return None
 
+    values = 1 << 8 * compute.itemsize  # a number that is too large wraps around
+
     def guard(input: Any, other: Any) -> None:
-        found = bool((other._array() == 0).any()) if isinstance(other, Tensor) else other == 0
+        found = bool((other._array() == 0).any()) if isinstance(other, Tensor) else int(other) % values == 0
         if found:
             raise RuntimeError("ZeroDivisionError")
 

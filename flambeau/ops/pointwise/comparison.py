@@ -13,11 +13,10 @@ from ...core.overrides import ask_instead
 from ...core.tensor import Tensor
 from ...expr import Expr
 from ...expr import functions as f
-from ..creation.filled import check_fits
 from ..machinery.arguments import need_tensor
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, pointwise, transparent
-from ..machinery.dtype_rules import compare, promote, select, unsupported
+from ..machinery.dtype_rules import check_fits, compare, promote, select, unsupported
 from ..machinery.formula import OPTIONAL, Pointwise
 from ..machinery.gradient import no_derivative
 from ..machinery.quirks import Quirks
@@ -70,7 +69,7 @@ def _check_isclose(op: Pointwise, operands: tuple) -> None:
 def _tolerances_fit(compute: dtype, operands: tuple) -> Callable:
     def guard(*values: Any) -> None:
         for name, value in zip(("rtol", "atol"), values[2:]):
-            if value < 0:
+            if not value >= 0:  # NaN too
                 raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value:g}")
 
     return guard
@@ -237,6 +236,7 @@ def _check_clamp(op: Pointwise, operands: tuple) -> None:
 
 @pointwise(
     check=_check_clamp,
+    fits=("min", "max"),
     grad=_clamp_gradient,
     aliases=("clip",),
     quirks=Quirks(
@@ -275,6 +275,7 @@ def _no_bool_limit(op: Pointwise, operands: tuple) -> None:
     kinds="bif",
     kernel="maximum_cpu",
     check=_no_bool_limit,
+    fits=("min",),
     grad=lambda g, input, min, out: (f.where(input >= min, g, 0), f.where(input < min, g, 0)),
     quirks=Quirks(
         label=lambda operands: f"ClampMinBackward{0 if operands[1] is None else 1}",
@@ -294,6 +295,7 @@ aten_parts("clamp_min")(lambda aten, self, min: aten.clamp.default(self, min))
     kinds="bif",
     kernel="minimum_cpu",
     check=_no_bool_limit,
+    fits=("max",),
     grad=lambda g, input, max, out: (f.where(input <= max, g, 0), f.where(input > max, g, 0)),
     quirks=Quirks(
         label=lambda operands: f"ClampMaxBackward{0 if operands[1] is None else 1}",

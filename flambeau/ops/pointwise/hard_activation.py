@@ -59,6 +59,7 @@ aten_parts("hardswish")(lambda aten, self: aten.div.Tensor(aten.mul.Tensor(self,
 @pointwise(
     out="exact",
     kinds="f",
+    fits=("lambd",),
     namespaces=("torch", "nn.functional"),
     inplace=False,
     grad=lambda g, input, lambd, out: (f.where((input >= -lambd) & (input <= lambd), 0, g),),
