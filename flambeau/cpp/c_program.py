@@ -239,7 +239,7 @@ class CProgram:
             text, entry = jit.kernel_text(address)
             text = re.sub(rf"@{re.escape(entry)}\b", f"@{name}", text)
             yield name, jit.object_code(self._own_names(text))
-        yield f"{self.name}_threads", jit.object_code(self._own_names(team.text()))
+        yield f"{self.name}_threads", jit.object_code(self._own_names(team.parallel().module()))
 
     def _own_names(self, text: str) -> str:
         """Make symbol names unique, so that two libraries can be linked into one program."""

@@ -16,11 +16,14 @@ from ..expr.node import Expr, walk
 from ..expr.typing import operand_dtype
 from . import ir, llvm_operators, llvm_values
 from .llvm_analysis import dependents, lower_all, only_forks, reads
-from .llvm_values import Writer, constant, convert, memory_type, value_type
+from .llvm_operators import ATTRIBUTES
+from .llvm_text import Function
+from .llvm_values import constant, convert, memory_type, value_type
 
 # Elements (of the cheapest kind) a thread must have before waking it pays: a fork and join costs some microseconds.
 GRAIN = 32768
 _FEW_TURNS = 16
+_PLAIN = "noinline nounwind optnone"
 
 
 class ScalarFunction(Protocol):
@@ -34,36 +37,24 @@ class ScalarFunction(Protocol):
 
 def emit(kernel: ir.Kernel) -> str:
     """The LLVM module of one kernel; the entry point is called `kernel.name`."""
-    return _Module(kernel).text()
+    module = _Module(kernel)
+    # A function that only forks is compiled without optimisation: that is a third of the compile time of a kernel.
+    attributes = _PLAIN if only_forks(kernel.body) else ATTRIBUTES
+    function = _Function(module, module.symbol, kernel.params, "void", attributes)
+    function.body(kernel.body)
+    return function.w.module(*module.metadata)
 
 
 class _Module:
+    """What the functions of one kernel share."""
+
     def __init__(self, kernel: ir.Kernel):
         self.kernel = kernel
         self.symbol = re.sub(r"\W", "_", kernel.name)
-        self.declarations: dict[str, None] = {}
-        self.functions: list[str] = []
         self.metadata: list[str] = []
         self.shared: dict[str, str] = {}  # metadata nodes by their text
-        self.support: dict[tuple[Any, ...], str] = {}
-
-    def text(self) -> str:
-        function = _Function(self, self.symbol, self.kernel.params)
-        function.body(self.kernel.body)
-        # A function that only forks is compiled without optimisation: that is a third of the compile time of a kernel.
-        self.functions.append(function.finish("void", attributes="#4" if only_forks(self.kernel.body) else "#0"))
-        attributes = [
-            'attributes #0 = { nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }',
-            "attributes #1 = { nounwind willreturn memory(none) nonlazybind }",
-            "attributes #2 = { nounwind nonlazybind }",
-            'attributes #3 = { noinline nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }',
-            "attributes #4 = { noinline nounwind optnone }",
-        ]
-        flags = ["!llvm.module.flags = !{!0}", '!0 = !{i32 7, !"RtLibUseGOT", i32 1}']
-        return "\n".join([*self.declarations, *self.functions, *attributes, *flags, *self.metadata, ""])
-
-    def declare(self, text: str) -> None:
-        self.declarations[text] = None
+        self.scalar_functions: dict[tuple[Any, ...], Function] = {}
+        self.ranges = 0  # functions of parallel loops
 
     def node(self, text: str) -> str:
         """A metadata node; `$` in the text is the node itself."""
@@ -75,25 +66,17 @@ class _Module:
         self.metadata.append(f"{name} = {text.replace('$', name)}")
         return name
 
-    def helper(self, kind: str, d: dtype) -> str:
-        key = (kind, d)
-        if key not in self.support:
-            self.support[key] = f"@flambeau.{kind}.{d.name}"
-            self.functions.append(llvm_operators.power_function(self.support[key], d))
-        return self.support[key]
-
-    def scalar_function(self, function: ScalarFunction, dtypes: tuple[dtype, ...], result: dtype) -> str:
+    def scalar_function(self, function: ScalarFunction, dtypes: tuple[dtype, ...], result: dtype) -> Function:
         key = (id(function), dtypes, result)
-        if key not in self.support:
-            symbol = f"{self.symbol}.call{len(self.support)}"
-            self.support[key] = "@" + symbol
+        if key not in self.scalar_functions:
+            symbol, kind = f"{self.symbol}.call{len(self.scalar_functions)}", value_type(result)
             names, body, value = function.inline(dtypes)
-            inner = _Function(self, symbol, [ir.Scalar(n, d) for n, d in zip(names, dtypes, strict=True)])
+            params = [ir.Scalar(n, d) for n, d in zip(names, dtypes, strict=True)]
+            inner = _Function(self, symbol, params, f"internal {kind}")
             inner.body(body)
-            returned = inner.expression(value, result)
-            inner.w.do(f"ret {value_type(result)} {returned}")
-            self.functions.append(inner.finish(value_type(result), internal=True))
-        return self.support[key]
+            inner.w.ret(kind, inner.expression(value, result))
+            self.scalar_functions[key] = inner.w
+        return self.scalar_functions[key]
 
 
 class _Loop:
@@ -106,54 +89,48 @@ class _Loop:
 class _Function:
     """Emits one LLVM function: statements, expressions, control flow."""
 
-    def __init__(self, module: _Module, symbol: str, params: Iterable[ir.Buffer | ir.Scalar]):
-        self.module, self.symbol = module, symbol
-        self.w = Writer(module.declare, module.helper)
-        self.params = list(params)
+    def __init__(
+        self,
+        module: _Module,
+        symbol: str,
+        params: Iterable[ir.Buffer | ir.Scalar],
+        result: str,
+        attributes: str = ATTRIBUTES,
+    ):
+        self.module = module
         self.slots: dict[str, tuple[str, dtype]] = {}  # variable -> stack slot
         self.pointers: dict[ir.Buffer, str] = {}
-        self.entry: list[str] = []
         self.loops: list[_Loop] = []
         self.groups: list[tuple[str, set[ir.Buffer]]] = []  # access group, buffers private to one iteration
-        self.signature: list[str] = []
-        for p in self.params:
-            self._bind(p)
+        given = [(f"%p{i}", p) for i, p in enumerate(params)]
+        self.kinds = [_arrives(p) for _, p in given]
+        signature = ", ".join(
+            f"{kind}{self._alias(p)} {name}" for kind, (name, p) in zip(self.kinds, given, strict=True)
+        )
+        self.w = Function(f"define {result} @{symbol}({signature}) {attributes}")
+        for name, p in given:
+            self._bind(name, p)
 
     # ---- parameters and storage
 
-    def _bind(self, p: ir.Buffer | ir.Scalar) -> None:
-        name = f"%p{len(self.signature)}"
+    def _alias(self, p: ir.Buffer | ir.Scalar) -> str:
+        alone = isinstance(p, ir.Buffer) and (p.local_size or not self.module.kernel.may_alias)
+        return " noalias" if alone else ""
+
+    def _bind(self, name: str, p: ir.Buffer | ir.Scalar) -> None:
         if isinstance(p, ir.Buffer):
             self.pointers[p] = name
-            alias = "" if self.module.kernel.may_alias and not p.local_size else "noalias "
-            self.signature.append(f"ptr {alias}{name}")
             return
-        # A bool arrives in a whole byte; C leaves the upper bits of narrower arguments unspecified.
-        arrives = "i8" if p.dtype is dt.bool_ else value_type(p.dtype)
-        self.signature.append(f"{arrives} {name}")
-        value = name
-        if p.dtype is dt.bool_:
-            self.entry.append(f"  {name}.bit = icmp ne i8 {name}, 0")
-            value = f"{name}.bit"
-        slot = self._slot(p.name, p.dtype)
-        self.entry.append(f"  store {value_type(p.dtype)} {value}, ptr {slot}")
+        value = self.w.compare("ne", "i8", name, 0) if p.dtype is dt.bool_ else name
+        self.w.write(value_type(p.dtype), value, self._slot(p.name, p.dtype))
 
     def _slot(self, name: str, d: dtype) -> str:
         known = self.slots.get(name)
         if known is not None and known[1] is not opmath(d):
             raise TypeError(f"variable {name} is {known[1]} and cannot become {d}")
         if known is None:
-            slot = f"%s{len(self.slots)}.{re.sub(r'[^A-Za-z0-9_]', '_', name)}"
-            self.entry.insert(0, f"  {slot} = alloca {value_type(opmath(d))}")
-            known = self.slots[name] = (slot, opmath(d))
+            known = self.slots[name] = (self.w.slot(value_type(opmath(d)), 8), opmath(d))
         return known[0]
-
-    def finish(self, result: str, internal: bool = False, attributes: str = "#0") -> str:
-        if result == "void":
-            self.w.do("ret void")
-        linkage = "internal " if internal else ""
-        head = f"define {linkage}{result} @{self.symbol}({', '.join(self.signature)}) {attributes} {{\nentry:"
-        return "\n".join([head, *self.entry, *self.w.lines, "}"])
 
     # ---- statements
 
@@ -161,7 +138,7 @@ class _Function:
         for s in statements:
             if isinstance(s, ir.Assign):
                 value = self.expression(s.value, opmath(s.dtype), self._recurrence(s))
-                self.w.do(f"store {value_type(opmath(s.dtype))} {value}, ptr {self._slot(s.name, s.dtype)}")
+                self.w.write(value_type(opmath(s.dtype)), value, self._slot(s.name, s.dtype))
             elif isinstance(s, ir.Store):
                 self._store(s)
             elif isinstance(s, ir.DeclareLocal):
@@ -174,47 +151,40 @@ class _Function:
                 self._while(s)
             elif isinstance(s, (ir.Break, ir.Continue)):
                 loop = self.loops[-1]
-                self.w.do(f"br label %{loop.exit_label if isinstance(s, ir.Break) else loop.next_label}")
-                self._start(self.w.label("dead"))
+                self.w.go(loop.exit_label if isinstance(s, ir.Break) else loop.next_label)
+                self.w.label(self.w.fresh("dead"))
             else:
                 raise TypeError(f"cannot emit statement {type(s).__name__}")
 
     def _declare_local(self, buffer: ir.Buffer) -> None:
         if buffer not in self.pointers:
-            name = f"%b{len(self.pointers)}.{re.sub(r'[^A-Za-z0-9_]', '_', buffer.name)}"
-            self.entry.insert(0, f"  {name} = alloca [{buffer.local_size} x {memory_type(buffer.dtype)}], align 64")
-            self.pointers[buffer] = name
+            self.pointers[buffer] = self.w.slot(f"[{buffer.local_size} x {memory_type(buffer.dtype)}]")
         for _, private in self.groups:
             private.add(buffer)
 
-    def _start(self, label: str) -> None:
-        self.w.lines.append(f"{label}:")
-
-    def _branch(self, condition: Expr, yes: str, no: str) -> None:
-        self.w.do(f"br i1 {self.expression(condition, dt.bool_)}, label %{yes}, label %{no}")
+    def _choose(self, condition: Expr, yes: str, no: str) -> None:
+        self.w.choose(self.expression(condition, dt.bool_), yes, no)
 
     def _if(self, s: ir.If) -> None:
-        then, otherwise, after = (self.w.label("then"), self.w.label("else"), self.w.label("endif"))
-        self._branch(s.condition, then, otherwise)
-        self._start(then)
+        then, otherwise, after = (self.w.fresh(n) for n in ("then", "else", "endif"))
+        self._choose(s.condition, then, otherwise)
+        self.w.label(then)
         self.body(s.then)
-        self.w.do(f"br label %{after}")
-        self._start(otherwise)
+        self.w.go(after)
+        self.w.label(otherwise)
         self.body(s.otherwise)
-        self.w.do(f"br label %{after}")
-        self._start(after)
+        self.w.label(after)
 
     def _while(self, s: ir.While) -> None:
-        head, inside, after = (self.w.label("while"), self.w.label("do"), self.w.label("endwhile"))
-        self.w.do(f"br label %{head}")
-        self._start(head)
-        self._branch(s.condition, inside, after)
-        self._start(inside)
+        head, inside, after = (self.w.fresh(n) for n in ("while", "do", "endwhile"))
+        self.w.label(head)
+        self._choose(s.condition, inside, after)
+        self.w.label(inside)
         self.loops.append(_Loop(after, head))
         self.body(s.body)
         self.loops.pop()
-        self.w.do(f"br label %{head}")
-        self._start(after)
+        self.w.go(head)
+        self.w.label(after)
 
     def _for(self, s: ir.For) -> None:
         start, stop, step = (self.expression(e, dt.int64) for e in (s.start, s.stop, s.step))
@@ -223,32 +193,29 @@ class _Function:
     def _counted(self, s: ir.For, start: str, stop: str, step: str) -> None:
         """for name from start to stop. The counter is not the user's variable: the body may assign to that one."""
         w = self.w
-        counter, slot = (self._slot(w.label("counter "), dt.int64), self._slot(s.name, dt.int64))
-        w.do(f"store i64 {start}, ptr {counter}")
-        head, inside, advance, after = (w.label(n) for n in ("for", "body", "next", "endfor"))
-        w.do(f"br label %{head}")
-        self._start(head)
-        now = w.ins(f"load i64, ptr {counter}")
-        w.do(f"br i1 {self._before(now, stop, step)}, label %{inside}, label %{after}")
-        self._start(inside)
-        w.do(f"store i64 {now}, ptr {slot}")
+        counter, slot = w.variable("i64", start), self._slot(s.name, dt.int64)
+        head, inside, advance, after = (w.fresh(n) for n in ("for", "body", "next", "endfor"))
+        w.label(head)
+        now = w.read("i64", counter)
+        w.choose(self._before(now, stop, step), inside, after)
+        w.label(inside)
+        w.write("i64", now, slot)
         metadata = self._enter(s)
         self.loops.append(_Loop(after, advance))
         self.body(s.body)
         self.loops.pop()
         self._leave(s)
-        w.do(f"br label %{advance}")
-        self._start(advance)
-        w.do(f"store i64 {w.ins(f'add nsw i64 {now}, {step}')}, ptr {counter}")
-        w.do(f"br label %{head}{metadata}")
-        self._start(after)
+        w.label(advance)
+        w.write("i64", w.op("add nsw", "i64", now, step), counter)
+        w.go(head, metadata)
+        w.label(after)
 
     def _before(self, now: str, stop: str, step: str) -> str:
         w = self.w
         if not step.startswith("%"):
             return w.compare("slt" if int(step) > 0 else "sgt", "i64", now, stop)
         up, down = (w.compare("slt", "i64", now, stop), w.compare("sgt", "i64", now, stop))
-        return w.select(w.compare("sgt", "i64", step, "0"), "i1", up, down)
+        return w.select(w.compare("sgt", "i64", step, 0), "i1", up, down)
 
     def _enter(self, s: ir.For) -> str:
         """Loop metadata: iterations that are known not to touch each other's memory need no run-time checks."""
@@ -289,7 +256,7 @@ class _Function:
         if root.op == "const":
             return self._converted(root, target, {}, {})
         if root.op == "var" and self.slots[root.args[0]][1] is target:
-            return self.w.ins(f"load {value_type(target)}, ptr {self.slots[root.args[0]][0]}")
+            return self.w.read(value_type(target), self.slots[root.args[0]][0])
         types: dict[int, dtype] = {}
         root = lower_all(root, types)
         values: dict[int, str] = {}
@@ -312,7 +279,7 @@ class _Function:
             return ""  # written by its users, in the dtype they need
         if x.op == "var":
             slot, d = self.slots[x.args[0]]
-            return w.ins(f"load {value_type(d)}, ptr {slot}")
+            return w.read(value_type(d), slot)
         if x.op == "load":
             buffer, index = x.args
             pointer = self._address(buffer, self._converted(index, dt.int64, types, values))
@@ -334,19 +301,19 @@ class _Function:
     def _call(self, x: Expr, types: dict[int, dtype], values: dict[int, str]) -> str:
         operands, result = x.args[1:], types[id(x)]
         weak = [result if a.op == "const" else types[id(a)] for a in operands]
-        symbol = self.module.scalar_function(x.args[0], tuple(weak), result)
+        function = self.module.scalar_function(x.args[0], tuple(weak), result)
         parts = []
         for a, d in zip(operands, weak, strict=True):
             value = self._converted(a, d, types, values)
             if d is dt.bool_:
-                value = self.w.ins(f"zext i1 {value} to i8")
+                value = self.w.convert("zext", "i1", value, "i8")
             parts.append(f"{'i8' if d is dt.bool_ else value_type(d)} {value}")
-        return self.w.ins(f"call {value_type(result)} {symbol}({', '.join(parts)})")
+        return self.w.call(value_type(result), function, *parts)
 
     def _address(self, buffer: ir.Buffer, index: str) -> str:
         if index == "0":
             return self.pointers[buffer]
-        return self.w.ins(
+        return self.w.new(
             f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {self.pointers[buffer]}, i64 {index}"
         )
 
@@ -364,41 +331,31 @@ class _Function:
 
     def _parallel(self, s: ir.For) -> None:
         """Outline the loop as range(begin, end, captured...), then run it here or on a team of threads."""
-        module = self.module
         start, stop, step = (self.expression(e, dt.int64) for e in (s.start, s.stop, s.step))
         captured, arguments = self._capture(s)
-        symbol = f"{module.symbol}.range{len(module.functions)}"
+        symbol = f"{self.module.symbol}.range{self.module.ranges}"
+        self.module.ranges += 1
         bounds = [ir.Scalar(n, dt.int64) for n in ("range begin", "range end", "range step")]
-        inner = _Function(module, symbol, [*bounds, *captured])
-        fixed_step = step if not step.startswith("%") else "%p2"
-        inner._counted(s, "%p0", "%p1", fixed_step)
-        types = [text.rsplit(" ", 1)[0].removesuffix(" noalias") for text in inner.signature]
-        module.functions.append(inner.finish("void", internal=True, attributes="#3"))
+        inner = _Function(self.module, symbol, [*bounds, *captured], "internal void", f"noinline {ATTRIBUTES}")
+        inner._counted(s, "%p0", "%p1", step if not step.startswith("%") else "%p2")
         count = self._iterations(start, stop, step)
-        team = self._team_size(s, count)
-        values = [start, step, count, *arguments]
-        record = "{ " + ", ".join(["i64", "i64", "i64", *types[3:]]) + " }"
-        module.functions.append(_trampoline(symbol, record, types[3:]))
-        self._fork(symbol, record, types[3:], values, team, stop)
+        self._fork(inner, [start, step, count, *arguments], self._team_size(s, count), stop)
 
-    def _fork(self, symbol: str, record: str, types: list[str], values: list[str], team: str, stop: str) -> None:
-        w = self.w
-        many, alone, after = w.label("fork"), w.label("alone"), w.label("joined")
-        block = f"%fork.{len(self.entry)}"
-        self.entry.insert(0, f"  {block} = alloca {record}")
-        w.do(f"br i1 {w.compare('sgt', 'i64', team, '1')}, label %{many}, label %{alone}")
-        self._start(many)
-        for i, (t, value) in enumerate(zip(["i64", "i64", "i64", *types], values, strict=True)):
-            field = w.ins(f"getelementptr inbounds {record}, ptr {block}, i32 0, i32 {i}")
-            w.do(f"store {t} {value}, ptr {field}")
-        self.module.declare("declare void @flambeau_parallel(ptr, ptr, i64) #2")
-        w.do(f"call void @flambeau_parallel(ptr @{symbol}.part, ptr {block}, i64 {team})")
-        w.do(f"br label %{after}")
-        self._start(alone)
-        rest = "".join(f", {t} {v}" for t, v in zip(types, values[3:], strict=True))
-        w.do(f"call void @{symbol}(i64 {values[0]}, i64 {stop}, i64 {values[1]}{rest})")
-        w.do(f"br label %{after}")
-        self._start(after)
+    def _fork(self, inner: _Function, values: list[str], team: str, stop: str) -> None:
+        w, kinds = self.w, inner.kinds
+        many, alone, after = w.fresh("fork"), w.fresh("alone"), w.fresh("joined")
+        block = w.slot(f"[{len(values)} x i64]")
+        w.choose(w.compare("sgt", "i64", team, 1), many, alone)
+        w.label(many)
+        for i, (kind, value) in enumerate(zip(kinds, values, strict=True)):
+            w.write(kind, value, w.place(block, i))
+        part = w.bring(_part(inner.w, kinds[3:]))
+        w.call("void", "@flambeau_parallel", f"ptr {part}", f"ptr {block}", f"i64 {team}")
+        w.go(after)
+        w.label(alone)
+        rest = [f"{kind} {value}" for kind, value in zip(kinds[3:], values[3:], strict=True)]
+        w.call("void", inner.w, f"i64 {values[0]}", f"i64 {stop}", f"i64 {values[1]}", *rest)
+        w.label(after)
 
     def _capture(self, s: ir.For) -> tuple[list[ir.Buffer | ir.Scalar], list[str]]:
         """Everything of this function that the loop body reads: parameters for the outlined one, and their values."""
@@ -407,9 +364,9 @@ class _Function:
         arguments = [self.pointers[b] for b in self.pointers if b in buffers]
         for name, (slot, d) in list(self.slots.items()):
             if name in names and name != s.name:
-                value = self.w.ins(f"load {value_type(d)}, ptr {slot}")
+                value = self.w.read(value_type(d), slot)
                 params.append(ir.Scalar(name, d))
-                arguments.append(self.w.ins(f"zext i1 {value} to i8") if d is dt.bool_ else value)
+                arguments.append(self.w.convert("zext", "i1", value, "i8") if d is dt.bool_ else value)
         return params, arguments
 
     def _iterations(self, start: str, stop: str, step: str) -> str:
@@ -426,41 +383,31 @@ class _Function:
 
     def _team_size(self, s: ir.For, count: str) -> str:
         w = self.w
-        self.module.declare("@flambeau_num_threads = external global i64")
-        threads = w.ins("load i64, ptr @flambeau_num_threads")
+        threads = w.read("i64", w.outside("flambeau_num_threads", "i64"))
         work = count if s.cost is None else w.op("mul", "i64", count, self.expression(s.cost, dt.int64))
         useful = w.op("sdiv", "i64", work, str(GRAIN))
         return w.intrinsic("smin", "i64", w.intrinsic("smin", "i64", threads, useful), count)
 
 
-def _trampoline(symbol: str, record: str, types: list[str]) -> str:
+def _arrives(p: ir.Buffer | ir.Scalar) -> str:
+    """The type of a parameter. A bool arrives in a whole byte; C leaves the upper bits of narrower arguments unspecified."""
+    return "ptr" if isinstance(p, ir.Buffer) else "i8" if p.dtype is dt.bool_ else value_type(p.dtype)
+
+
+def _part(inner: Function, kinds: list[str]) -> Function:
     """Write the function that the threads run: part %rank of %size, a contiguous share of the iterations."""
-    lines = [f"define internal void @{symbol}.part(ptr %data, i64 %rank, i64 %size) #4 {{"]
-    fields = ["i64", "i64", "i64", *types]
-    for i, t in enumerate(fields):
-        lines.append(f"  %f{i} = getelementptr inbounds {record}, ptr %data, i32 0, i32 {i}")
-        lines.append(f"  %a{i} = load {t}, ptr %f{i}")
-    rest = "".join(f", {t} %a{i + 3}" for i, t in enumerate(types))
-    lines += f"""  %more = add i64 %a2, %size
-  %most = sub i64 %more, 1
-  %even = sdiv i64 %most, %size
-  ; whole cache lines per part once there are enough iterations for it not to matter
-  %long = icmp sgt i64 %even, 1024
-  %plus = add i64 %even, 63
-  %line = and i64 %plus, -64
-  %chunk = select i1 %long, i64 %line, i64 %even
-  %first = mul i64 %rank, %chunk
-  %begin = call i64 @llvm.smin.i64(i64 %first, i64 %a2)
-  %last = add i64 %begin, %chunk
-  %end = call i64 @llvm.smin.i64(i64 %last, i64 %a2)
-  %from = mul i64 %begin, %a1
-  %to = mul i64 %end, %a1
-  %start = add i64 %a0, %from
-  %stop = add i64 %a0, %to
-  call void @{symbol}(i64 %start, i64 %stop, i64 %a1{rest})
-  ret void
-}}""".split("\n")
-    return "\n".join(lines)
+    f = Function(f"define internal void {inner.symbol}.part(ptr %data, i64 %rank, i64 %size) {_PLAIN}")
+    start, step, count = (f.item("%data", i) for i in range(3))
+    rest = [f"{kind} {f.item('%data', i, kind)}" for i, kind in enumerate(kinds, 3)]
+    even = f.op("sdiv", "i64", f.add(count, "%size", -1), "%size")
+    # whole cache lines per part once there are enough iterations for it not to matter
+    lines = f.op("and", "i64", f.add(even, 63), -64)
+    chunk = f.select(f.compare("sgt", "i64", even, 1024), "i64", lines, even)
+    begin = f.intrinsic("smin", "i64", f.mul("%rank", chunk), count)
+    end = f.intrinsic("smin", "i64", f.add(begin, chunk), count)
+    bounds = [f"i64 {f.add(start, f.mul(x, step))}" for x in (begin, end)]
+    f.call("void", inner, *bounds, f"i64 {step}", *rest)
+    return f
 
 
 __all__ = ["ScalarFunction", "emit"]

@@ -10,7 +10,8 @@ from ..core import dtype as dt
 from ..core.dtype import dtype
 from ..expr.functions import ELEMENTARY
 from ..expr.node import COMPARISONS
-from .llvm_values import Writer, bits, constant, value_type
+from .llvm_text import Function
+from .llvm_values import bits, constant, value_type
 
 # ---------------------------------------------------------------------------------------------- operators
 
@@ -26,9 +27,10 @@ _SAME_FOR_REAL = frozenset({"real", "conj"})
 LIBM = frozenset((*ELEMENTARY, "atan2", "nextafter", "pow")) - {"erfinv", "digamma"}
 # The C library's own functions, for kernels whose results must have its bits (see loops_language).
 C_LIBRARY = frozenset({"c_log", "c_log1p", "c_pow", "c_sin", "c_cos"})
+ATTRIBUTES = 'nounwind "no-trapping-math"="true" "prefer-vector-width"="512"'  # of functions that compute
 
 
-def apply(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
+def apply(w: Function, op: str, d: dtype, operands: list[str]) -> str:
     """`op` on operands already converted to dtype `d`; predicates return i1, everything else dtype `d`."""
     if op in COMPARISONS:
         return _comparison(w, op, d, operands)
@@ -47,7 +49,7 @@ def _unsupported(op: str, d: dtype) -> NotImplementedError:
     return NotImplementedError(f"the native emitter has no '{op}' for {d}")
 
 
-def _comparison(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
+def _comparison(w: Function, op: str, d: dtype, operands: list[str]) -> str:
     if d.is_floating_point:
         predicate = _FLOAT_COMPARE[op]
     else:
@@ -55,7 +57,7 @@ def _comparison(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
     return w.compare(predicate, value_type(d), *operands)
 
 
-def _apply_bool(w: Writer, op: str, operands: list[str]) -> str:
+def _apply_bool(w: Function, op: str, operands: list[str]) -> str:
     if op in _BOOL_OPS:
         return w.op(_BOOL_OPS[op], "i1", *operands)
     if op == "not":
@@ -76,7 +78,7 @@ def _apply_bool(w: Writer, op: str, operands: list[str]) -> str:
 # ---- integers
 
 
-def _apply_int(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
+def _apply_int(w: Function, op: str, d: dtype, operands: list[str]) -> str:
     t, zero, prefix = value_type(d), "0", "s" if d.is_signed else "u"
     a = operands[0]
     if op in _INT_OPS:
@@ -96,10 +98,10 @@ def _apply_int(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
     if op == "abs":
         return w.intrinsic("abs", t, a, extra="i1 false") if d.is_signed else a
     if op == "sign":
-        positive = w.ins(f"zext i1 {w.compare(prefix + 'gt', t, a, zero)} to {t}")
+        positive = w.new(f"zext i1 {w.compare(prefix + 'gt', t, a, zero)} to {t}")
         if not d.is_signed:
             return positive
-        return w.op("sub", t, positive, w.ins(f"zext i1 {w.compare('slt', t, a, zero)} to {t}"))
+        return w.op("sub", t, positive, w.new(f"zext i1 {w.compare('slt', t, a, zero)} to {t}"))
     if op == "signbit":
         return w.compare("slt", t, a, zero) if d.is_signed else "false"
     if op in ("isnan", "isinf"):
@@ -113,7 +115,7 @@ def _apply_int(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
     raise _unsupported(op, d)
 
 
-def _int_division(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
+def _int_division(w: Function, op: str, d: dtype, a: str, b: str) -> str:
     """Division that cannot trap. The caller reports zero divisors; here they give an arbitrary number."""
     t = value_type(d)
     if not d.is_signed and not b.startswith("%") and b != "0":
@@ -134,7 +136,7 @@ def _int_division(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
     return w.select(adjust, t, w.op("sub", t, quotient, "1"), quotient)
 
 
-def _shift(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
+def _shift(w: Function, op: str, d: dtype, a: str, b: str) -> str:
     t, width = value_type(d), bits(d)
     inside = w.compare("ult", t, b, str(width))  # a negative amount is a huge unsigned one
     if op == "shl":
@@ -144,14 +146,14 @@ def _shift(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
     return w.select(inside, t, w.op("lshr", t, a, w.select(inside, t, b, "0")), "0")
 
 
-def _int_power(w: Writer, d: dtype, a: str, b: str) -> str:
+def _int_power(w: Function, d: dtype, a: str, b: str) -> str:
     t = value_type(d)
     if not b.startswith("%") and 0 <= int(b) <= 64:
         return _power_chain(w, "mul", t, a, int(b), "1")
-    return w.ins(f"call {t} {w.helper('power', d)}({t} {a}, {t} {b})")
+    return w.call(t, _power(d), f"{t} {a}", f"{t} {b}")
 
 
-def _power_chain(w: Writer, opcode: str, t: str, a: str, n: int, one: str) -> str:
+def _power_chain(w: Function, opcode: str, t: str, a: str, n: int, one: str) -> str:
     result, square = one, a
     while n:
         if n & 1:
@@ -162,52 +164,37 @@ def _power_chain(w: Writer, opcode: str, t: str, a: str, n: int, one: str) -> st
     return result
 
 
-def power_function(symbol: str, d: dtype) -> str:
-    """The text of an internal function: integer power by squaring; a negative exponent truncates towards zero."""
+def _power(d: dtype) -> Function:
+    """The function of integer powers, by squaring; a negative exponent truncates towards zero."""
     t = value_type(d)
-    negative = f"""
-  %negative = icmp slt {t} %n, 0
-  br i1 %negative, label %inverse, label %loop
-inverse:
-  %is_one = icmp eq {t} %a, 1
-  %is_minus = icmp eq {t} %a, -1
-  %low = and {t} %n, 1
-  %odd = icmp ne {t} %low, 0
-  %unit = select i1 %odd, {t} -1, {t} 1
-  %other = select i1 %is_minus, {t} %unit, {t} 0
-  %inverted = select i1 %is_one, {t} 1, {t} %other
-  ret {t} %inverted"""
-    start = negative if d.is_signed else "\n  br label %loop"
-    return f"""define internal {t} {symbol}({t} %a, {t} %n) #0 {{
-entry:{start}
-loop:
-  %result = phi {t} [ 1, %entry ], [ %next, %body ]
-  %square = phi {t} [ %a, %entry ], [ %squared, %body ]
-  %left = phi {t} [ %n, %entry ], [ %shifted, %body ]
-  %done = icmp eq {t} %left, 0
-  br i1 %done, label %exit, label %body
-body:
-  %bit = and {t} %left, 1
-  %use = icmp ne {t} %bit, 0
-  %product = mul {t} %result, %square
-  %next = select i1 %use, {t} %product, {t} %result
-  %squared = mul {t} %square, %square
-  %shifted = lshr {t} %left, 1
-  br label %loop
-exit:
-  ret {t} %result
-}}"""
+    f = Function(f"define internal {t} @flambeau.power.{d.name}({t} %a, {t} %n) {ATTRIBUTES}")
+    if d.is_signed:
+        with f.when(f.compare("slt", t, "%n", 0)):
+            odd = f.compare("ne", t, f.op("and", t, "%n", 1), 0)
+            other = f.select(f.compare("eq", t, "%a", -1), t, f.select(odd, t, -1, 1), 0)
+            f.ret(t, f.select(f.compare("eq", t, "%a", 1), t, 1, other))
+    result, square, left = f.variable(t, 1), f.variable(t, "%a"), f.variable(t, "%n")
+    with f.forever() as end:
+        rest, factor, so_far = f.read(t, left), f.read(t, square), f.read(t, result)
+        with f.when(f.compare("eq", t, rest, 0)):
+            f.go(end)
+        used = f.compare("ne", t, f.op("and", t, rest, 1), 0)
+        f.write(t, f.select(used, t, f.op("mul", t, so_far, factor), so_far), result)
+        f.write(t, f.op("mul", t, factor, factor), square)
+        f.write(t, f.op("lshr", t, rest, 1), left)
+    f.ret(t, f.read(t, result))
+    return f
 
 
 # ---- floating point
 
 
-def _apply_float(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
+def _apply_float(w: Function, op: str, d: dtype, operands: list[str]) -> str:
     t, a = value_type(d), operands[0]
     if op in _FLOAT_OPS:
         return w.op(_FLOAT_OPS[op], t, *operands)
     if op == "neg":
-        return w.ins(f"fneg {t} {a}")
+        return w.new(f"fneg {t} {a}")
     if op == "fma":
         return w.intrinsic("fma", t, *operands)
     if op in _ROUNDING:
@@ -235,7 +222,7 @@ def _apply_float(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
     return _float_test(w, op, d, a)
 
 
-def _float_test(w: Writer, op: str, d: dtype, a: str) -> str:
+def _float_test(w: Function, op: str, d: dtype, a: str) -> str:
     t, zero, infinity = value_type(d), constant(0, d), constant(math.inf, d)
     if op == "isnan":
         return w.compare("uno", t, a, a)
@@ -245,11 +232,11 @@ def _float_test(w: Writer, op: str, d: dtype, a: str) -> str:
         return w.compare("olt", t, w.intrinsic("fabs", t, a), infinity)
     if op == "signbit":
         whole = "i64" if t == "double" else "i32"
-        return w.compare("slt", whole, w.ins(f"bitcast {t} {a} to {whole}"), "0")
+        return w.compare("slt", whole, w.new(f"bitcast {t} {a} to {whole}"), "0")
     if op == "logical_not":
         return w.compare("oeq", t, a, zero)
     if op == "sign":  # nan gives 0
-        positive = w.ins(f"uitofp i1 {w.compare('ogt', t, a, zero)} to {t}")
+        positive = w.new(f"uitofp i1 {w.compare('ogt', t, a, zero)} to {t}")
         return w.select(w.compare("olt", t, a, zero), t, constant(-1, d), positive)
     if op in _SAME_FOR_REAL:
         return a
@@ -261,7 +248,7 @@ def _float_test(w: Writer, op: str, d: dtype, a: str) -> str:
     raise _unsupported(op, d)
 
 
-_SPECIAL_POWERS: dict[float, Callable[[Writer, str, str, dtype], str]] = {
+_SPECIAL_POWERS: dict[float, Callable[[Function, str, str, dtype], str]] = {
     0.0: lambda w, t, a, d: constant(1, d),
     1.0: lambda w, t, a, d: a,
     2.0: lambda w, t, a, d: w.op("fmul", t, a, a),
@@ -274,7 +261,7 @@ _SPECIAL_POWERS: dict[float, Callable[[Writer, str, str, dtype], str]] = {
 SPECIAL_POWERS = frozenset(_SPECIAL_POWERS)
 
 
-def _float_power(w: Writer, d: dtype, a: str, b: str) -> str:
+def _float_power(w: Function, d: dtype, a: str, b: str) -> str:
     t = value_type(d)
     if not b.startswith("%"):
         exponent = struct.unpack("<d", struct.pack("<Q", int(b, 16)))[0]
@@ -283,7 +270,7 @@ def _float_power(w: Writer, d: dtype, a: str, b: str) -> str:
     return w.libm("pow", t, a, b)
 
 
-def _float_division(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
+def _float_division(w: Function, op: str, d: dtype, a: str, b: str) -> str:
     """The C remainder, Python's remainder, and the floor division that goes with it."""
     t, zero = value_type(d), constant(0, d)
     remainder = w.libm("fmod", t, a, b)

@@ -1,6 +1,6 @@
 """Scalar arithmetic in LLVM IR: types, constants, conversions, loads and stores, and one emitter per operator.
 
-Every function gets a `Writer` (which appends instructions and hands out names) and returns the name of the result.
+Every function gets the `Function` that is being written and returns the name of the result.
 Semantics are PyTorch's: nothing traps and nothing is undefined, whatever the operands are.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
 
 from ..core import dtype as dt
 from ..core.dtype import dtype
+from .llvm_text import Function
 
 
 def value_type(d: dtype) -> str:
@@ -67,101 +67,48 @@ def _float_literal(value: float, d: dtype) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
-class Writer:
-    """Appends instructions to one function. `flags` are the fast-math flags of the instruction being written."""
-
-    def __init__(self, declare: Callable[[str], None], helper: Callable[[str, dtype], str]):
-        self.lines: list[str] = []
-        self.flags = ""
-        self.declare = declare  # add an external declaration to the module
-        self.helper = helper  # add a support function to the module
-        self._count = 0
-
-    def name(self) -> str:
-        self._count += 1
-        return f"%v{self._count}"
-
-    def label(self, hint: str) -> str:
-        self._count += 1
-        return f"{hint}{self._count}"
-
-    def ins(self, text: str) -> str:
-        name = self.name()
-        self.lines.append(f"  {name} = {text}")
-        return name
-
-    def do(self, text: str) -> None:
-        self.lines.append(f"  {text}")
-
-    def op(self, opcode: str, t: str, *operands: str) -> str:
-        flags = self.flags if opcode[0] == "f" and opcode != "freeze" else ""
-        return self.ins(f"{opcode} {flags}{t} {', '.join(operands)}")
-
-    def compare(self, predicate: str, t: str, a: str, b: str) -> str:
-        return self.ins(f"{'fcmp' if t in ('float', 'double') else 'icmp'} {predicate} {t} {a}, {b}")
-
-    def select(self, condition: str, t: str, a: str, b: str) -> str:
-        return self.ins(f"select i1 {condition}, {t} {a}, {t} {b}")
-
-    def intrinsic(self, name: str, t: str, *operands: str, extra: str = "", flags: str = "") -> str:
-        """Call llvm.<name>.<type>; `extra` is a trailing immediate such as the i1 of llvm.abs."""
-        symbol = f"@llvm.{name}.{'f32' if t == 'float' else 'f64' if t == 'double' else t}"
-        types = ", ".join([t] * len(operands) + ([extra.split()[0]] if extra else []))
-        self.declare(f"declare {t} {symbol}({types})")
-        arguments = ", ".join([f"{t} {o}" for o in operands] + ([extra] if extra else []))
-        if t in ("float", "double"):
-            flags = self.flags or flags
-        return self.ins(f"call {flags}{t} {symbol}({arguments})")
-
-    def libm(self, name: str, t: str, *operands: str) -> str:
-        """Call the C library, one element at a time: right for every input, but not vectorised."""
-        symbol = f"@{name}{'f' if t == 'float' else ''}"
-        self.declare(f"declare {t} {symbol}({', '.join([t] * len(operands))}) #1")
-        return self.ins(f"call {t} {symbol}({', '.join(f'{t} {o}' for o in operands)})")
-
-
 # ---------------------------------------------------------------------------------------------- memory
 
 
-def load(w: Writer, pointer: str, d: dtype, suffix: str = "") -> str:
-    raw = w.ins(f"load {memory_type(d)}, ptr {pointer}, align 1{suffix}")
+def load(w: Function, pointer: str, d: dtype, suffix: str = "") -> str:
+    raw = w.new(f"load {memory_type(d)}, ptr {pointer}, align 1{suffix}")
     if d is dt.bool_:
-        return w.ins(f"icmp ne i8 {raw}, 0")
+        return w.new(f"icmp ne i8 {raw}, 0")
     if d is dt.bfloat16:
         return _widen_bfloat16(w, raw)
-    return w.ins(f"fpext half {raw} to float") if d is dt.float16 else raw
+    return w.new(f"fpext half {raw} to float") if d is dt.float16 else raw
 
 
-def store(w: Writer, pointer: str, value: str, d: dtype, suffix: str = "") -> None:
+def store(w: Function, pointer: str, value: str, d: dtype, suffix: str = "") -> None:
     """Store a value whose expression dtype is opmath(d)."""
     if d is dt.bool_:
-        value = w.ins(f"zext i1 {value} to i8")
+        value = w.new(f"zext i1 {value} to i8")
     elif d is dt.bfloat16:
         value = _round_bfloat16(w, value)
     elif d is dt.float16:
-        value = w.ins(f"fptrunc float {value} to half")
+        value = w.new(f"fptrunc float {value} to half")
     w.do(f"store {memory_type(d)} {value}, ptr {pointer}, align 1{suffix}")
 
 
-def _widen_bfloat16(w: Writer, raw: str) -> str:
-    wide = w.ins(f"zext i16 {raw} to i32")
-    return w.ins(f"bitcast i32 {w.op('shl', 'i32', wide, '16')} to float")
+def _widen_bfloat16(w: Function, raw: str) -> str:
+    wide = w.new(f"zext i16 {raw} to i32")
+    return w.new(f"bitcast i32 {w.op('shl', 'i32', wide, '16')} to float")
 
 
-def _round_bfloat16(w: Writer, value: str) -> str:
+def _round_bfloat16(w: Function, value: str) -> str:
     """The upper 16 bits, rounded to nearest even; integer arithmetic so that it vectorises on every CPU."""
-    raw = w.ins(f"bitcast float {value} to i32")
+    raw = w.new(f"bitcast float {value} to i32")
     odd = w.op("and", "i32", w.op("lshr", "i32", raw, "16"), "1")
     rounded = w.op("lshr", "i32", w.op("add", "i32", w.op("add", "i32", raw, "32767"), odd), "16")
     # Adding would carry a nan with a small payload over to infinity.
     kept = w.select(w.compare("uno", "float", value, value), "i32", "32704", rounded)
-    return w.ins(f"trunc i32 {kept} to i16")
+    return w.new(f"trunc i32 {kept} to i16")
 
 
 # ---------------------------------------------------------------------------------------------- conversions
 
 
-def convert(w: Writer, value: str, source: dtype, target: dtype) -> str:
+def convert(w: Function, value: str, source: dtype, target: dtype) -> str:
     """Convert between dtypes. A half-width target rounds to its precision and stays in float32."""
     if target is dt.bfloat16 or target is dt.float16:
         return _through_half(w, convert(w, value, source, dt.float32), target)
@@ -173,31 +120,31 @@ def convert(w: Writer, value: str, source: dtype, target: dtype) -> str:
         return w.compare("une" if source.is_floating_point else "ne", s, value, constant(0, source))
     if target.is_floating_point:
         if source.is_floating_point:
-            return w.ins(f"{'fpext' if t == 'double' else 'fptrunc'} {s} {value} to {t}")
-        return w.ins(f"{'sitofp' if source.is_signed else 'uitofp'} {s} {value} to {t}")
+            return w.new(f"{'fpext' if t == 'double' else 'fptrunc'} {s} {value} to {t}")
+        return w.new(f"{'sitofp' if source.is_signed else 'uitofp'} {s} {value} to {t}")
     if source.is_floating_point:
         return _float_to_int(w, value, source, target)
     if s == t:
         return value
     if bits(source) > bits(target):
-        return w.ins(f"trunc {s} {value} to {t}")
-    return w.ins(f"{'sext' if source.is_signed else 'zext'} {s} {value} to {t}")
+        return w.new(f"trunc {s} {value} to {t}")
+    return w.new(f"{'sext' if source.is_signed else 'zext'} {s} {value} to {t}")
 
 
-def _through_half(w: Writer, value: str, d: dtype) -> str:
+def _through_half(w: Function, value: str, d: dtype) -> str:
     if d is dt.float16:
-        return w.ins(f"fpext half {w.ins(f'fptrunc float {value} to half')} to float")
+        return w.new(f"fpext half {w.new(f'fptrunc float {value} to half')} to float")
     return _widen_bfloat16(w, _round_bfloat16(w, value))
 
 
-def _truncate(w: Writer, value: str, t: str, width: int) -> str:
+def _truncate(w: Function, value: str, t: str, width: int) -> str:
     """Convert a float to an integer as x86's instruction does: out of range and nan give the most negative integer."""
     limit = _float_literal(2.0 ** (width - 1), dt.float64)
     fits = w.compare("olt", t, w.intrinsic("fabs", t, value), limit)
-    return w.select(fits, f"i{width}", w.ins(f"fptosi {t} {value} to i{width}"), str(-(1 << (width - 1))))
+    return w.select(fits, f"i{width}", w.new(f"fptosi {t} {value} to i{width}"), str(-(1 << (width - 1))))
 
 
-def _float_to_int(w: Writer, value: str, source: dtype, target: dtype) -> str:
+def _float_to_int(w: Function, value: str, source: dtype, target: dtype) -> str:
     t, width = value_type(source), bits(target)
     if target is dt.uint64:
         top = _float_literal(2.0**63, dt.float64)
@@ -205,14 +152,14 @@ def _float_to_int(w: Writer, value: str, source: dtype, target: dtype) -> str:
         high = w.op("xor", "i64", _truncate(w, w.op("fsub", t, value, top), t, 64), str(-(1 << 63)))
         return w.select(w.compare("oge", t, value, top), "i64", high, low)
     if target is dt.uint32:
-        return w.ins(f"trunc i64 {_truncate(w, value, t, 64)} to i32")
+        return w.new(f"trunc i64 {_truncate(w, value, t, 64)} to i32")
     if width < 32:
-        return w.ins(f"trunc i32 {_truncate(w, value, t, 32)} to i{width}")
+        return w.new(f"trunc i32 {_truncate(w, value, t, 32)} to i{width}")
     return _truncate(w, value, t, width)
 
 
-def bitcast(w: Writer, value: str, source: dtype, target: dtype) -> str:
+def bitcast(w: Function, value: str, source: dtype, target: dtype) -> str:
     if source.itemsize != target.itemsize:
         raise TypeError(f"bitcast needs equal sizes, got {source} to {target}")
     s, t = value_type(source), value_type(target)
-    return value if s == t else w.ins(f"bitcast {s} {value} to {t}")
+    return value if s == t else w.new(f"bitcast {s} {value} to {t}")

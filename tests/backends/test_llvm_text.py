@@ -7,15 +7,14 @@ import ctypes
 import pytest
 
 from flambeau.backends.cpu import jit
-from flambeau.backends.cpu.llvm_text import Function
+from flambeau.kernels.llvm_text import Function
 
 if not jit.available():
     pytest.skip("needs llvmlite", allow_module_level=True)
 
 
 def compiled(f: Function, *kinds: type, straight: bool = False):
-    name = f.head.partition("@")[2].partition("(")[0]
-    return ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(jit.support_code(f.text(), name, straight=straight))
+    return ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(jit.support_code(f, straight=straight))
 
 
 def words(*values: int):

@@ -22,6 +22,7 @@ from ...core.allocator import make_sure_of
 from ...core.locks import COMPILER, new_lock
 from ...kernels import cache, complex_nests, emit_llvm, ir
 from ...kernels.ir_check import verify
+from ...kernels.llvm_text import Function
 from ...kernels.nest_analysis import statements
 from ...kernels.notice import NOTICE
 from . import image, native_call, object_loader, team, threads
@@ -86,20 +87,21 @@ def address_of(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def support_function(text: str, entry: str, signature: str, brief: bool) -> Any:
-    """A function that is given as LLVM text instead of a loop nest, as a Python function."""
-    return _callable(signature, support_code(text, entry, signature), brief)
+def support_function(function: Function, signature: str, brief: bool) -> Any:
+    """A function that is written in LLVM's instructions instead of a loop nest, as a Python function."""
+    return _callable(signature, support_code(function, signature), brief)
 
 
-def support_code(text: str, entry: str, signature: str = "", straight: bool = False) -> int:
-    """The address of a function that is given as LLVM text; one that is `straight` has no loops, and is not optimised."""
+def support_code(function: Function, signature: str = "", straight: bool = False) -> int:
+    """The address of a function that is written in LLVM's instructions; one that is `straight` has no loops, and is not optimised."""
+    text = function.module()
     name = cache.digest(text, _environment())
     stored = cache.read(name, cache.ENTRY)
     if stored is not None:
         return _place(*_unpack(stored))[1]
     with NOTICE.compiling():
         compiler = _compiler()
-        code = _link(compiler.straight_code(text) if straight else compiler.object_code(text), entry)
+        code = _link(compiler.straight_code(text) if straight else compiler.object_code(text), function.symbol[1:])
     cache.write(name, _pack(signature, code), cache.ENTRY)
     return _place(signature, code)[1]
 
@@ -281,7 +283,7 @@ def _callable(signature: str, address: int, brief: bool) -> Any:
 @functools.cache
 def _entry(signature: str, brief: bool) -> int:
     """The code that reads a call's arguments from Python."""
-    return support_code(native_call.text(signature, brief), "enter", signature, straight=True)
+    return support_code(native_call.entry(signature, brief), signature, straight=True)
 
 
 @functools.cache
@@ -291,7 +293,7 @@ def _address(name: str) -> int:
         threads.library()  # decides how many threads there can be
         return threads.count_address()
     if name == "flambeau_parallel":  # without libgomp the count of threads stays 1, and this is never called
-        return 0 if threads.library() is None else support_code(team.text(), name)
+        return 0 if threads.library() is None else support_code(team.parallel())
     if name == "flambeau_team":
         return team.state_address()
     if name == "flambeau_recorder":

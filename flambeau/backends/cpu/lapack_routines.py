@@ -17,8 +17,8 @@ import numpy as np
 from numpy.linalg import LinAlgError, _umath_linalg
 
 from ...core.caching import remember
+from ...kernels.llvm_text import Function
 from . import jit, threads
-from .llvm_text import Function
 
 _SMALL = 128  # matrices up to this size are not worth a second thread
 _LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
@@ -118,7 +118,7 @@ def _loop(count: int, letters: int) -> Callable | None:
     with f.loop("%count") as i:
         far = [f.add(f.item("%places", k), f.mul(i, f.item("%steps", k))) for k in range(count)]
         f.call("void", "%routine", *(f"ptr {f.new(f'inttoptr i64 {x} to ptr')}" for x in far), *["i64 1"] * letters)
-    return jit.support_function(f.text(), "loop", "pppl", False)
+    return jit.support_function(f, "pppl", False)
 
 
 class _Call:

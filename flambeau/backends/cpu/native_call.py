@@ -9,10 +9,11 @@ through ctypes.
 from __future__ import annotations
 
 import ctypes
+import functools
 import platform
 from typing import Any
 
-from .llvm_text import Function
+from ...kernels.llvm_text import Function
 
 _FASTCALL = 0x0080  # METH_FASTCALL: f(self, argument array, count)
 _INTEGERS = {"l": "i64", "L": "i64", "i": "i32", "I": "i32", "s": "i16", "S": "i16", "c": "i8", "B": "i8", "b": "i8"}
@@ -44,7 +45,7 @@ def address(name: str) -> int:
 
 
 def builtin(entry: int, kernel: int | bytes) -> Any:
-    """A built-in that enters at `entry` (code from `text`) and calls `kernel`, which it keeps as its `__self__`; other entries may
+    """A built-in that enters at `entry` (the code of an `entry`) and calls `kernel`, which it keeps as its `__self__`; other entries may
     want to find bytes there that say more."""
     global _new_builtin
     if _new_builtin is None:
@@ -59,16 +60,16 @@ def builtin(entry: int, kernel: int | bytes) -> Any:
     return _new_builtin(ctypes.addressof(_definitions[entry]), kernel, None)
 
 
-def text(signature: str, brief: bool) -> str:
-    """The LLVM module of the entry for kernels of this signature, one letter per parameter. Pointers are given as int,
+def entry(signature: str, brief: bool) -> Function:
+    """The entry for kernels of this signature, one letter per parameter. Pointers are given as int,
     bytes (its contents) or None. A `brief` entry keeps the interpreter's lock: for kernels of a few microseconds."""
-    f = Function("define ptr @enter(ptr %self, ptr %arguments, i64 %given) #1")
+    f = Function("define ptr @enter(ptr %self, ptr %arguments, i64 %given) nounwind")
     check_count(f, len(signature))
     arguments = [_argument(f, letter, f.item("%arguments", i, "ptr")) for i, letter in enumerate(signature)]
     kernel = f.call("ptr", "@PyLong_AsVoidPtr", "ptr %self")
     with f.when(f.compare("ne", "ptr", f.call("ptr", "@PyErr_Occurred"), "null")):
         f.ret("ptr", "null")
-    recorder = f.read("ptr", "@flambeau_recorder")
+    recorder = f.read("ptr", f.outside("flambeau_recorder"))
     with f.when(f.compare("ne", "ptr", recorder, "null")):
         skipped = f.call("i32", recorder, "ptr %self", "ptr %arguments", "i64 %given")
         with f.when(f.compare("ne", "i32", skipped, 0)):
@@ -78,37 +79,47 @@ def text(signature: str, brief: bool) -> str:
     if not brief:
         f.call("void", "@PyEval_RestoreThread", f"ptr {thread}")
     return_none(f)
-    return module(_DECLARED, "@flambeau_recorder = external global ptr", _pointer().text(), f.text())
+    return f
 
 
 def check_count(f: Function, count: int) -> None:
     """Raise TypeError unless as many arguments are given."""
     with f.when(f.compare("ne", "i64", "%given", count)):
-        f.call("void", "@PyErr_SetString", f"ptr {f.read('ptr', '@PyExc_TypeError')}", "ptr @message")
+        kind, message = (
+            f.read("ptr", f.outside("PyExc_TypeError")),
+            f.letters("message", "wrong number of arguments of a kernel"),
+        )
+        f.call("void", "@PyErr_SetString", f"ptr {kind}", f"ptr {message}")
         f.ret("ptr", "null")
 
 
+def none(f: Function) -> str:
+    """The address of None."""
+    return f.outside("_Py_NoneStruct")
+
+
 def return_none(f: Function) -> None:
-    f.call("void", "@Py_IncRef", "ptr @_Py_NoneStruct")
-    f.ret("ptr", "@_Py_NoneStruct")
+    f.call("void", "@Py_IncRef", f"ptr {none(f)}")
+    f.ret("ptr", none(f))
 
 
 def _argument(f: Function, letter: str, given: str) -> str:
     """An argument converted to what the parameter's letter says, with its type."""
     if letter == "p":
-        return f"ptr {f.call('ptr', '@pointer', f'ptr {given}')}"
+        return f"ptr {f.call('ptr', _pointer(), f'ptr {given}')}"
     if letter in "df":
         value = f.call("double", "@PyFloat_AsDouble", f"ptr {given}")
-        return f"double {value}" if letter == "d" else f"float {f.new(f'fptrunc double {value} to float')}"
+        return f"double {value}" if letter == "d" else f"float {f.convert('fptrunc', 'double', value, 'float')}"
     reader = "@PyLong_AsUnsignedLongLongMask" if letter == "L" else "@PyLong_AsLongLong"
     value, kind = f.call("i64", reader, f"ptr {given}"), _INTEGERS[letter]
-    return f"i64 {value}" if kind == "i64" else f"{kind} {f.new(f'trunc i64 {value} to {kind}')}"
+    return f"i64 {value}" if kind == "i64" else f"{kind} {f.convert('trunc', 'i64', value, kind)}"
 
 
+@functools.cache
 def _pointer() -> Function:
     """The address that an int, the contents of bytes, or None stand for."""
-    f = Function("define internal ptr @pointer(ptr %object) #1")
-    with f.when(f.compare("eq", "ptr", "%object", "@_Py_NoneStruct")):
+    f = Function("define internal ptr @pointer(ptr %object) nounwind")
+    with f.when(f.compare("eq", "ptr", "%object", none(f))):
         f.ret("ptr", "null")
     value = f.call("ptr", "@PyLong_AsVoidPtr", "ptr %object")
     with f.when(f.compare("ne", "ptr", value, "null")):
@@ -120,33 +131,4 @@ def _pointer() -> Function:
     return f
 
 
-def module(declared: str, *parts: str) -> str:
-    """An LLVM module of functions that call Python's C interface; `declared` are functions like "ptr @PyErr_Occurred()", one a line."""
-    head = [f"declare {line} #0" for line in declared.split("\n") if line]
-    return "\n".join([*head, _FRAME, *parts])
-
-
-_DECLARED = """
-ptr @PyLong_AsVoidPtr(ptr)
-double @PyFloat_AsDouble(ptr)
-i64 @PyLong_AsLongLong(ptr)
-i64 @PyLong_AsUnsignedLongLongMask(ptr)
-ptr @PyBytes_AsString(ptr)
-ptr @PyErr_Occurred()
-void @PyErr_Clear()
-void @PyErr_SetString(ptr, ptr)
-ptr @PyEval_SaveThread()
-void @PyEval_RestoreThread(ptr)
-void @Py_IncRef(ptr)
-"""
-_FRAME = """
-@_Py_NoneStruct = external global i8
-@PyExc_TypeError = external global ptr
-@message = private constant [38 x i8] c"wrong number of arguments of a kernel\\00"
-attributes #0 = { nounwind nonlazybind }
-attributes #1 = { nounwind }
-!llvm.module.flags = !{!0}
-!0 = !{i32 7, !"RtLibUseGOT", i32 1}
-"""
-
-__all__ = ["address", "builtin", "check_count", "module", "recorder", "return_none", "supported", "text"]
+__all__ = ["address", "builtin", "check_count", "entry", "none", "recorder", "return_none", "supported"]

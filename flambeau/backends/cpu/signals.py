@@ -13,43 +13,48 @@ over; Python would not run its handlers earlier either. Signals that a thread's 
 
 from __future__ import annotations
 
+import functools
 import signal
+
+from ...kernels.llvm_text import Function
 
 LONGEST_ON_STACK = 64  # the inner size up to which the product's workspace is certainly on the stack
 
 _FAULTS = ("SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV")
+_SET = "[128 x i8]"  # a set of signals
 
 
-def text() -> str:
-    """LLVM functions `@hide_signals(ptr before)`, which blocks signals and stores what was blocked before (128 bytes), and
-    `@show_signals(ptr before)`, which restores it. Without effect where there are no such signals (Windows)."""
-    if not hasattr(signal, "pthread_sigmask"):
-        return _NOTHING
-    faults = sum(1 << (getattr(signal, name) - 1) for name in _FAULTS)
-    return _MASKING % {"all": ~faults, "block": int(signal.SIG_BLOCK), "set": int(signal.SIG_SETMASK)}
+def hide(f: Function) -> str:
+    """Write the blocking of signals; returns the address of what was blocked before, for `show`. Without effect where there are no such
+    signals (Windows)."""
+    before = f.slot(_SET)
+    f.call("void", _hiding(), f"ptr {before}")
+    return before
 
 
-_MASKING = """
-declare i32 @pthread_sigmask(i32, ptr, ptr) nounwind nonlazybind
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+def show(f: Function, before: str) -> None:
+    """Write what restores it."""
+    f.call("void", _showing(), f"ptr {before}")
 
-define internal void @hide_signals(ptr %%before) noinline nounwind {
-  %%all = alloca [128 x i8], align 16
-  call void @llvm.memset.p0.i64(ptr %%all, i8 -1, i64 128, i1 false)
-  store i64 %(all)d, ptr %%all
-  %%hidden = call i32 @pthread_sigmask(i32 %(block)d, ptr %%all, ptr %%before)
-  ret void
-}
 
-define internal void @show_signals(ptr %%before) noinline nounwind {
-  %%shown = call i32 @pthread_sigmask(i32 %(set)d, ptr %%before, ptr null)
-  ret void
-}
-"""
+@functools.cache
+def _hiding() -> Function:
+    f = Function("define internal void @hide_signals(ptr %before) noinline nounwind")
+    if hasattr(signal, "pthread_sigmask"):
+        faults = sum(1 << (getattr(signal, name) - 1) for name in _FAULTS)
+        hidden = f.slot(_SET)
+        f.call("void", "@llvm.memset.p0.i64", f"ptr {hidden}", "i8 -1", "i64 128", "i1 false")
+        f.write("i64", ~faults, hidden)
+        f.call("i32", "@pthread_sigmask", f"i32 {int(signal.SIG_BLOCK)}", f"ptr {hidden}", "ptr %before")
+    return f
 
-_NOTHING = """
-define internal void @hide_signals(ptr %before) { ret void }
-define internal void @show_signals(ptr %before) { ret void }
-"""
 
-__all__ = ["LONGEST_ON_STACK", "text"]
+@functools.cache
+def _showing() -> Function:
+    f = Function("define internal void @show_signals(ptr %before) noinline nounwind")
+    if hasattr(signal, "pthread_sigmask"):
+        f.call("i32", "@pthread_sigmask", f"i32 {int(signal.SIG_SETMASK)}", "ptr %before", "ptr null")
+    return f
+
+
+__all__ = ["LONGEST_ON_STACK", "hide", "show"]

@@ -10,7 +10,7 @@ import contextlib
 import functools
 from collections.abc import Iterator, Sequence
 
-from .llvm_text import Function, Value
+from ...kernels.llvm_text import Function, Value
 
 ROWS = 6  # rows of a product that are kept in registers, with `vectors` vectors each
 FIELDS = (
@@ -47,7 +47,7 @@ class TileFunction(Function):
         self.do(f"store {self.vector} {value}, ptr {pointer}, align 4")
 
     def smaller(self, a: Value, b: Value) -> str:
-        return self.new(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
+        return self.intrinsic("smin", "i64", a, b)
 
     # -- vectors ----------------------------------------------------------------------------------------------------
     def combined(self, row: Sequence[tuple[float, int]], values: Sequence[str]) -> str:
@@ -92,14 +92,13 @@ class TileFunction(Function):
 
     def nines(self, source: str) -> list[str]:
         """Nine vectors: number e holds element e of each of `lanes` rows of nine numbers."""
-        read = f"call {self.vector} @llvm.masked.load.v{self.lanes}f32.p0"
-        last = f"i32 4, {self._first()}, {self.vector} poison"
-        rows = [self.new(f"{read}(ptr {self.at(source, 9 * k)}, {last})") for k in range(self.lanes)]
+        read, last = f"@llvm.masked.load.v{self.lanes}f32.p0", ("i32 4", self._first(), f"{self.vector} poison")
+        rows = [self.call(self.vector, read, f"ptr {self.at(source, 9 * k)}", *last) for k in range(self.lanes)]
         found = self.turned(rows)[:9]
         for e in range(self.lanes, 9):
             vector = "poison"
             for lane in range(self.lanes):
-                one = self.new(f"load float, ptr {self.at(source, 9 * lane + e)}")
+                one = self.read("float", self.at(source, 9 * lane + e))
                 vector = self.new(f"insertelement {self.vector} {vector}, float {one}, i64 {lane}")
             found.append(vector)
         return found
@@ -108,12 +107,12 @@ class TileFunction(Function):
         """Store nine values of a 3x3 kernel back to memory."""
         rows = self.turned((values + ["poison"] * self.lanes)[: self.lanes])
         for k, row in enumerate(rows):
-            where = f"ptr {self.at(to, 9 * k)}, i32 4, {self._first()}"
-            self.do(f"call void @llvm.masked.store.v{self.lanes}f32.p0({self.vector} {row}, {where})")
+            store, where = f"@llvm.masked.store.v{self.lanes}f32.p0", f"ptr {self.at(to, 9 * k)}"
+            self.call("void", store, f"{self.vector} {row}", where, "i32 4", self._first())
         for e in range(self.lanes, 9):
             for lane in range(self.lanes):
                 one = self.new(f"extractelement {self.vector} {values[e]}, i64 {lane}")
-                self.do(f"store float {one}, ptr {self.at(to, 9 * lane + e)}")
+                self.write("float", one, self.at(to, 9 * lane + e))
 
     def _first(self) -> str:
         """A mask of the first nine lanes."""
@@ -123,12 +122,13 @@ class TileFunction(Function):
 # -- products ---------------------------------------------------------------------------------------------------------------
 
 
-def product(lanes: int, rows: int, vectors: int, by_columns: bool) -> str:
+@functools.cache
+def product(lanes: int, rows: int, vectors: int, by_columns: bool) -> Function:
     """c (rows x vectors) = a @ b, or += where %more is set. Rows of a lie %a_step apart, or, by columns, next to each other."""
     name = f"product_{rows}_{vectors}_{'columns' if by_columns else 'rows'}"
     f = TileFunction(
         f"define internal void @{name}(ptr noalias %c, i64 %c_step, ptr noalias %a, i64 %a_step, ptr noalias %b, i64 %b_step,"
-        " i64 %depth, i1 %more) #0",
+        " i64 %depth, i1 %more) noinline nounwind",
         lanes,
     )
     sums = [[f.slot(f.vector) for _ in range(vectors)] for _ in range(rows)]
@@ -140,42 +140,35 @@ def product(lanes: int, rows: int, vectors: int, by_columns: bool) -> str:
         for r in range(rows):
             for v in range(vectors):
                 f.store(f.load(places[r][v]), sums[r][v])
-    left, right = f.slot("ptr"), f.slot("ptr")
-    f.do(f"store ptr %a, ptr {left}")
-    f.do(f"store ptr %b, ptr {right}")
+    left, right = f.variable("ptr", "%a"), f.variable("ptr", "%b")
     lines = ["%a"] * rows if by_columns else [f.at("%a", f.mul("%a_step", r)) for r in range(rows)]
     with f.loop("%depth") as d:
-        a, b = (f.new(f"load ptr, ptr {slot}") for slot in (left, right))
+        a, b = (f.read("ptr", slot) for slot in (left, right))
         given = [f.load(f.at(b, lanes * v)) for v in range(vectors)]
         for r in range(rows):
             place = f.at(a, r) if by_columns else f.at(lines[r], d)
-            one = f.new(f"load float, ptr {place}")
+            one = f.read("float", place)
             first = f.new(f"insertelement {f.vector} poison, float {one}, i64 0")
             many = f.new(f"shufflevector {f.vector} {first}, {f.vector} poison, <{lanes} x i32> zeroinitializer")
             for v in range(vectors):
                 before = f.load(sums[r][v])
-                made = f.new(
-                    f"call {f.vector} @llvm.fma.v{lanes}f32({f.vector} {many}, {f.vector} {given[v]}, {f.vector} {before})"
-                )
-                f.store(made, sums[r][v])
+                f.store(f.intrinsic("fma", f.vector, many, given[v], before), sums[r][v])
         if by_columns:
-            f.do(f"store ptr {f.at(a, '%a_step')}, ptr {left}")
-        f.do(f"store ptr {f.at(b, '%b_step')}, ptr {right}")
+            f.write("ptr", f.at(a, "%a_step"), left)
+        f.write("ptr", f.at(b, "%b_step"), right)
     for r in range(rows):
         for v in range(vectors):
             f.store(f.load(sums[r][v]), places[r][v])
-    return f.text()
+    return f
 
 
 def call_product(
     f: TileFunction, rows: int, vectors: int, by_columns: bool, c: str, a: str, b: str, steps: Sequence[Value],
     depth: Value, more: str,
 ) -> None:  # fmt: skip
-    name = f"product_{rows}_{vectors}_{'columns' if by_columns else 'rows'}"
-    c_step, a_step, b_step = steps
-    f.do(
-        f"call void @{name}(ptr {c}, i64 {c_step}, ptr {a}, i64 {a_step}, ptr {b}, i64 {b_step}, i64 {depth}, i1 {more})"
-    )
+    numbers = [f"i64 {step}" for step in steps]
+    given = [text for pair in zip((f"ptr {c}", f"ptr {a}", f"ptr {b}"), numbers, strict=True) for text in pair]
+    f.call("void", product(f.lanes, rows, vectors, by_columns), *given, f"i64 {depth}", f"i1 {more}")
 
 
 def each_panel(f: TileFunction, columns: str, vectors: int) -> Iterator[tuple[Value, int]]:
@@ -185,73 +178,48 @@ def each_panel(f: TileFunction, columns: str, vectors: int) -> Iterator[tuple[Va
     whole = f.mul(full, wide)
     with f.loop(whole, 0, wide) as start:
         yield start, vectors
-    left = f.new(f"sub i64 {columns}, {whole}")
+    left = f.sub(columns, whole)
     for v in range(1, vectors):
-        with f.when(f.new(f"icmp eq i64 {left}, {v * f.lanes}")):
+        with f.when(f.compare("eq", "i64", left, v * f.lanes)):
             yield whole, v
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------------
 
 
-def whole_module(lanes: int, functions: Sequence[str]) -> str:
-    return "\n".join(
-        [
-            "@flambeau_num_threads = external global i64",
-            "declare void @flambeau_parallel(ptr, ptr, i64) #1",
-            "declare i64 @llvm.smin.i64(i64, i64)",
-            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
-            f"declare <{lanes} x float> @llvm.masked.load.v{lanes}f32.p0(ptr, i32, <{lanes} x i1>, <{lanes} x float>)",
-            f"declare void @llvm.masked.store.v{lanes}f32.p0(<{lanes} x float>, ptr, i32, <{lanes} x i1>)",
-            f"declare <{lanes} x float> @llvm.fma.v{lanes}f32(<{lanes} x float>, <{lanes} x float>, <{lanes} x float>)",
-            *functions,
-            "attributes #0 = { noinline nounwind }",
-            "attributes #1 = { nounwind nonlazybind }",
-            "",
-        ]
-    )
-
-
-def entry(name: str, pointers: Sequence[str], parts: Sequence[str]) -> str:
+def entry(name: str, pointers: Sequence[str], parts: Sequence[Function]) -> Function:
     """The function that is called: it runs each part on all threads, one part after the other."""
-    lines = [f"define void @{name}({', '.join(f'ptr %{p}' for p in pointers)}) #0 {{"]
-    lines.append(f"  %record = alloca [{len(pointers)} x ptr]")
+    f = Function(f"define void @{name}({', '.join(f'ptr %{p}' for p in pointers)}) noinline nounwind")
+    record = f.slot(f"[{len(pointers)} x ptr]")
     for i, p in enumerate(pointers):
-        lines += [f"  %at{i} = getelementptr ptr, ptr %record, i64 {i}", f"  store ptr %{p}, ptr %at{i}"]
-    lines += [
-        f"  %shares_at = getelementptr i64, ptr %table, i64 {FIELDS.index('shares')}",
-        "  %shares = load i64, ptr %shares_at",
-        "  %threads = load i64, ptr @flambeau_num_threads",  # 1 in a forked process, whatever there was before
-        "  %team = call i64 @llvm.smin.i64(i64 %shares, i64 %threads)",
-        "  %alone = icmp slt i64 %team, 2",
-        "  br i1 %alone, label %one, label %many",
-        "one:",
-        *(f"  call void @{part}(ptr %record, i64 0, i64 1)" for part in parts),
-        "  ret void",
-        "many:",
-        *(f"  call void @flambeau_parallel(ptr @{part}, ptr %record, i64 %team)" for part in parts),
-        "  ret void",
-        "}",
-    ]
-    return "\n".join(lines)
+        f.write("ptr", f"%{p}", f.place(record, i))
+    threads = f.read(
+        "i64", f.outside("flambeau_num_threads", "i64")
+    )  # 1 in a forked process, whatever there was before
+    team = f.intrinsic("smin", "i64", f.item("%table", FIELDS.index("shares")), threads)
+    with f.when(f.compare("slt", "i64", team, 2)):
+        for part in parts:
+            f.call("void", part, f"ptr {record}", "i64 0", "i64 1")
+        f.ret()
+    for part in parts:
+        f.call("void", "@flambeau_parallel", f"ptr {f.bring(part)}", f"ptr {record}", f"i64 {team}")
+    return f
 
 
 class Part(TileFunction):
     """Function that a thread runs: some of the shares of the work. Which share does what does not depend on the threads there are."""
 
     def __init__(self, name: str, pointers: Sequence[str], lanes: int):
-        super().__init__(f"define internal void @{name}(ptr %record, i64 %rank, i64 %size) #0", lanes)
+        super().__init__(f"define internal void @{name}(ptr %record, i64 %rank, i64 %size) noinline nounwind", lanes)
         for i, p in enumerate(pointers):
-            place = self.new(f"getelementptr ptr, ptr %record, i64 {i}")
-            self.do(f"%{p} = load ptr, ptr {place}")
+            self.do(f"%{p} = load ptr, ptr {self.place('%record', i)}")
         for i, field in enumerate(FIELDS):
-            place = self.new(f"getelementptr i64, ptr %table, i64 {i}")
-            self.do(f"%{field} = load i64, ptr {place}")
-        self.input_place = self.new(f"getelementptr i64, ptr %table, i64 {len(FIELDS)}")
-        self.output_place = self.new(f"getelementptr i64, ptr {self.input_place}, i64 %input_pixels")
-        self.input_tile = self.new(f"getelementptr i64, ptr {self.output_place}, i64 %output_pixels")
+            self.do(f"%{field} = load i64, ptr {self.place('%table', i)}")
+        self.input_place = self.place("%table", len(FIELDS))
+        self.output_place = self.place(self.input_place, "%input_pixels")
+        self.input_tile = self.place(self.output_place, "%output_pixels")
         group_tiles = self.mul("%group", "%tiles")
-        self.output_tile = self.new(f"getelementptr i64, ptr {self.input_tile}, i64 {group_tiles}")
+        self.output_tile = self.place(self.input_tile, group_tiles)
 
     def range(self, count: Value, share: Value, shares: Value) -> tuple[str, str]:
         """The first and the last of `count` things that a share has."""
@@ -275,15 +243,15 @@ class Part(TileFunction):
         lanes = self.new(f"fcmp uno {self.vector} {found}, {found}")
         bits = self.new(f"bitcast <{self.lanes} x i1> {lanes} to i{self.lanes}")
         with self.when(self.new(f"icmp ne i{self.lanes} {bits}, 0")):
-            place = self.new(f"getelementptr i64, ptr %table, i64 {FIELDS.index('odd')}")
-            self.do(f"store i64 1, ptr {place}")
+            self.write("i64", 1, self.place("%table", FIELDS.index("odd")))
 
     def clear(self, pointer: str, numbers: Value) -> None:
-        self.do(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {self.mul(numbers, 4)}, i1 false)")
+        size = self.mul(numbers, 4)
+        self.call("void", "@llvm.memset.p0.i64", f"ptr {pointer}", "i8 0", f"i64 {size}", "i1 false")
 
     def channels_last(self, to: str, picture: str, channels: str, pixels: str, places: str, last: str) -> None:
         """Lay a feature map out as pixels of channels, if it is not stored so already; a table says where each pixel goes."""
-        already = self.new(f"icmp ne i64 {last}, 0")
+        already = self.compare("ne", "i64", last, 0)
         with self.when(already), self.loop(pixels) as p:
             source, target = self.at(picture, self.mul(p, channels)), self.at(to, self.item(places, p))
             with self.loop(channels, 0, self.lanes) as c:
@@ -298,14 +266,14 @@ class Part(TileFunction):
                 place = self.item(places, p)
                 with self.loop(self.lanes) as lane:
                     channel = self.add(c, lane)
-                    one = self.new(f"load float, ptr {self.at(picture, self.mul(channel, pixels), p)}")
-                    self.do(f"store float {one}, ptr {self.at(to, place, channel)}")
+                    one = self.read("float", self.at(picture, self.mul(channel, pixels), p))
+                    self.write("float", one, self.at(to, place, channel))
 
     def channels_first(self, planes: str, source: str, channels: str, pixels: str, places: str, extra: str) -> None:
         """The way back, unless the result lies so, too, with extra numbers added and none below 0, if that is wanted."""
-        already = self.new("icmp ne i64 %output_last, 0")
+        already = self.compare("ne", "i64", "%output_last", 0)
         whole = self.new(f"and i64 {pixels}, {-self.lanes}")
-        added, positive = self.new("icmp ne ptr %extra, null"), self.new("icmp ne i64 %positive, 0")
+        added, positive = self.compare("ne", "ptr", "%extra", "null"), self.compare("ne", "i64", "%positive", 0)
 
         def finish(value: str, kind: str, *place: Value) -> None:
             kept = self.slot(kind)
@@ -335,7 +303,7 @@ class Part(TileFunction):
                 place = self.item(places, p)
                 with self.loop(self.lanes) as lane:
                     channel = self.add(c, lane)
-                    one = self.new(f"load float, ptr {self.at(source, place, channel)}")
+                    one = self.read("float", self.at(source, place, channel))
                     finish(one, "float", self.mul(channel, pixels), p)
 
     def spread_tiles(
@@ -360,7 +328,7 @@ CONVOLVE = ("y", "scratch", "x", "w", "bias", "scale", "extra", "table")
 
 
 @functools.cache
-def convolve(lanes: int, vectors: int) -> str:
+def convolve(lanes: int, vectors: int) -> Function:
     """y = x convolved with w, times a scale for each channel, plus a bias, plus numbers like y, at least 0: as far as there are a scale,
     a bias, extra numbers, and the table says `positive`."""
     f = Part("convolve_part", CONVOLVE, lanes)
@@ -374,7 +342,7 @@ def convolve(lanes: int, vectors: int) -> str:
         first_group, last_group = f.range("%groups", share, "%shares")
         with f.loop(last_group, first_group) as group:
             start = f.mul(group, "%group")
-            here = f.smaller("%group", f.new(f"sub i64 %images, {start}"))
+            here = f.smaller("%group", f.sub("%images", start))
             with f.loop(here) as i:
                 planes = f.at("%x", f.mul(f.mul(f.add(start, i), "%inputs"), "%input_pixels"))
                 f.channels_last(
@@ -387,7 +355,7 @@ def convolve(lanes: int, vectors: int) -> str:
                 )
             count = f.mul(here, "%tiles")
             with f.loop(count, 0, "%block") as first:
-                some = f.smaller("%block", f.new(f"sub i64 {count}, {first}"))
+                some = f.smaller("%block", f.sub(count, first))
                 f.spread_tiles(
                     spread, "%input_step", pictures, f.input_tile, "%input_row", "%inputs", first, some, B, 4
                 )
@@ -409,15 +377,13 @@ def convolve(lanes: int, vectors: int) -> str:
                 source = f.at(results, f.mul(i, "%output_space"))
                 planes, extra = f.at("%y", first_number), f.at("%extra", first_number)
                 f.channels_first(planes, source, "%outputs", "%output_pixels", f.output_place, extra)
-    products = [product(lanes, ROWS, v, False) for v in range(1, vectors + 1)]
-    parts = ["weights_part", "convolve_part"]
-    return whole_module(lanes, [*products, _weights(lanes, vectors), f.text(), entry("convolve", CONVOLVE, parts)])
+    return entry("convolve", CONVOLVE, [_weights(lanes, vectors), f])
 
 
 def _gather_tiles(f: Part, results: str, sums: str, first: Value, some: str) -> None:
     """The 2 x 2 results of each tile from its 16 sums."""
     ones = f"<{', '.join(['float 1.0'] * f.lanes)}>"
-    given = {name: f.new(f"icmp ne ptr %{name}, null") for name in ("bias", "scale")}
+    given = {name: f.compare("ne", "ptr", f"%{name}", "null") for name in ("bias", "scale")}
     seen = f.slot(f.vector)
     f.store("zeroinitializer", seen)
     with f.loop(some) as t:
@@ -441,23 +407,23 @@ def _gather_tiles(f: Part, results: str, sums: str, first: Value, some: str) -> 
     f.tell(seen)
 
 
-def _weights(lanes: int, vectors: int) -> str:
+def _weights(lanes: int, vectors: int) -> Part:
     """G w G' for each pair of channels, to the beginning of the scratch space: a matrix (inputs, outputs) for each of 16, in panels of
     outputs. Where the table says `swapped`, w is (inputs, outputs, 3, 3) and turned around: the gradient of the input."""
     f = Part("weights_part", CONVOLVE, lanes)
-    lasting = f.new("icmp ne i64 %weight_last, 0")
-    plain, block = f.new("icmp eq i64 %swapped, 0"), f.slot(f"[{9 * lanes * lanes} x float]")
+    lasting = f.compare("ne", "i64", "%weight_last", 0)
+    plain, block = f.compare("eq", "i64", "%swapped", 0), f.slot(f"[{9 * lanes * lanes} x float]")
     wide, whole_step = vectors * lanes, f.mul("%inputs", "%outputs")
     whole = f.mul(f.new(f"sdiv i64 %outputs, {wide}"), wide)
-    left = f.new(f"sub i64 %outputs, {whole}")
+    left = f.sub("%outputs", whole)
     with f.shares() as share:
         first, last = f.range(f.new(f"sdiv i64 %outputs, {lanes}"), share, "%shares")
         with f.loop(last, first) as number:
             k = f.mul(number, lanes)
-            inside = f.new(f"icmp slt i64 {k}, {whole}")
+            inside = f.compare("slt", "i64", k, whole)
             start = f.new(f"select i1 {inside}, i64 {f.mul(f.new(f'sdiv i64 {k}, {wide}'), wide)}, i64 {whole}")
             width = f.new(f"select i1 {inside}, i64 {wide}, i64 {left}")
-            panel = f.at("%scratch", f.mul(start, "%inputs"), f.new(f"sub i64 {k}, {start}"))
+            panel = f.at("%scratch", f.mul(start, "%inputs"), f.sub(k, start))
 
             def keep(c: Value, values: list[str], k: Value = k, panel: str = panel, width: str = width) -> None:
                 grid = [values[3 * i : 3 * i + 3] for i in range(3)]
@@ -488,4 +454,4 @@ def _weights(lanes: int, vectors: int) -> str:
                 keep(c, [f.load(f.at(source, f.mul("%outputs", e))) for e in reversed(range(9))])
             with f.when(f.new(f"and i1 {turned}, {f.new(f'xor i1 {lasting}, true')}")), f.loop("%inputs") as c:
                 keep(c, f.nines(f.at("%w", f.mul(f.add(f.mul(c, "%outputs"), k), 9)))[::-1])
-    return f.text()
+    return f

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from .llvm_text import Value
+from ...kernels.llvm_text import Function, Value
 from .winograd_code import (
     ROWS,
     A,
@@ -15,21 +15,19 @@ from .winograd_code import (
     call_product,
     each_panel,
     entry,
-    product,
     transposed,
-    whole_module,
 )
 
 GRADIENT = ("dw", "db", "scratch", "x", "dy", "table")
 
 
 @functools.cache
-def weight_gradient(lanes: int, vectors: int) -> str:
+def weight_gradient(lanes: int, vectors: int) -> Function:
     """dw (outputs, inputs, 3, 3), and db where it is wanted, from x and dy. Every share adds up its own feature maps, and then all these
     `terms` are added; or, where there is one term, every share has its own rows of it, and goes over all feature maps."""
     f = Part("gradient_part", GRADIENT, lanes)
-    square, biased = f.mul("%inputs", "%outputs"), f.new("icmp ne ptr %db, null")
-    common = f.new("icmp eq i64 %terms, 1")
+    square, biased = f.mul("%inputs", "%outputs"), f.compare("ne", "ptr", "%db", "null")
+    common = f.compare("eq", "i64", "%terms", 1)
     with f.shares() as share:
         pictures, spread, grads, results, total = _gradient_places(f, share)
         term = f.new(f"select i1 {common}, i64 0, i64 {share}")
@@ -44,7 +42,7 @@ def weight_gradient(lanes: int, vectors: int) -> str:
         )
         with f.loop(last_group, first_group) as group:
             start = f.mul(group, "%group")
-            here = f.smaller("%group", f.new(f"sub i64 %images, {start}"))
+            here = f.smaller("%group", f.sub("%images", start))
             with f.loop(here) as i:
                 image = f.add(start, i)
                 planes = f.at("%x", f.mul(f.mul(image, "%inputs"), "%input_pixels"))
@@ -61,9 +59,9 @@ def weight_gradient(lanes: int, vectors: int) -> str:
                     f.store(f.new(f"fadd {f.vector} {f.load(kept)}, {f.load(place)}"), place)
             count = f.mul(here, "%tiles")
             with f.loop(count, 0, "%block") as first:
-                some = f.smaller("%block", f.new(f"sub i64 {count}, {first}"))
+                some = f.smaller("%block", f.sub(count, first))
                 begun = f.new(f"or i64 {f.new(f'sub i64 {group}, {first_group}')}, {first}")
-                more = f.new(f"icmp ne i64 {begun}, 0")
+                more = f.compare("ne", "i64", begun, 0)
                 f.spread_tiles(
                     spread, "%input_step", pictures, f.input_tile, "%input_row", "%inputs", first, some, B, 4
                 )
@@ -80,9 +78,7 @@ def weight_gradient(lanes: int, vectors: int) -> str:
                                     f.at(total_at, f.mul(r, "%inputs"), column), f.at(a, r), f.at(b, column),
                                     ("%inputs", "%outputs", "%inputs"), some, more,
                                 )  # fmt: skip
-    products = [product(lanes, rows, v, True) for rows in (ROWS, 4) for v in range(1, vectors + 1)]
-    parts = ["gradient_part", "sum_part"]
-    return whole_module(lanes, [*products, f.text(), _summing(lanes), entry("weight_gradient", GRADIENT, parts)])
+    return entry("weight_gradient", GRADIENT, [f, _summing(lanes)])
 
 
 def _gradient_places(f: Part, share: Value) -> list[str]:
@@ -98,17 +94,17 @@ def _gradient_places(f: Part, share: Value) -> list[str]:
 def _row_blocks(f: TileFunction, first: Value, last: Value) -> list[tuple[int, Value, Value]]:
     """A multiple of 8 rows as blocks of ROWS and then of 4: (rows of a block, first row, end)."""
     rest = f.new(f"srem i64 {f.new(f'sub i64 {last}, {first}')}, {ROWS}")  # 0, 2 or 4: two need one block of ROWS less
-    small = f.new(f"icmp eq i64 {rest}, 2")
+    small = f.compare("eq", "i64", rest, 2)
     fours = f.new(f"select i1 {small}, i64 8, i64 {rest}")
-    middle = f.new(f"sub i64 {last}, {fours}")
+    middle = f.sub(last, fours)
     return [(ROWS, first, middle), (4, middle, last)]
 
 
-def _summing(lanes: int) -> str:
+def _summing(lanes: int) -> Part:
     """dw = G' (the sum of all shares' totals) G, and db is the sum of theirs."""
     f = Part("sum_part", GRADIENT, lanes)
-    square, lasting = f.mul("%inputs", "%outputs"), f.new("icmp ne i64 %weight_last, 0")
-    with f.when(f.new("icmp ne ptr %db, null")), f.when(f.new("icmp eq i64 %rank, 0")):
+    square, lasting = f.mul("%inputs", "%outputs"), f.compare("ne", "i64", "%weight_last", 0)
+    with f.when(f.compare("ne", "ptr", "%db", "null")), f.when(f.compare("eq", "i64", "%rank", 0)):
         first_total = _gradient_places(f, 0)[-1]
         with f.loop("%outputs", 0, lanes) as c:
             kept = f.slot(f.vector)
@@ -142,4 +138,4 @@ def _summing(lanes: int) -> str:
                 for e, value in enumerate(values):
                     f.store(value, f.at(to, f.mul("%inputs", e)))
     f.tell(seen)
-    return f.text()
+    return f

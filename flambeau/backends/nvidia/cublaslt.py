@@ -17,9 +17,9 @@ from ...core import dtype as dt
 from ...core.settings import matmul_switches
 from ...core.storage import UntypedStorage
 from ...core.tensor import new_tensor
+from ...kernels.llvm_text import Function
 from .. import nvidia
 from ..cpu import jit, native_call
-from ..cpu.llvm_text import Function
 from . import products32
 
 _E4M3, _E5M2 = dt.BY_NAME["float8_e4m3fn"], dt.BY_NAME["float8_e5m2"]
@@ -134,7 +134,7 @@ def _runner() -> Any:
     given = (*w[1:4], "%first", w[4], "%second", w[5], w[6], "%out", w[7], "%out", w[7], *w[8:12])
     status = f.call("i32", w[0], *(f"ptr {value}" for value in given))
     f.write("i64", f.new(f"zext i32 {status} to i64"), f.place("%table", _STATUS))
-    return jit.support_function(f.text(), "lt_run", "pppp", True)
+    return jit.support_function(f, "pppp", True)
 
 
 def _through_ctypes(table: int, out: int, first: int, second: int) -> None:

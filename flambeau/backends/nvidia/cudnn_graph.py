@@ -15,9 +15,9 @@ from ctypes import byref, c_int, c_int64, c_void_p
 from typing import Any
 
 from ...core import dtype as dt
+from ...kernels.llvm_text import Function
 from .. import nvidia
 from ..cpu import jit, native_call
-from ..cpu.llvm_text import Function
 
 FLOAT, DOUBLE, INT32, BOOLEAN = (d.cudnn for d in (dt.float32, dt.float64, dt.int32, dt.bool_))
 DATA_TYPES = {d: d.cudnn for d in (dt.float32, dt.float64, dt.float16, dt.bfloat16)}
@@ -297,10 +297,10 @@ def _runner() -> Any:
     """A function (address of a plan's words) that computes it."""
     if not jit.available() or not native_call.supported():
         return _through_ctypes
-    return jit.support_function(_runner_text(), "cudnn_run", "p", True)
+    return jit.support_function(_run(), "p", True)
 
 
-def _runner_text() -> str:
+def _run() -> Function:
     """A descriptor of addresses is made, used and destroyed; the first call that fails ends it."""
     f = Function("define void @cudnn_run(ptr %table)")
     w = [f.item("%table", i, "ptr") for i in range(_SPACE)]
@@ -326,7 +326,7 @@ def _runner_text() -> str:
     with f.when(f.compare("eq", "i32", wrong, 0)):
         keep(f.call("i32", w[_EXECUTE], f"ptr {w[_HANDLE]}", f"ptr {w[_PLAN]}", f"ptr {d}"))
     f.call("i32", w[_DESTROY], f"ptr {d}")
-    return f.text()
+    return f
 
 
 def _through_ctypes(table: int) -> None:

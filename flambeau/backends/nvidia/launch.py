@@ -12,8 +12,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from ...kernels.llvm_text import Function
 from ..cpu import jit, native_call
-from ..cpu.llvm_text import Function
 from . import driver, threads
 
 Kinds = tuple  # per parameter: "q" a 64-bit number or address, "d" double, "f" float, "i" int32, or N bytes by value
@@ -123,21 +123,21 @@ def _through_ctypes(function: int, kinds: Kinds, index: int, shared: int) -> Cal
 @functools.cache
 def _entry(letters: str, fixed: int) -> int:
     """Machine code that launches kernels with such parameters."""
-    return jit.support_code(entry_text(letters, fixed), "enter", straight=True)
+    return jit.support_code(entry(letters, fixed), straight=True)
 
 
-def entry_text(letters: str, fixed: int) -> str:
-    """The LLVM module of that code; `letters` has an "s" for what is passed as bytes. `fixed` arguments, and the sizes, come from
+def entry(letters: str, fixed: int) -> Function:
+    """The function of that code; `letters` has an "s" for what is passed as bytes. `fixed` arguments, and the sizes, come from
     the descriptor; -1: the sizes come with the call."""
     given = 2 if fixed < 0 else 1  # arguments of the call before the kernel's
-    f = Function("define ptr @enter(ptr %self, ptr %arguments, i64 %given) #1")
+    f = Function("define ptr @enter(ptr %self, ptr %arguments, i64 %given) nounwind")
     pointers = f.slot(f"[{max(1, len(letters) + max(fixed, 0))} x ptr]")
     sizes = f.slot("[6 x i32]")  # grid, block
     native_call.check_count(f, len(letters) + given)
     described = f.call("ptr", "@PyBytes_AsString", "ptr %self")
     if fixed < 0:
         for k in range(2):
-            f.call("void", "@sizes", f"ptr {f.item('%arguments', k, 'ptr')}", f"ptr {f.place(sizes, 3 * k, 'i32')}")
+            f.call("void", _sizes(), f"ptr {f.item('%arguments', k, 'ptr')}", f"ptr {f.place(sizes, 3 * k, 'i32')}")
     else:
         for k in range(6):
             f.write("i32", f.item(described, _GRID + k, "i32"), f.place(sizes, k, "i32"))
@@ -150,7 +150,7 @@ def entry_text(letters: str, fixed: int) -> str:
     with f.when(f.compare("ne", "ptr", f.call("ptr", "@PyErr_Occurred"), "null")):
         f.ret("ptr", "null")
     _launched(f, described, sizes, pointers)
-    return native_call.module(_DECLARED, *(part.text() for part in (_whole(), _sizes(), _prepare(), _refuse(), f)))
+    return f
 
 
 def _held(f: Function, letter: str, given: str) -> str:
@@ -160,7 +160,7 @@ def _held(f: Function, letter: str, given: str) -> str:
     kind = {"q": "i64", "d": "double", "f": "float", "i": "i32"}[letter]
     room = f.slot(kind, 8)
     if letter in "qi":
-        value = f.call("i64", "@whole", f"ptr {given}")
+        value = f.call("i64", _whole(), f"ptr {given}")
         value = value if letter == "q" else f.new(f"trunc i64 {value} to i32")
     else:
         value = f.call("double", "@PyFloat_AsDouble", f"ptr {given}")
@@ -180,9 +180,9 @@ def _launched(f: Function, described: str, sizes: str, pointers: str) -> None:
     with f.when(f.compare("ne", "ptr", known, "null")):
         f.write("i1", f.compare("eq", "i64", f.read("i64", known), f.add(device, 1)), current)
     with f.when(f.compare("eq", "i1", f.read("i1", current), "false")):
-        made = f.call("ptr", "@prepare", f"ptr {described}", f"ptr {known}", f"i32 {key}")
+        made = f.call("ptr", _prepare(), f"ptr {described}", f"ptr {known}", f"i32 {key}")
         with f.when(f.compare("eq", "ptr", made, "null")):
-            f.ret("ptr", f.call("ptr", "@refuse", f"ptr {described}", f"i32 {_INVALID_CONTEXT}"))
+            f.ret("ptr", f.call("ptr", _refuse(), f"ptr {described}", f"i32 {_INVALID_CONTEXT}"))
         f.write("ptr", made, state)
     stream = f.item(f.read("ptr", state), f.add(device, 2))
     function, launch, shared = (
@@ -195,22 +195,24 @@ def _launched(f: Function, described: str, sizes: str, pointers: str) -> None:
         "i32", launch, f"ptr {function}", *across, f"i32 {shared}", f"i64 {stream}", f"ptr {pointers}", "ptr null"
     )
     with f.when(f.compare("ne", "i32", result, 0)):
-        f.ret("ptr", f.call("ptr", "@refuse", f"ptr {described}", f"i32 {result}"))
+        f.ret("ptr", f.call("ptr", _refuse(), f"ptr {described}", f"i32 {result}"))
     native_call.return_none(f)
 
 
+@functools.cache
 def _whole() -> Function:
     """An int (any 64 bits of it), or 0 for None."""
-    f = Function("define internal i64 @whole(ptr %object) #1")
-    with f.when(f.compare("eq", "ptr", "%object", "@_Py_NoneStruct")):
+    f = Function("define internal i64 @whole(ptr %object) nounwind")
+    with f.when(f.compare("eq", "ptr", "%object", native_call.none(f))):
         f.ret("i64", 0)
     f.ret("i64", f.call("i64", "@PyLong_AsUnsignedLongLongMask", "ptr %object"))
     return f
 
 
+@functools.cache
 def _sizes() -> Function:
     """Three sizes of an int, or of a tuple of up to three."""
-    f = Function("define internal void @sizes(ptr %object, ptr %out) #1")
+    f = Function("define internal void @sizes(ptr %object, ptr %out) nounwind")
     value = f.call("i64", "@PyLong_AsLongLong", "ptr %object")
     f.write("i32", f.new(f"trunc i64 {value} to i32"), "%out")
     for k in (1, 2):
@@ -229,9 +231,10 @@ def _sizes() -> Function:
     return f
 
 
+@functools.cache
 def _prepare() -> Function:
     """The thread's state with the device's context current; null if that fails."""
-    f = Function("define internal ptr @prepare(ptr %described, ptr %known, i32 %key) #1")
+    f = Function("define internal ptr @prepare(ptr %described, ptr %known, i32 %key) nounwind")
     state = f.slot("ptr", 8)
     f.write("ptr", "%known", state)
     with f.when(f.compare("eq", "ptr", "%known", "null")):
@@ -247,31 +250,12 @@ def _prepare() -> Function:
     return f
 
 
+@functools.cache
 def _refuse() -> Function:
     """Raise the descriptor's exception with a status of the driver."""
-    f = Function("define internal ptr @refuse(ptr %described, i32 %status) #1")
+    f = Function("define internal ptr @refuse(ptr %described, i32 %status) nounwind")
     number = f.call("ptr", "@PyLong_FromLong", f"i64 {f.new('sext i32 %status to i64')}")
     f.call("void", "@PyErr_SetObject", f"ptr {f.item('%described', _ERROR, 'ptr')}", f"ptr {number}")
     f.call("void", "@Py_DecRef", f"ptr {number}")
     f.ret("ptr", "null")
     return f
-
-
-_DECLARED = """
-i64 @PyLong_AsUnsignedLongLongMask(ptr)
-i64 @PyLong_AsLongLong(ptr)
-double @PyFloat_AsDouble(ptr)
-ptr @PyBytes_AsString(ptr)
-ptr @PyErr_Occurred()
-void @PyErr_Clear()
-void @PyErr_SetString(ptr, ptr)
-void @PyErr_SetObject(ptr, ptr)
-ptr @PyLong_FromLong(i64)
-i64 @PyTuple_Size(ptr)
-ptr @PyTuple_GetItem(ptr, i64)
-void @Py_IncRef(ptr)
-void @Py_DecRef(ptr)
-ptr @pthread_getspecific(i32)
-i32 @pthread_setspecific(i32, ptr)
-ptr @calloc(i64, i64)
-"""

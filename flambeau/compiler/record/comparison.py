@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...backends.cpu import jit
-from ...backends.cpu.llvm_text import Function
 from ...core.dtype import FLOAT8
 from ...core.tensor import Tensor
 from ...graph.replay import modes_off
+from ...kernels.llvm_text import Function
 
 
 class Print:
@@ -153,13 +153,12 @@ def _summing(letter: str) -> Any:
     with f.loop("%rows") as i:
         row = f.new(f"load {vector}, ptr {f.place('%numbers', i, vector)}, align {size}")
         weighted = f.new(f"fmul {vector} {row}, <{weights}>")
-        found = f.call(f"reassoc {kind}", total, f"{kind} 0.0", f"{vector} {weighted}")
+        found = f.call(kind, total, f"{kind} 0.0", f"{vector} {weighted}", flags="reassoc ")
         f.write(kind, found, f.place("%sums", i, kind))
         nothing = f.new(f"fmul {kind} {found}, 0.0")
         f.write(kind, f.new(f"fadd {kind} {f.read(kind, sign)}, {nothing}"), sign)
     f.write(kind, f.read(kind, sign), "%odd")
-    text = f"declare {kind} {total}({kind}, {vector})\n{f.text()}"
-    return jit.support_function(text, "sums", "plpp", True)
+    return jit.support_function(f, "plpp", True)
 
 
 def _magnitudes(address: int, size: int, kind: Any) -> tuple[np.ndarray, float]:

@@ -10,7 +10,7 @@ import functools
 from typing import Any
 
 from ...backends.cpu import jit
-from ...backends.cpu.llvm_text import Function, Value
+from ...kernels.llvm_text import Function, Value
 
 _KINDS = {
     "p": "ptr", "l": "i64", "L": "i64", "i": "i32", "I": "i32", "s": "i16", "S": "i16", "c": "i8", "B": "i8", "b": "i8",
@@ -31,9 +31,9 @@ def runner(brief: bool) -> Any:
         with f.when(f.compare("eq", "i64", status, 1)):
             f.write("i64", f.add(i, 1), "%result")
             f.ret()
-        i.step = f.new(f"call i64 @llvm.umax.i64(i64 {status}, i64 1)")
+        i.step = f.intrinsic("umax", "i64", status, 1)
     f.write("i64", 0, "%result")
-    return jit.support_function("declare i64 @llvm.umax.i64(i64, i64)\n" + f.text(), "run", "plplpp", brief)
+    return jit.support_function(f, "plplpp", brief)
 
 
 def _step(f: Function, steps: str, index: Value) -> str:
@@ -54,7 +54,7 @@ def caller(signature: str) -> int:
     arguments = [f"{_KINDS[letter]} {f.item('%block', i, _KINDS[letter])}" for i, letter in enumerate(signature)]
     f.call("void", "%function", *arguments)
     f.ret("i64", 0)
-    return jit.support_code(f.text(), "launch", "pp", straight=True)
+    return jit.support_code(f, "pp", straight=True)
 
 
 @functools.cache
@@ -63,7 +63,7 @@ def tester(size: int) -> int:
     f, kind = _caller("test"), f"i{8 * size}"
     bad = f.compare("ne", kind, f.read(kind, f.item("%block", 0, "ptr")), 0)
     f.ret("i64", f.new(f"zext i1 {bad} to i64"))
-    return jit.support_code(f.text(), "test", "pp", straight=True)
+    return jit.support_code(f, "pp", straight=True)
 
 
 @functools.cache
@@ -80,24 +80,23 @@ def cell_caller(store: bool, size: int) -> int:
             with f.when(f.compare("ne", kind, f.read(kind, cell), value)):
                 f.ret("i64", 1)
     f.ret("i64", 0)
-    return jit.support_code(f.text(), "cells", "pp")
+    return jit.support_code(f, "pp")
 
 
 @functools.cache
 def forker() -> int:
     """A caller that runs lists of steps side by side, each in order. Block: how many steps further to go on, how many lists there are,
     then for each its address and how many steps it has. None of the steps may fail."""
-    fork = _caller("fork")
-    further, count = fork.item("%block", 0), fork.item("%block", 1)
-    fork.call("void", "@flambeau_parallel", "ptr @lane", "ptr %block", f"i64 {count}")
-    fork.ret("i64", further)
     lane = Function("define internal void @lane(ptr %block, i64 %rank, i64 %size)")
     with lane.loop(lane.item("%block", 1), "%rank", "%size") as number:
         place = lane.place("%block", lane.add(lane.mul(number, 2), 2))
         with lane.loop(lane.item(place, 1)) as i:
             _step(lane, lane.item(place, 0, "ptr"), i)
-    head = "declare void @flambeau_parallel(ptr, ptr, i64)\n"
-    return jit.support_code(head + fork.text() + lane.text(), "fork", "pp")
+    fork = _caller("fork")
+    further, count = fork.item("%block", 0), fork.item("%block", 1)
+    fork.call("void", "@flambeau_parallel", f"ptr {fork.bring(lane)}", "ptr %block", f"i64 {count}")
+    fork.ret("i64", further)
+    return jit.support_code(fork, "pp")
 
 
 @functools.cache
@@ -112,7 +111,7 @@ def checker() -> Any:
             f.write("i64", i, "%result")
             f.ret()
     f.write("i64", "%count", "%result")
-    return jit.support_function(f.text(), "check", "plp", True)
+    return jit.support_function(f, "plp", True)
 
 
 __all__ = ["caller", "cell_caller", "checker", "forker", "runner", "tester"]

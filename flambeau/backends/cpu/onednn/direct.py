@@ -18,11 +18,11 @@ import platform
 from typing import Any, NoReturn
 
 from flambeau.backends.cpu import jit, native_call, signals, threads
-from flambeau.backends.cpu.llvm_text import Function
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn.plan import ONE_THREAD_WORK
 from flambeau.backends.cpu.onednn.sequence import POINTERS, STATUS
 from flambeau.backends.cpu.onednn.shelter import shelter_pool
+from flambeau.kernels.llvm_text import Function
 
 
 class DirectProduct:
@@ -128,13 +128,12 @@ def runner(brief: bool) -> Any:
     oneDNN's sgemm is a plain loop (it is written for x86)."""
     if not native_call.supported() or not jit.available() or platform.machine() not in ("x86_64", "AMD64"):
         return None
-    return jit.support_function(_text(), "multiply", "p" * (1 + POINTERS), brief)
+    return jit.support_function(_multiply(), "p" * (1 + POINTERS), brief)
 
 
-def _text() -> str:
+def _multiply() -> Function:
     rest = ", ".join(f"ptr %unused{i}" for i in range(POINTERS - 4))
     f = Function(f"define void @multiply(ptr %table, ptr noalias %dst, ptr %a, ptr %b, ptr noalias %bias, {rest})")
-    before = f.slot("[128 x i8]")
     sgemm, set_threads, count_at = (f.item("%table", i, "ptr") for i in range(3))
     letters = [f"i8 signext {f.new(f'trunc i64 {word} to i8')}" for word in (f.item("%table", 4), f.item("%table", 5))]
     m, n, k, lda, ldb, ldc, swap = (f.item("%table", i) for i in range(6, 13))
@@ -145,7 +144,7 @@ def _text() -> str:
     long = f.compare("sgt", "i64", k, signals.LONGEST_ON_STACK)
     hide = f.new(f"or i1 {long}, {f.new(f'xor i1 {alone}, true')}")
     with f.when(hide):
-        f.call("void", "@hide_signals", f"ptr {before}")
+        before = signals.hide(f)
     with f.when(alone):
         f.call("void", set_threads, "i32 1")
     sizes = [f"i64 {m}", f"i64 {n}", f"i64 {k}", f"float {alpha}"]
@@ -153,7 +152,7 @@ def _text() -> str:
     result = f.call("i32", sgemm, *letters, *sizes, *factors, f"float {beta}", "ptr %dst", f"i64 {ldc}")
     f.write("i64", f.new(f"zext i32 {result} to i64"), f.place("%table", STATUS))
     with f.when(hide):
-        f.call("void", "@show_signals", f"ptr {before}")
+        signals.show(f, before)
     with f.when(alone):
         many = f.new(f"trunc i64 {f.read('i64', count_at)} to i32")
         f.call("void", set_threads, f"i32 {many}")
@@ -163,4 +162,4 @@ def _text() -> str:
             place = f.place(line, j, "float")
             extra = f.read("float", f.place("%bias", j, "float"))
             f.write("float", f.new(f"fadd float {f.read('float', place)}, {extra}"), place)
-    return signals.text() + f.text()
+    return f

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau.backends.cpu import jit, native_call, signals
-from flambeau.backends.cpu.llvm_text import Function
 from flambeau.backends.cpu.onednn import library as dnnl
+from flambeau.kernels.llvm_text import Function
 
 POINTERS = 7  # more than the tensors of any plan of an eager call: what follows takes some, too
 STATUS, HIDES = 3, 6
@@ -28,7 +28,7 @@ def runner(brief: bool) -> Any:
     """run(table address, pointer, ...) with POINTERS pointers, or None where nothing can be compiled."""
     if not native_call.supported() or not jit.available():
         return None
-    return jit.support_function(_text(), "run", "p" * (1 + POINTERS), brief)
+    return jit.support_function(_run(), "p" * (1 + POINTERS), brief)
 
 
 def table(memories: Sequence[int], steps: Sequence[tuple[int, int, int]], hides: bool) -> Any:
@@ -46,9 +46,9 @@ def _addresses() -> list[int]:
     return [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions]
 
 
-def _text() -> str:
+def _run() -> Function:
     f = Function(f"define void @run(ptr %table, {', '.join(f'ptr %p{i}' for i in range(POINTERS))})")
-    pointers, before = f.slot(f"[{POINTERS} x ptr]"), f.slot("[128 x i8]")
+    pointers = f.slot(f"[{POINTERS} x ptr]")
     for i in range(POINTERS):
         f.write("ptr", f"%p{i}", f.place(pointers, i, "ptr"))
     set_handle, execute, stream = (f.item("%table", i, "ptr") for i in range(3))
@@ -62,7 +62,7 @@ def _text() -> str:
             f.write("i64", f.new(f"zext i32 {result} to i64"), f.place("%table", STATUS))
             f.ret()
     with f.when(hide):
-        f.call("void", "@hide_signals", f"ptr {before}")
+        before = signals.hide(f)
     first = f.place(memories, count)
     with f.loop(steps) as k:
         step = f.place(first, f.mul(k, 3))
@@ -73,5 +73,5 @@ def _text() -> str:
             f.write("i64", f.new(f"zext i32 {result} to i64"), f.place("%table", STATUS))
         k.step = f.new(f"select i1 {failed}, i64 {steps}, i64 1")  # the first failure ends it
     with f.when(hide):
-        f.call("void", "@show_signals", f"ptr {before}")
-    return signals.text() + f.text()
+        signals.show(f, before)
+    return f

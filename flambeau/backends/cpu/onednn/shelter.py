@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 from flambeau.backends.cpu import jit, native_call, signals, threads
+from flambeau.kernels.llvm_text import Function
 
 
 class _Sheltered(threading.local):
@@ -30,29 +31,16 @@ def shelter_pool() -> None:
 
 @functools.cache
 def _native() -> Any:
-    return jit.support_function(_TEXT, "shelter_pool", "i", False)
+    f = Function("define void @shelter_pool(i32 %count)")
+    f.call("void", "@GOMP_parallel", f"ptr {f.bring(_member())}", "ptr null", "i32 %count", "i32 0")
+    return jit.support_function(f, "i", False)
 
 
-_TEXT = f"""
-declare void @GOMP_parallel(ptr, ptr, i32, i32) nounwind nonlazybind
-declare i32 @omp_get_thread_num() nounwind nonlazybind
-{signals.text()}
-define void @shelter_pool(i32 %count) {{
-  call void @GOMP_parallel(ptr @member, ptr null, i32 %count, i32 0)
-  ret void
-}}
+def _member() -> Function:
+    f = Function("define internal void @member(ptr %unused)")
+    with f.when(f.compare("ne", "i32", f.call("i32", "@omp_get_thread_num"), 0)):
+        signals.hide(f)
+    return f
 
-define internal void @member(ptr %unused) {{
-  %before = alloca [128 x i8], align 16
-  %rank = call i32 @omp_get_thread_num()
-  %caller = icmp eq i32 %rank, 0
-  br i1 %caller, label %end, label %worker
-worker:
-  call void @hide_signals(ptr %before)
-  br label %end
-end:
-  ret void
-}}
-"""
 
 __all__ = ["shelter_pool"]
