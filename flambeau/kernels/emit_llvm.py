@@ -344,7 +344,7 @@ class _Function:
     def _fork(self, inner: _Function, values: list[str], team: str, stop: str) -> None:
         w, kinds = self.w, inner.kinds
         many, alone, after = w.fresh("fork"), w.fresh("alone"), w.fresh("joined")
-        block = w.slot(f"[{len(values)} x i64]")
+        block = w.slot(f"[{len(values)} x i64]", 8)
         w.choose(w.compare("sgt", "i64", team, 1), many, alone)
         w.label(many)
         for i, (kind, value) in enumerate(zip(kinds, values, strict=True)):
