@@ -187,7 +187,7 @@ _COLOURS = {"forward": "#7aa6c2", "backward": "#3f6f8f", "optimizer": "#b8b8b8"}
 
 def picture(ranks: list[tuple[int, list[dict[str, Any]]]]) -> str:
     """The trace as an SVG: for each rank a row of what it computes, and below it what travels meanwhile."""
-    svg = importlib.import_module("flambeau.utils.svg")
+    svg = importlib.import_module("flambeau.core.svg")
     begin = min(event["ts"] for _, events in ranks for event in events)
     length = max(event["ts"] + event["dur"] for _, events in ranks for event in events) - begin
     width, left, row = 1000.0, 140, 26

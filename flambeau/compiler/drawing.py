@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..utils import svg
+from ..core import svg
 from .runtime.arena import lifetimes
 
 _ROW, _CHAR, _WIDEST = 13, 5.5, 74  # height of a line, width of a character, characters of a column

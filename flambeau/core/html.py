@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from . import svg
 from .dtype import dtype
 from .float8 import readable
 
@@ -82,10 +83,10 @@ def _histogram(values: np.ndarray[Any, Any]) -> str:
     if not np.isfinite(high - low) or high <= low:
         return ""
     counts, edges = np.histogram(values, bins=_BINS, range=(low, high))
-    bars = "".join(
-        f"<rect x='{i * 8}' y='{40 - 40 * n / counts.max():.1f}' width='7' height='{40 * n / counts.max():.1f}'>"
-        f"<title>{edges[i]:.3g} to {edges[i + 1]:.3g}: {n}</title></rect>"
-        for i, n in enumerate(counts)
-    )
-    size = f"width='{8 * _BINS}' height='40'"
-    return f"<svg {size} role='img' aria-label='histogram of the values' fill='#e8710a'>{bars}</svg>"
+    heights = 40 * counts / counts.max()
+    bars = [
+        svg.rect(8 * i, 40 - h, 7, h, title=f"{edges[i]:.3g} to {edges[i + 1]:.3g}: {n}")
+        for i, (n, h) in enumerate(zip(counts, heights.tolist(), strict=True))
+    ]
+    told = {"role": "img", "aria_label": "histogram of the values"}
+    return svg.element("svg", "".join(bars), width=8 * _BINS, height=40, fill="#e8710a", **told)

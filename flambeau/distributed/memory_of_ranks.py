@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core import svg
 from ..profiler.memory import MemoryProfile, drawn
-from ..utils import svg
 from . import groups
 from .object_collectives import gather_object
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.svg import Drawing
 from ..core.tensor import Tensor
 from ..utils.layered import Box, picture
-from ..utils.svg import Drawing
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import Node

@@ -14,6 +14,7 @@ from ..core.layout import layout, memory_format
 from ..core.return_types import NamedResult
 from ..core.tensor import Tensor
 from ..overrides import resolve_name
+from ..profiler import range_operators
 from .immutable_collections import immutable_dict, immutable_list
 from .names import qualified_name, type_repr
 from .operator_schemas import normalize_function, normalize_module
@@ -31,7 +32,12 @@ ArgumentT = Any
 
 LEGAL_OPS = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
 
-_side_effectful_functions: set[Callable] = {flambeau._assert, operator.setitem}
+_side_effectful_functions: set[Callable] = {
+    flambeau._assert,
+    operator.setitem,
+    range_operators._record_function_enter,
+    range_operators._record_function_exit,
+}
 
 
 def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from ..utils import svg
+from ..core import svg
 
 _WIDTH, _ROW, _MARGIN, _SMALLEST = 1200, 18, 24, 1.0
 _COLOURS = {"backward": (205, 60), "user": (110, 45), "layer": (270, 40)}  # hue and how much it varies

@@ -8,8 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from ..core import modes
-from ..utils import svg
+from ..core import modes, svg
 from .recorder import MemoryNote
 from .results import Results
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..utils import svg
+from ..core import svg
 
 _WIDTH = 40
 

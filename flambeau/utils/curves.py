@@ -6,7 +6,7 @@ import math
 import sys
 from typing import Any
 
-from . import svg
+from ..core import svg
 
 __all__ = ["Curves"]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from ..autograd import no_grad
 from ..core import naming
+from ..core.svg import Drawing
 from ..nn import Module
 from ..nn.modules.attention import MultiheadAttention
 from ..nn.unchanged import unchanged
 from .layered import Box, picture
-from .svg import Drawing
 
 __all__ = ["Drawing", "draw"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from . import svg
+from ..core import svg
 
 __all__ = ["Box", "picture"]
 

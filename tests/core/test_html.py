@@ -19,7 +19,7 @@ def test_a_table_statistics_and_a_histogram():
     html = flambeau.arange(6.0).reshape(2, 3)._repr_html_()
     assert html.count("<td") == 6 and "2 &times; 3" in html and "torch.float32" in html
     assert "min 0, max 5, mean 2.5, std 1.871" in html
-    heights = [float(h) for h in re.findall(r"<rect [^>]*height='([\d.]+)'", html)]
+    heights = [float(h) for h in re.findall(r'<rect [^>]*height="([\d.]+)"', html)]
     assert len(heights) == 24 and sum(h > 0 for h in heights) == 6
 
 

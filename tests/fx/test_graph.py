@@ -73,6 +73,15 @@ def test_dead_code_goes_and_effects_stay() -> None:
     assert [n.name for n in traced.graph.nodes] == ["x", "cos", "output"]
 
 
+def test_ranges_of_profiles_are_no_dead_code() -> None:
+    """Nobody reads what ends a range, and still it is there for a reason."""
+    graph = fx.Graph()
+    handle = graph.call_function(torch.ops.profiler._record_function_enter_new, ("a range",))
+    graph.call_function(torch.ops.profiler._record_function_exit, (handle,))
+    graph.output(None)
+    assert not graph.eliminate_dead_code() and len(graph.nodes) == 3
+
+
 def test_modules_are_run_copied_and_pickled() -> None:
     net = Net()
     traced = fx.symbolic_trace(net)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from flambeau.utils import svg
+from flambeau.core import svg
 from flambeau.utils.layered import Box, picture
 
 SPACE = "{http://www.w3.org/2000/svg}"
