@@ -54,7 +54,11 @@ class _Module:
         self.metadata: list[str] = []
         self.shared: dict[str, str] = {}  # metadata nodes by their text
         self.scalar_functions: dict[tuple[Any, ...], Function] = {}
-        self.ranges = 0  # functions of parallel loops
+        self.count = 0  # of functions besides the kernel's own
+
+    def new_symbol(self, hint: str) -> str:
+        self.count += 1
+        return f"{self.symbol}.{hint}{self.count}"
 
     def node(self, text: str) -> str:
         """A metadata node; `$` in the text is the node itself."""
@@ -69,10 +73,10 @@ class _Module:
     def scalar_function(self, function: ScalarFunction, dtypes: tuple[dtype, ...], result: dtype) -> Function:
         key = (id(function), dtypes, result)
         if key not in self.scalar_functions:
-            symbol, kind = f"{self.symbol}.call{len(self.scalar_functions)}", value_type(result)
             names, body, value = function.inline(dtypes)
             params = [ir.Scalar(n, d) for n, d in zip(names, dtypes, strict=True)]
-            inner = _Function(self, symbol, params, f"internal {kind}")
+            kind = value_type(result)
+            inner = _Function(self, self.new_symbol("call"), params, f"internal {kind}")
             inner.body(body)
             inner.w.ret(kind, inner.expression(value, result))
             self.scalar_functions[key] = inner.w
@@ -333,9 +337,8 @@ class _Function:
         """Outline the loop as range(begin, end, captured...), then run it here or on a team of threads."""
         start, stop, step = (self.expression(e, dt.int64) for e in (s.start, s.stop, s.step))
         captured, arguments = self._capture(s)
-        symbol = f"{self.module.symbol}.range{self.module.ranges}"
-        self.module.ranges += 1
         bounds = [ir.Scalar(n, dt.int64) for n in ("range begin", "range end", "range step")]
+        symbol = self.module.new_symbol("range")
         inner = _Function(self.module, symbol, [*bounds, *captured], "internal void", f"noinline {ATTRIBUTES}")
         inner._counted(s, "%p0", "%p1", step if not step.startswith("%") else "%p2")
         count = self._iterations(start, stop, step)

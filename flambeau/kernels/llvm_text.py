@@ -60,6 +60,8 @@ class Function:
                 elif symbol not in functions:
                     functions[symbol] = need
                     waiting.append(need)
+                else:
+                    _same(functions[symbol], need)
         texts = [f.text() for f in functions.values()]
         return "\n".join(
             [*texts, *(d for symbol, d in declared.items() if symbol not in functions), *_FLAGS, *more, ""]
@@ -122,7 +124,8 @@ class Function:
 
     def bring(self, function: Function) -> str:
         """Take another function along into the module; return its symbol."""
-        self.needs[function.symbol] = function
+        known = self.needs.setdefault(function.symbol, function)
+        _same(known, function)
         return function.symbol
 
     def declare(self, symbol: str, result: str, taken: str, attributes: str = "nounwind nonlazybind") -> None:
@@ -255,6 +258,11 @@ class Function:
         self.label(then)
         yield
         self.label(after)
+
+
+def _same(known: str | Function, other: Function) -> None:
+    if known is not other and (isinstance(known, str) or known.text() != other.text()):
+        raise ValueError(f"{other.symbol} is the name of two functions")
 
 
 def _kind(argument: str) -> str:

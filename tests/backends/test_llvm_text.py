@@ -106,3 +106,25 @@ def test_endless_loops_and_atomic_memory(straight: bool) -> None:
     memory = words(12, 4)
     assert compiled(f, ctypes.c_void_p, straight=straight)(memory) == 3
     assert list(memory) == [-1, -1]
+
+
+def test_a_name_stands_for_one_function() -> None:
+    """Two of one name would call each other's code."""
+
+    def named(value: int) -> Function:
+        f = Function("define internal i64 @same()")
+        f.ret("i64", value)
+        return f
+
+    def calling(*functions: Function) -> Function:
+        f = Function("define i64 @outer()")
+        for function in functions:
+            f.call("i64", function)
+        f.ret("i64", 0)
+        return f
+
+    assert calling(named(1), named(1)).module().count("@same() {") == 1
+    with pytest.raises(ValueError, match="@same is the name of two functions"):
+        calling(named(1), named(2))
+    with pytest.raises(ValueError, match="@outer is the name of two functions"):
+        calling(calling(named(1))).module()
