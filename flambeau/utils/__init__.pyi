@@ -33,7 +33,6 @@ from . import selective_checkpoint as selective_checkpoint
 from . import serialization as serialization
 from . import stub_results as stub_results
 from . import stubs as stubs
-from . import svg as svg
 from . import tensorboard as tensorboard
 from . import visdom as visdom
 from . import weak as weak
