@@ -359,7 +359,7 @@ def __getattr__(name: str):
     if name == "__all__":
         return [public for public in _add_late_functions() if not public.startswith("_")]
     if name in _HOMES:
-        return getattr(_naming.load(f"{__name__}.{_HOMES[name]}"), name)
+        return _naming.attribute(__name__, _HOMES[name], name)
     if name.startswith("_") and name not in _MOVED:
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -26,7 +26,7 @@ _MARK = "# Written by `flambeau activate`; `flambeau deactivate` removes it."
 def run(name: str, arguments: Sequence[str]) -> int:
     """Run the command `name` of `OTHERS` and return its exit code. Its module is imported only now."""
     module, function, _ = OTHERS[name]
-    return getattr(naming.load(f"{naming.PACKAGE}.{module}"), function)(arguments) or 0
+    return naming.attribute(naming.PACKAGE, module, function)(arguments) or 0
 
 
 def _script(name: str) -> str:

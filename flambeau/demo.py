@@ -18,12 +18,9 @@ import numpy as np
 import flambeau as torch
 
 from . import nn, optim
-from . import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from .nn import functional as F
 from .optim import lr_scheduler
-from .utils.data import DataLoader, Dataset
-from .utils.picture import Canvas
-from .utils.progress import Progress
+from .utils import data, picture, progress
 
 DIGITS = Path(__file__).parent / "data" / "digits.npz"
 TEST_COUNT = 297  # the last images, by other writers, are kept for testing
@@ -37,7 +34,7 @@ def load_digits() -> tuple[Any, Any]:
     return torch.from_numpy(images.astype(np.float32) / 16), torch.from_numpy(labels.astype(np.int64))
 
 
-class Digits(Dataset):
+class Digits(data.Dataset):
     """The digits for training or for testing. Training images are moved by up to a pixel each time they are read."""
 
     def __init__(self, train: bool = True):
@@ -104,8 +101,8 @@ class Training:
         warm_up = lr_scheduler.LinearLR(self.optimizer, start_factor=0.2, total_iters=2)
         cool_down = lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=max(1, epochs - 2))
         self.schedule = lr_scheduler.SequentialLR(self.optimizer, [warm_up, cool_down], milestones=[2])
-        self.train_loader = DataLoader(Digits(train=True), batch, shuffle=True, num_workers=workers)
-        self.test_loader = DataLoader(Digits(train=False), 99)
+        self.train_loader = data.DataLoader(Digits(train=True), batch, shuffle=True, num_workers=workers)
+        self.test_loader = data.DataLoader(Digits(train=False), 99)
         self.history = History()
 
     @property
@@ -115,7 +112,7 @@ class Training:
 
     def run(self, until: int | None = None, checkpoint: str | Path | None = None) -> None:
         """Train up to epoch `until` (default: all), saving a checkpoint after each epoch."""
-        bar = Progress(range(self.epoch, self.epochs if until is None else until), "training")
+        bar = progress.Progress(range(self.epoch, self.epochs if until is None else until), "training")
         for _ in bar:
             loss = self.train_epoch()
             self.history.losses.append(loss)
@@ -173,7 +170,7 @@ class Training:
 def draw(training: Training, path: str | Path, columns: int = 18, rows: int = 6) -> None:
     """Draw the curves of a run above a grid of test images, each with its predicted digit (green if right, red if wrong),
     and write the image to `path`. Matplotlib draws it where it is installed, else the package's own small canvas."""
-    images, labels = next(iter(DataLoader(Digits(train=False), rows * columns)))
+    images, labels = next(iter(data.DataLoader(Digits(train=False), rows * columns)))
     guesses = list(zip(images, labels.tolist(), training.predict(images).tolist()))
     if find_spec("matplotlib") is None:
         _draw_on_canvas(training.history, guesses, columns, rows).write(path)
@@ -181,9 +178,9 @@ def draw(training: Training, path: str | Path, columns: int = 18, rows: int = 6)
         _draw_with_matplotlib(training.history, guesses, columns, rows).savefig(path, dpi=100)
 
 
-def _draw_on_canvas(history: History, guesses: list[tuple[Any, int, int]], columns: int, rows: int) -> Canvas:
+def _draw_on_canvas(history: History, guesses: list[tuple[Any, int, int]], columns: int, rows: int) -> picture.Canvas:
     cell_width, cell_height = 50, 38
-    canvas = Canvas(columns * cell_width, 240 + rows * cell_height)
+    canvas = picture.Canvas(columns * cell_width, 240 + rows * cell_height)
     half = canvas.width // 2
     canvas.plot((48, 20, half - 20, 200), history.losses, BLUE, "training loss per epoch", low=0.0)
     accuracies = [100 * a for a in history.accuracies]

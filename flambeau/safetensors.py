@@ -1,6 +1,5 @@
 """safetensors files: `safetensors.torch`'s functions for Flambeau's tensors."""
 
-from . import serialization as _serialization  # noqa: F401  the whole room before its parts: see naming.load
 from .serialization.safetensors import (
     SafetensorError,
     load,

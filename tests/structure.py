@@ -18,6 +18,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from flambeau.core.naming import LATE
 from tests import import_graph
 from tests.import_graph import ROOT, imports, is_module, nodes, sources, trees
 
@@ -26,10 +27,15 @@ LONGEST = 500
 SHORTEST = 12
 # Packages that are not needed to import the library: a function that uses one imports it when called.
 OPTIONAL = {
-    "cryptography", "fsspec", "matplotlib", "ml_dtypes", "mpi4py", "nvtx", "onnx", "onnx_ir", "onnxruntime", "pdb", "PIL", "pydot", "pynvml",
+    "cryptography", "fsspec", "matplotlib", "ml_dtypes", "mpi4py", "nvtx", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "pdb", "PIL", "pydot", "pynvml",
     "tabulate", "uvloop", "yaml", "zstandard",
 }  # fmt: skip
-_LOADERS = {"import_module", "load", "late", "Late", "__import__"}
+_LOADERS = {"import_module", "load", "__import__"}
+_FROM_TABLE = {"above", "late"}  # which import what stands in the table `LATE` of `core/naming.py`
+# Files that import by name because that is what they are for: the one door of late imports, and the table of former names.
+_DOORS = {"flambeau/core/naming.py", "flambeau/compat/former_names.py"}
+# Not part of the package: a file that Python runs at its start, before anything of the library can be imported.
+_OUTSIDE = "flambeau/compat/as_torch/startup/"
 _CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "WeakKeyDictionary", "WeakValueDictionary", "WeakSet"}  # fmt: skip
 
 Measure = Callable[[], list[str]]
@@ -98,22 +104,24 @@ def _inner_imports() -> list[str]:
             f"{_short(each.path)}:{each.line}"
             for path in sources()
             for each in imports(path)
-            if each.inside and each.target.partition(".")[0] not in OPTIONAL
+            if each.inside and each.target.partition(".")[0] not in OPTIONAL and not _short(path).startswith(_OUTSIDE)
         }
     )
 
 
 @measure("own modules loaded by string")
 def _loaded_by_string() -> list[str]:
+    """Places that import a module of the library by a text; texts of the one table of late names do not count."""
     found = []
     for path in sources():
-        for node in nodes(path):
+        for node in nodes(path) if _short(path) not in _DOORS else ():
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             name = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
-            argument = ast.unparse(node.args[0]) if name in _LOADERS else ""
-            own = re.search(r"flambeau|PACKAGE|__name__|__package__", argument) or name in ("late", "Late")
-            if own:
+            argument = ast.unparse(node.args[0])
+            own = name in _LOADERS and re.search(r"flambeau|PACKAGE|__name__|__package__", argument)
+            unknown = name in _FROM_TABLE and isinstance(node.args[0], ast.Constant) and node.args[0].value not in LATE
+            if own or unknown:
                 found.append(f"{_short(path)}:{node.lineno} {name}({argument})")
     return found
 

@@ -65,6 +65,7 @@ MOVED = {
     "quantization": "ao.quantization",
     "utils.bottleneck": "profiler.bottleneck",
     "utils.flop_counter": "profiler.flop_counter",
+    **_in_one("cpu.amp", "autocast_mode grad_scaler"),
     **_in_one(
         "serve.ts.metrics",
         "caching_metric dimension metric metric_cache_errors metric_cache_yaml_impl metric_type_enum unit",

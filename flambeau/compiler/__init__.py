@@ -20,7 +20,6 @@ docs/internals/compile.md follows one example through all of it.
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import sys
 import types
@@ -124,7 +123,7 @@ def _compiled_function(function: Callable[..., Any], options: dict[str, Any]) ->
 
 
 def _room(name: str) -> Any:
-    return importlib.import_module(f"{__name__}.{name}")
+    return _naming.above(f"compiler.{name}")
 
 
 _AS_IT_IS = ("eager", "aot_eager")  # backends that are for finding out whose mistake a mistake is

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..core import modes
+from ..core import modes, naming
 from ..core.allocator import allocator
 from ..core.casts import casts
 from ..core.device import cpu
@@ -29,7 +29,6 @@ from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor, tensors_in
 from ..nn.modules import module as module_room
 from .known_function import DEEPEST, KnownFunction, Unfit, Unsplit, available, counters, splitting
-from .late import late
 from .ranges import DryCall, LastOfMany, Range, Ranges, new_sizes
 from .record.histories import attached, cut, take_histories
 from .record.operator_call import OtherLayout, Stale, holds_numbers
@@ -46,7 +45,8 @@ if TYPE_CHECKING:
     from .record.differentiable import Derivative
     from .state.source import Source
 
-differentiable, marking, on_gpu = late("record.differentiable"), late("split.marking"), late("gpu.resized")
+differentiable, marking = naming.late("compiler.record.differentiable"), naming.late("compiler.split.marking")
+on_gpu = naming.late("compiler.gpu.resized")
 
 _GLOBAL_HOOKS = [
     getattr(module_room, f"_global_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre")

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..backends.cpu import jit, native_call
+from ..core import naming
 from ..core.compile_options import Unsupported
 from ..core.user_frames import user_frame
 from ..nn.modules.module import Module
-from .late import late
 from .record.recording import Last, Recorded
 from .sizes import FREE, UNUSED, Idling, Sizes
 from .state.arguments import Arguments
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .split.splitting import Split
     from .state.source import Source
 
-counters, splitting = late("state.counters"), late("split.splitting")
+counters, splitting = naming.late("compiler.state.counters"), naming.late("compiler.split.splitting")
 _LIMIT = 8  # recordings for different arguments and states
 _CAUSES = 64  # that are remembered
 DEEPEST = 8  # parts of parts

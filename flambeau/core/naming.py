@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
+from typing import Any
 
 from . import locks
 
@@ -73,8 +74,8 @@ def load(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-# Modules that others take something from when a program first asks for it: of a room above theirs, or of their own where the one is
-# made of the other. Nothing else in the library is imported against the order of its rooms.
+# Modules that others take something from when a program first asks for it: of a room above theirs, of their own where the one is
+# made of the other, or one that few programs need. Nothing else in the library is imported against the order of its rooms, or late.
 LATE = frozenset(
     [
         "accelerator",
@@ -84,8 +85,24 @@ LATE = frozenset(
         "ao.quantization.qconfig_mapping",
         "ao.quantization.quantize_fx",
         "ao.quantization.stubs",
+        "backends.cpu.winograd",
         "compat.private._C",
         "compiler",
+        "compiler.drawing",
+        "compiler.explanation",
+        "compiler.first_call",
+        "compiler.function",
+        "compiler.gpu.resized",
+        "compiler.passes.convolution_epilogues",
+        "compiler.passes.convolutions",
+        "compiler.passes.lanes",
+        "compiler.passes.layout_check",
+        "compiler.passes.layouts",
+        "compiler.passes.repeated_rows",
+        "compiler.record.differentiable",
+        "compiler.split.marking",
+        "compiler.split.splitting",
+        "compiler.state.counters",
         "core.quantized",
         "core.wrapped",
         "cpu",
@@ -93,14 +110,33 @@ LATE = frozenset(
         "demo",
         "distributed",
         "distributed._functional_ops",
+        "distributed._shard.sharded_tensor.api",
+        "distributed.checkpoint._fsspec_filesystem",
+        "distributed.checkpoint._traverse",
+        "distributed.checkpoint.filesystem",
         "distributed.checkpoint.planner_helpers",
-        "distributed.nn.functional",
+        "distributed.checkpoint.state_dict_saver",
+        "distributed.mpi_engine",
         "distributed.nccl_engine",
+        "distributed.nn.functional",
+        "distributed.rpc.api",
+        "distributed.rpc.rref_proxy",
+        "distributed.shared_engine",
+        "distributed.tensor._dispatch",
+        "distributed.window",
         "export.decompositions",
         "export.proxy_tensor",
         "fx",
+        "fx._symbolic_trace",
+        "horovod.runner",
+        "horovod.runner.launch",
+        "jit.classes",
+        "jit.dataclass_methods",
+        "jit.resolver",
         "jit.trace_graph",
+        "kernels.cuda_program",
         "library.aten",
+        "library.aten.resolver",
         "library.higher_order",
         "library.native",
         "library.torchaudio",
@@ -113,16 +149,41 @@ LATE = frozenset(
         "ops.kinds.nested",
         "ops.kinds.strided_nested",
         "ops.late",
+        "ops.names.rules",
         "ops.quantizing.operators",
         "overrides",
         "profiler.itt",
         "profiler.range_operators",
+        "serve.registry",
+        "serve.server",
+        "serve.worker",
         "utils._python_dispatch",
+        "vision.models",
         "vision.models.quantization",
         "vision.transforms._presets",
         "xpu",
     ]
 )
+
+
+class _Late:
+    """Stands for a module, which is imported when something of it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(above(self._name), name)
+
+
+def late(name: str) -> Any:
+    """Return a stand-in for the module `name` of the table `LATE`, imported when something of it is first used."""
+    return _Late(name)
+
+
+def attribute(package: str, home: str, name: str) -> Any:
+    """`name` of the module `package.home`, imported now; for tables of names that are imported when first used."""
+    return getattr(load(f"{package}.{home}"), name)
 
 
 def above(name: str) -> ModuleType:

@@ -8,7 +8,6 @@ from typing import Any
 
 import flambeau
 
-from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.tensor import Tensor
 from ..jit.cleanup import has_effects, remove_dead
 from ..jit.functions import Function

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from .. import amp as _amp  # noqa: F401  the whole room before its parts: see naming.load
 from ..backends.cpu.features import host_features
 from ..core.uninterrupted import uninterrupted
 from . import amp as amp

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ..core import naming
 from ..core.device import device as Device
 from ..core.dtype import dtype as Dtype
 from ..core.graph import unrecorded
@@ -255,8 +256,7 @@ def _flatten_state_dict(state_dict: Mapping) -> tuple[dict[str, Any], dict[str, 
 
 def _unflatten_state_dict(state_dict: Mapping, mapping: dict[str, tuple]) -> dict[str, Any]:
     """Rebuild the nested state dict from a flat one."""
-    from .checkpoint._traverse import set_element  # noqa: PLC0415 - checkpoints are made of these
-
+    set_element = naming.above("distributed.checkpoint._traverse").set_element  # checkpoints are made of these
     nested: dict[str, Any] = {}
     for key, value in state_dict.items():
         set_element(nested, mapping[key], value)

@@ -160,20 +160,17 @@ def nccl_maker(store: Store, rank: int, size: int, timeout: timedelta, ranks: li
     made = itertools.count()
 
     def make(where: Any) -> Any:
-        from .nccl_engine import NcclEngine  # noqa: PLC0415  once a tensor is on a GPU
-
-        return NcclEngine(PrefixStore(f"gpu {next(made)}", store), rank, size, timeout, ranks, where)
+        counted = PrefixStore(f"gpu {next(made)}", store)
+        return naming.above("distributed.nccl_engine").NcclEngine(counted, rank, size, timeout, ranks, where)
 
     return make
 
 
 def _local_or_mpi(store: Store, rank: int, size: int, timeout: timedelta, ranks: list[int]) -> Any:
-    from . import shared_engine, window  # noqa: PLC0415  once a group communicates
-
     places = store.multi_get([f"process/{r}" for r in range(size)])
     machines = {place.rpartition(b" ")[0] for place in places}
-    if len(machines) == 1 and (window.supported() or size == 1):
-        return shared_engine.SharedEngine(store, rank, size, timeout, ranks)
+    if len(machines) == 1 and (naming.above("distributed.window").supported() or size == 1):
+        return naming.above("distributed.shared_engine").SharedEngine(store, rank, size, timeout, ranks)
     if not is_mpi_available():
         where = "several machines" if len(machines) > 1 else "one machine that is not Linux on x86-64"
         raise DistBackendError(f"ranks on {where} communicate through MPI: pip install flambeau[distributed]")
@@ -181,6 +178,4 @@ def _local_or_mpi(store: Store, rank: int, size: int, timeout: timedelta, ranks:
 
 
 def _mpi(rank: int, size: int, timeout: timedelta, ranks: list[int], store: Store) -> Any:
-    from .mpi_engine import MpiEngine  # noqa: PLC0415  needs mpi4py
-
-    return MpiEngine(rank, size, timeout, ranks, store)
+    return naming.above("distributed.mpi_engine").MpiEngine(rank, size, timeout, ranks, store)

@@ -10,11 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .. import fx as _fx  # noqa: F401  the whole rooms before their parts: see naming.load
-from .. import library as _library  # noqa: F401
-from ..fx import experimental as _experimental  # noqa: F401
-from ..fx._pytree import register_pytree_flatten_spec
-from ..library import aten as _aten  # noqa: F401
+from ..fx import _pytree as fx_pytree
 from ..nn import Module
 from ..utils import _pytree as pytree
 from . import dynamic_shapes as _dynamic_shapes
@@ -108,7 +104,7 @@ def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = Non
         values, context = take_apart(value)
         return [(pytree.GetAttrKey(name), v) for name, v in zip(context[0], values)], context
 
-    register_pytree_flatten_spec(cls, lambda value, spec: [getattr(value, name) for name in spec.context[0]])
+    fx_pytree.register_pytree_flatten_spec(cls, lambda value, spec: [getattr(value, name) for name in spec.context[0]])
     name = serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"
     pytree.register_pytree_node(
         cls, take_apart, put_together, serialized_type_name=name, flatten_with_keys_fn=with_keys

@@ -15,8 +15,7 @@ import flambeau
 from ..autograd.function import Function, FunctionCtx
 from ..core.naming import torch_name
 from ..core.tensor import Tensor
-from ..fx.experimental.graph_reader import GraphReader
-from ..fx.experimental.graph_recorder import GraphRecorder
+from ..fx.experimental import graph_reader, graph_recorder
 from ..fx.graph import Graph
 from ..fx.names import home_of
 from ..fx.node import Node
@@ -91,7 +90,7 @@ class FunctionTarget:
         return self.function.apply(*args)
 
 
-class Recorder(GraphRecorder):
+class Recorder(graph_recorder.GraphRecorder):
     """Records a module."""
 
     def __init__(self, module: Module, preserved: tuple[str, ...] = ()) -> None:
@@ -195,7 +194,7 @@ class Recorder(GraphRecorder):
         return self.structure(leaves), spec
 
 
-class Reader(GraphReader):
+class Reader(graph_reader.GraphReader):
     """Reads the program of a module: its parameters, buffers and constants are inputs of the graph."""
 
     recorder: Recorder

@@ -5,7 +5,7 @@
 tensor([1., 1., 1.])
 """
 
-from .. import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
+from . import rules as rules
 from .derivatives import functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from .mapping import vmap
 from .modules import functional_call, replace_all_batch_norm_modules_, stack_module_state

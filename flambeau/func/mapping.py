@@ -14,7 +14,6 @@ from ..core.generator import default_generator
 from ..core.pytree import TreeSpec, tree_flatten, tree_is_leaf, tree_unflatten
 from ..core.tensor import Tensor
 from ..ops.shape.joining import cat
-from . import rules  # noqa: F401  fills the table of batching rules
 from .batching import Level
 
 Function = Callable[..., Any]

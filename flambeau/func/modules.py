@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.tensor import Tensor
-from ..nn.modules.batchnorm import _BatchNorm
-from ..nn.modules.module import Module
+from ..nn import Module, modules
 from ..nn.utils.stateless import call_with
 from ..ops.shape.joining import stack
 
@@ -83,7 +82,7 @@ def _stacked_leaf(tensors: list[Tensor]) -> Tensor:
 def replace_all_batch_norm_modules_(root: Module) -> Module:
     """Make batch normalisation work under vmap: the modules below `root` keep no running statistics any more."""
     for module in root.modules():
-        if isinstance(module, _BatchNorm):
+        if isinstance(module, modules.batchnorm._BatchNorm):
             module.running_mean = module.running_var = module.num_batches_tracked = None
             module.track_running_stats = False
     return root

@@ -9,10 +9,6 @@ def forward(self, input):
     return _1
 """
 
-from .. import library as _library  # noqa: F401  the whole rooms before their parts: see naming.load
-from .. import nn as _nn  # noqa: F401
-from .. import serialization as _serialization  # noqa: F401
-from .. import utils as _utils  # noqa: F401
 from . import immutable_collections, interpreter, node, proxy, traceback
 from ._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace
 from .graph import CodeGen, Graph

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import nn
+from ..core import naming
 from ..core.tensor import Tensor
 from ..nn import Module, Parameter
 from ..serialization import save
@@ -58,9 +59,7 @@ class _CodeOnlyModule(Module):
 def _deserialize_graph_module(
     forward: Callable, body: dict[str, Any], graph_module_cls: type | None = None
 ) -> GraphModule:
-    from ._symbolic_trace import Tracer  # noqa: PLC0415  it imports this module
-
-    tracer_cls: Any = body.get("_tracer_cls") or Tracer
+    tracer_cls: Any = body.get("_tracer_cls") or naming.above("fx._symbolic_trace").Tracer
 
     class KeepModules(tracer_cls):
         def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from ..utils._pytree import register_pytree_node
+from ..utils import _pytree
 
 __all__ = ["immutable_dict", "immutable_list"]
 
@@ -65,13 +65,13 @@ def _dict_of(values: Iterable, context: Any) -> immutable_dict:
     return immutable_dict(zip(context, values))
 
 
-register_pytree_node(
+_pytree.register_pytree_node(
     immutable_list,
     lambda values: (list(values), None),
     _list_of,
     serialized_type_name="torch.fx.immutable_collections.immutable_list",
 )
-register_pytree_node(
+_pytree.register_pytree_node(
     immutable_dict,
     lambda values: (list(values.values()), list(values)),
     _dict_of,

@@ -18,7 +18,7 @@ from ..core.device import device
 from ..core.tensor import Tensor
 from ..ops import late_names
 from ..ops import namespace as operators
-from ..serialization.names import written_name
+from ..serialization import names as file_names
 
 # Functions that PyTorch compiles, where it keeps them; what else `nn.functional` has is written in Python there.
 COMPILED_NN = [
@@ -87,7 +87,7 @@ def module_name(value: Any) -> str | None:
     home = home_of(value)
     if home:
         return home.module
-    written = written_name(value)
+    written = file_names.written_name(value)
     if isinstance(value, type) and written:
         return written[0]
     name = getattr(value, "__name__", None)
@@ -111,7 +111,7 @@ def type_repr(value: Any) -> str:
     if isinstance(value, type) and not isinstance(value, types.GenericAlias):
         if value.__module__ == "builtins":
             return value.__qualname__
-        module, name = written_name(value) or (naming.torch_name(value.__module__), value.__qualname__)
+        module, name = file_names.written_name(value) or (naming.torch_name(value.__module__), value.__qualname__)
         return f"{module}.{name}"
     if value is ...:
         return "..."
@@ -143,7 +143,7 @@ def qualified_name(function: Any) -> str:
     if module is None:
         raise RuntimeError(f"cannot find module for {function}")
     if isinstance(function, type):
-        written = written_name(function)
+        written = file_names.written_name(function)
         name = written[1] if written else name
     return f"{module}.{name}"
 

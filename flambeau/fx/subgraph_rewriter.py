@@ -17,17 +17,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..nn import Module
-from . import passes  # noqa: F401  the whole room before its parts: see naming.load
 from ._symbolic_trace import symbolic_trace
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import Node
-from .passes import utils  # noqa: F401  the whole room before its parts: see naming.load
-from .passes.utils.matcher_utils import InternalMatch, SubgraphMatcher
+from .passes import utils
 
 __all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with_filters"]
 
-MatchFilter = Callable[[InternalMatch, Graph, Graph], bool]
+MatchFilter = Callable[[utils.matcher_utils.InternalMatch, Graph, Graph], bool]
 
 
 class Match(NamedTuple):
@@ -58,13 +56,13 @@ def replace_pattern_with_filters(
     replacement: Any = None,
     match_filters: list[MatchFilter] | None = None,
     ignore_literals: bool = False,
-    replacement_callback: Callable[[InternalMatch, Graph, Graph], Graph] | None = None,
+    replacement_callback: Callable[[utils.matcher_utils.InternalMatch, Graph, Graph], Graph] | None = None,
     node_name_match: str = "",
 ) -> list[ReplacedPatterns]:
     """Replace what looks like `pattern` where all filters agree. `ignore_literals`: constants may differ.
     `replacement_callback` makes a graph for each match, instead of `replacement`."""
     pattern_graph = _graph_of(pattern)
-    matcher = SubgraphMatcher(pattern_graph, ignore_literals=ignore_literals)
+    matcher = utils.matcher_utils.SubgraphMatcher(pattern_graph, ignore_literals=ignore_literals)
     matches = matcher.match(gm.graph, node_name_match=node_name_match)
     matches = [m for m in matches if all(agrees(m, gm.graph, pattern_graph) for agrees in match_filters or ())]
     common = None if replacement is None else _graph_of(replacement)
@@ -90,7 +88,11 @@ def _graph_of(program: Any) -> Graph:
 
 
 def _replace(
-    graph: Graph, match: InternalMatch, pattern: Graph, replacement: Graph, renewed: dict[Node, Node]
+    graph: Graph,
+    match: utils.matcher_utils.InternalMatch,
+    pattern: Graph,
+    replacement: Graph,
+    renewed: dict[Node, Node],
 ) -> list[Node]:
     """Insert a copy of `replacement` in place of a match. `renewed` maps nodes removed by earlier replacements to
     their successors. Returns the new nodes."""
@@ -114,7 +116,7 @@ def _replace(
     return [node for node in values.values() if not any(node is given for given in match.placeholder_nodes)]
 
 
-def _place(graph: Graph, match: InternalMatch) -> Node:
+def _place(graph: Graph, match: utils.matcher_utils.InternalMatch) -> Node:
     """Return the place for a replacement: before the first node that reads a result, or behind the last result."""
     users = {user for node in match.returning_nodes for user in node.users}
     if users:

@@ -7,11 +7,11 @@
 
 from typing import Any
 
+from ..core import naming as _naming
+
 __version__ = "0.28.1"
 
 
 def run(function: Any, args: tuple = (), kwargs: dict | None = None, np: int = 1, **options: Any) -> list:
     """`function(*args)` in `np` new processes; what they returned, by rank."""
-    from .runner import run as run_function  # noqa: PLC0415  only programs that start others need it
-
-    return run_function(function, args, kwargs or {}, np, **options)
+    return _naming.above("horovod.runner").run(function, args, kwargs or {}, np, **options)

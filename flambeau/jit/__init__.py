@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional, Union, get_args, get_origin
 
+from ..core import naming as _naming
 from ..core.settings import is_scripting
 from ..futures import Future
 from .marks import drop, export, ignore, overload, unused
@@ -54,9 +54,9 @@ else:
 
     def __getattr__(name: str) -> Any:
         if name in _HOMES:
-            return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+            return _naming.attribute(__name__, _HOMES[name], name)
         if name in ("frontend", "annotations", "_state", "_monkeytype_config"):
-            return importlib.import_module(f"{__name__}.{name}")
+            return _naming.submodule(__name__, name)
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 

@@ -14,11 +14,10 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from .. import serialization as _serialization  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.dtype import dtype
 from ..core.storage import UntypedStorage
-from ..serialization.archive import ArchiveReader, ArchiveWriter, read_into
-from ..serialization.places import restore
+from ..serialization import archive as zip_archive
+from ..serialization import places
 from . import printing
 from .functions import Function
 from .object_pickle import Reader, Writer
@@ -55,7 +54,7 @@ def _root_of(f: Any) -> str:
 def write_module(m: Any, f: Any, _extra_files: dict | None = None) -> None:
     """Write a compiled module to a file or a file-like object."""
     data = _Export(m).records()
-    with _writable(f) as file, ArchiveWriter(file, _root_of(f)) as archive:
+    with _writable(f) as file, zip_archive.ArchiveWriter(file, _root_of(f)) as archive:
         for name, contents in data:
             archive.write_record(name, contents)
         for name, contents in (_extra_files or {}).items():
@@ -116,7 +115,7 @@ class Archive:
     """An open archive: its source texts and its pickles."""
 
     def __init__(self, file: Any, map_location: Any = None):
-        self.reader = ArchiveReader(file)
+        self.reader = zip_archive.ArchiveReader(file)
         self.map_location = map_location
         version_name = ".data/version" if self.reader.has_record(".data/version") else "version"
         for wanted in (version_name, "data.pkl", "constants.pkl"):
@@ -168,13 +167,13 @@ class Archive:
         file = self.reader.file
         file.seek(self.reader.get_record_offset(name))
         target = made.numpy().data
-        if nbytes and read_into(file, target) != nbytes:
+        if nbytes and zip_archive.read_into(file, target) != nbytes:
             raise RuntimeError(f"corrupt archive: {name} ends after the file")
         if info.CRC and zlib.crc32(target) != info.CRC:
             raise RuntimeError(f"corrupt archive: Bad CRC-32 for file {name!r}")
         if self.swapped:
             made.byteswap(kind)
-        return restore(made, location, self.map_location)
+        return places.restore(made, location, self.map_location)
 
 
 @contextlib.contextmanager

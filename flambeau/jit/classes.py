@@ -13,7 +13,7 @@ from typing import Any
 
 import flambeau as torch
 
-from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
+from ..core import naming
 from ..core.native_class import PREFIX, scripted
 from ..library.native import classes as native_classes
 from . import signatures as notes
@@ -117,8 +117,6 @@ def script_class(thing: type, outer: dict[str, Any] | None = None) -> Type:
     found = compiled.get(thing)
     if found is not None:
         return found
-    from .resolver import PythonResolver  # noqa: PLC0415  modules, classes and functions need one another
-
     if thing.__module__ in ("builtins", "typing", "collections", "abc") or issubclass(thing, BaseException):
         raise notes.UnknownType(thing)
     try:
@@ -135,7 +133,9 @@ def script_class(thing: type, outer: dict[str, Any] | None = None) -> Type:
     kind.class_attributes = frozenset(n for n, v in vars(thing).items() if not n.startswith("__") and not callable(v))
 
     def method(name: str, function: Any, static: bool = False, tree: Any = None, more: Any = None) -> Function:
-        resolver = PythonResolver(function, {**(outer or {}), thing.__name__: thing, **(more or {})})
+        resolver = naming.above("jit.resolver").PythonResolver(
+            function, {**(outer or {}), thing.__name__: thing, **(more or {})}
+        )
         definition = Definition(tree or trees[name], source, resolver, defaults_of(function))
         return Function(f"{kind.name}.{name}", definition, None if static else kind)
 
@@ -163,9 +163,8 @@ def script_class(thing: type, outer: dict[str, Any] | None = None) -> Type:
                 made = method(name, plain, isinstance(value, staticmethod))
                 (kind.static_methods if isinstance(value, staticmethod) else kind.methods)[name] = made
     if dataclasses.is_dataclass(thing):
-        from .dataclass_methods import dataclass_methods  # noqa: PLC0415  modules, classes and functions need one another
-
-        kind.methods.update(dataclass_methods(kind, thing, _hints(thing), set(trees)))
+        added = naming.above("jit.dataclass_methods").dataclass_methods(kind, thing, _hints(thing), set(trees))
+        kind.methods.update(added)
     if "__init__" in kind.methods:
         try:
             kind.methods["__init__"].ensure()
@@ -208,8 +207,6 @@ def class_source(thing: type) -> tuple[dict[str, ast.FunctionDef], Source]:
 
 def make_interface(thing: type) -> InterfaceType:
     """The interface that a class with empty methods declares."""
-    from .resolver import PythonResolver  # noqa: PLC0415  modules, classes and functions need one another
-
     if not isinstance(thing, type):
         raise RuntimeError("interface must be applied to a class")
     is_module = issubclass(thing, torch.nn.Module)
@@ -228,7 +225,7 @@ def make_interface(thing: type) -> InterfaceType:
         function = vars(thing).get(name)
         if not inspect.isfunction(function):
             continue
-        reader = Emitter(PythonResolver(function, {thing.__name__: thing}), source)
+        reader = Emitter(naming.above("jit.resolver").PythonResolver(function, {thing.__name__: thing}), source)
         schema = notes.schema_of(reader, tree, made, {})
         if not schema.returns:
             raise error(source.range_of(tree), "interface declarations must have a return type annotated.")

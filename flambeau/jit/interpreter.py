@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from . import operators
 from .failures import Registers, Step, run_steps
 from .instructions import SPECIAL

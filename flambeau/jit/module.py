@@ -11,7 +11,7 @@ import flambeau as torch
 
 from ..core import overrides
 from ..core.tensor import Tensor
-from ..nn.parameter import Parameter
+from ..nn import Parameter
 from . import archive, compilation, inlining, printing, recursive
 from .functions import Function
 from .ir import Graph

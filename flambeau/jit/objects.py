@@ -10,7 +10,6 @@ from typing import Any
 
 import flambeau as torch
 
-from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..futures import Future

@@ -17,9 +17,7 @@ from ..core.dtype import BY_NAME, BY_NUMBER, dtype
 from ..core.layout import layout, memory_format
 from ..core.quantized import qscheme
 from ..core.tensor import Tensor
-from ..library import aten as _aten  # noqa: F401  the whole room before its parts: see naming.load
-from ..library.aten.resolver import find as find_function
-from ..library.aten.resolver import record_of
+from ..library import aten
 from .plain_operators import NUMBERS, PLAIN
 from .schema import REQUIRED, Schema, schemas_of
 from .types import LAYOUT, MEMORY_FORMAT, SCALAR_TYPE, TENSOR, ListType, OptionalType, Type
@@ -83,7 +81,7 @@ def takes_tensor(schema: Schema) -> bool:
 
 def draws(symbol: str) -> bool:
     """Return whether an operator (`aten::dropout`) draws random numbers."""
-    record = record_of(symbol.removeprefix("aten::"))
+    record = aten.resolver_module().record_of(symbol.removeprefix("aten::"))
     return record is not None and record.kind == "random"
 
 
@@ -137,7 +135,7 @@ def implementation(schema: Schema) -> Callable | None:
         return _user_operator(space, name, schema)
     if name.startswith("__") and name.endswith("__") and not hasattr(Tensor, name):
         return None
-    function = find_function(name, schema.overload_name or "default")
+    function = aten.resolver_module().find(name, schema.overload_name or "default")
     return None if function is None else _calling(function, schema)
 
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.native_class import CustomClass
 from ..ops.machinery.schema import number_text, quoted
 from . import types as T

@@ -19,7 +19,6 @@ from typing import Any, Optional
 import flambeau as torch
 import flambeau.jit as jit
 
-from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..compat.legacy import TENSOR_TYPES
 from ..core.graph import unrecorded
 from ..library.aten.resolver import by_name

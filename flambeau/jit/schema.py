@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ..core import naming
 from ..core.native_class import PREFIX
 from ..ops.machinery import schema as notation
 from ..ops.machinery.record import OPS
@@ -27,9 +28,7 @@ class _ScriptTypes(TextTypes):
         if known is not None:
             return known
         if word.startswith(PREFIX):
-            from .classes import native_named  # noqa: PLC0415  which reads schemas of methods
-
-            return native_named(word)
+            return naming.above("jit.classes").native_named(word)  # which reads schemas of methods
         if re.fullmatch(r"t\w*", word):
             return VarType(word)
         raise RuntimeError(f"the schema has an unknown type {word!r}")

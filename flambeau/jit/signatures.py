@@ -12,8 +12,8 @@ from typing import Any
 
 import flambeau as torch
 
-from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..compat.legacy import TENSOR_TYPES
+from ..core import naming
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from . import types as T
@@ -97,8 +97,7 @@ def python_type(thing: Any) -> T.Type:
 
 def class_type(thing: type) -> T.Type:
     """The type of a user's class: tensor, NamedTuple, Enum, interface, or a class to compile."""
-    from . import classes  # noqa: PLC0415  modules, classes and functions need one another
-
+    classes = naming.above("jit.classes")  # classes have methods, whose signatures are read here
     if issubclass(thing, Tensor):
         return T.TENSOR
     if issubclass(thing, tuple) and hasattr(thing, "_fields"):

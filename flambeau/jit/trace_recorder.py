@@ -12,7 +12,6 @@ from ..core.tensor import Tensor, tensors_in
 from ..graph import program
 from ..library.aten.choice import choose
 from ..library.aten.overloads import OpOverload
-from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from .functions import Function
 from .module import ScriptModule

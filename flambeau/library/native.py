@@ -60,8 +60,7 @@ class ClassNamespace(ModuleType):
             raise AttributeError(name)
         kind = self.__name__.rpartition(".")[2]
         if kind in ("quantized", "rnn"):  # which are there from the beginning, and loaded when they are first used
-            from ..ops.quantizing import operators  # noqa: PLC0415, F401
-
+            naming.above("ops.quantizing.operators")
             if f"{PREFIX}{kind}.{name}" in KINDS:
                 return KINDS[f"{PREFIX}{kind}.{name}"]
         raise RuntimeError(

@@ -10,13 +10,10 @@ from typing import Any
 
 import flambeau
 
-from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.tensor import Tensor
 from ..export import ExportedProgram
 from ..export._trace import input_names
-from ..jit.inlining import inlined
-from ..jit.module import ScriptModule
-from ..jit.script_function import ScriptFunction
+from ..jit import ScriptFunction, ScriptModule, inlining
 from ..nn import Module
 from ..nn.unchanged import in_mode
 from ..utils import _pytree as pytree
@@ -180,7 +177,7 @@ class _Export:
         model = self.model
         compiled = isinstance(model, (ScriptModule, ScriptFunction))
         with select_model_mode_for_export(model, self.training), functions.exporting(self.g.opset, self.table or ()):
-            if compiled and (not self.dynamo or has_control_flow(inlined(model.graph))):
+            if compiled and (not self.dynamo or has_control_flow(inlining.inlined(model.graph))):
                 self._scripted()
             else:
                 self._read()

@@ -9,7 +9,6 @@ from typing import Any
 
 import flambeau
 
-from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.tensor import Tensor
 from ..jit import operators
 from ..jit.interpreter import _schema_of

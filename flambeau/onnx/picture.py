@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from .. import fx  # noqa: F401  the whole room before its parts: see naming.load
 from ..fx.drawing import Drawing, draw_graph
 from ..fx.graph import Graph
 from ..fx.node import Node

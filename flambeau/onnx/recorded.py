@@ -11,7 +11,6 @@ from typing import Any
 
 import flambeau
 
-from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.device import cpu
 from ..core.tensor import Tensor, tensors_in
 from ..export._trace import Reader, Recorder, Trace

@@ -8,7 +8,6 @@ from typing import Any
 
 import flambeau
 
-from .. import library  # noqa: F401  the whole room before its parts: see naming.load
 from ..library.aten import aten
 from . import torchlib
 from .errors import OnnxExporterError

@@ -1,6 +1,5 @@
 """Optimizers and learning-rate schedules."""
 
-from .. import nn as _nn  # noqa: F401  the whole room before its parts: see naming.load
 from . import lr_scheduler, swa_utils
 from .adafactor import Adafactor
 from .adagrad import ASGD, Adadelta, Adagrad, RMSprop, Rprop

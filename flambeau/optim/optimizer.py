@@ -15,10 +15,10 @@ from ..compat.legacy import typename
 from ..core import dtype as dt
 from ..core import modes
 from ..core.graph import grad_mode
+from ..core.hook_tables import RemovableHandle, register
 from ..core.overrides import refuse_real_tensors, with_attributes
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
-from ..nn.modules.hooks import RemovableHandle
 
 StateDict = dict[str, Any]
 ParamsT = Iterable[Any]  # tensors, (name, tensor) pairs, or dicts that describe groups
@@ -43,20 +43,12 @@ required = _RequiredParameter()
 
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` before the step of every optimizer. It may return new (args, kwargs)."""
-    return _register(_global_optimizer_pre_hooks, hook)
+    return register(_global_optimizer_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` after the step of every optimizer."""
-    return _register(_global_optimizer_post_hooks, hook)
-
-
-def _register(table: OrderedDict[int, Callable], hook: Callable, prepend: bool = False) -> RemovableHandle:
-    handle = RemovableHandle(table)
-    table[handle.id] = hook
-    if prepend:
-        table.move_to_end(handle.id, last=False)
-    return handle
+    return register(_global_optimizer_post_hooks, hook)
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -173,27 +165,27 @@ class Optimizer:
     # -- hooks ------------------------------------------------------------------------------------------------------
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before every step. It may return new (args, kwargs)."""
-        return _register(self._optimizer_step_pre_hooks, hook)
+        return register(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after every step."""
-        return _register(self._optimizer_step_post_hooks, hook)
+        return register(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` before `state_dict` collects anything."""
-        return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
+        return register(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` on the result of `state_dict`. It may return another one."""
-        return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
+        return register(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before loading. It may return another state_dict."""
-        return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+        return register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` after loading."""
-        return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+        return register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # -- saving and loading -----------------------------------------------------------------------------------------
     def state_dict(self) -> StateDict:

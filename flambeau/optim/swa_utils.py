@@ -10,8 +10,7 @@ from typing import Any
 
 from ..autograd.grad_mode import no_grad
 from ..core.tensor import Tensor
-from ..nn.modules.batchnorm import _BatchNorm
-from ..nn.modules.module import Module
+from ..nn import Module, modules
 from ..ops.creation.construct import tensor
 from .lr_scheduler.base import LRScheduler, Rate, per_group
 from .optimizer import Optimizer, number
@@ -153,7 +152,7 @@ class AveragedModel(Module):
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """Compute the running statistics of batch normalisation again, by one pass over the data. A batch that is a list or
     tuple counts with its first element."""
-    momenta = {m: m.momentum for m in model.modules() if isinstance(m, _BatchNorm)}
+    momenta = {m: m.momentum for m in model.modules() if isinstance(m, modules.batchnorm._BatchNorm)}
     if not momenta:
         return
     was_training = model.training

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable as _Callable
 
-from .. import nn as _nn  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.device import device as _device
 from ..core.naming import no_attribute as _no_attribute
 from ..core.naming import submodule as _submodule

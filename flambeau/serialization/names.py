@@ -5,6 +5,7 @@ from __future__ import annotations
 import _compat_pickle
 import collections
 import importlib
+import sys
 from typing import Any
 
 from ..compat.legacy import STORAGE_TYPES as LEGACY_STORAGES
@@ -21,7 +22,7 @@ from ..core.size import Size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..core.typed_storage import TypedStorage
-from ..nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from ..nn import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from . import rebuild
 
 STORAGE_NAMES: dict[str, dtype] = {d.storage_name: d for d in RECORDS if d.storage_name}
@@ -112,6 +113,7 @@ _WRITTEN: dict[Any, tuple[str, str]] = {
 _TRANSFORMS, _SCHEDULERS = "torchvision.transforms.transforms", "torch.optim.lr_scheduler"
 _MOVED = {
     "flambeau.ao.nn.quantized.dynamic.modules.rnn_weights": "torch.ao.nn.quantized.dynamic.modules.rnn",
+    "flambeau.core.hook_tables": "torch.utils.hooks",
     "flambeau.core.pytree": "torch.utils._pytree",
     "flambeau.distributed.data_parallel": "torch.nn.parallel.distributed",
     "flambeau.profiler.events": "torch.autograd.profiler_util",
@@ -172,7 +174,7 @@ _COMPILED = {
 
 def _local(module: str, name: str) -> Any:
     if (module, name) == ("torch._C", "_VariableFunctionsClass"):  # the functions of `torch` are its attributes
-        return importlib.import_module("flambeau")
+        return sys.modules["flambeau"]
     local = _COMPILED.get(module) or own_name(module)
     parents = local.split(".")
     candidates = [".".join(parents[:n]) for n in range(len(parents), 1, -1)] or [

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..core import naming
 from . import processes, snapshots
 from .errors import ServeError
 from .settings import ConfigurationError, Settings, read_properties
@@ -103,11 +104,9 @@ def _start(settings: Settings, foreground: bool) -> int:
         os.setsid()
     else:
         processes.note(os.getpid())
-    from .server import run  # noqa: PLC0415  needs optional packages
-
     code = 0
     try:
-        run(settings)
+        naming.above("serve.server").run(settings)  # needs optional packages
     except (ConfigurationError, OSError) as e:
         print(f"Invalid configuration: {e}", flush=True)
         code = 1

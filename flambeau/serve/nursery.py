@@ -21,6 +21,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from ..core import naming
+
 _ROOT = str(Path(__file__).resolve().parents[2])
 DESCRIPTORS = 5  # connection, server's arena, worker's arena, stdout, stderr
 
@@ -165,8 +167,6 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | No
 
 def _become_worker(connection: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
     """Turn a fork into a worker: take its own output, folder and environment, and run it."""
-    from . import worker  # noqa: PLC0415  already loaded by the nursery
-
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     connection.close()
@@ -180,7 +180,7 @@ def _become_worker(connection: socket.socket, order: dict[str, Any], descriptors
     os.environ.update(order["environment"])
     code = 1
     try:
-        code = worker.run(order, talk, ours, theirs)
+        code = naming.above("serve.worker").run(order, talk, ours, theirs)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -193,9 +193,7 @@ def _become_worker(connection: socket.socket, order: dict[str, Any], descriptors
 def main(descriptor: int) -> None:
     """Load Flambeau, then fork a worker for each order until the server goes."""
     connection = socket.socket(fileno=descriptor)
-    from . import worker  # noqa: PLC0415  only the nursery loads it, not the server
-
-    worker.prepare()
+    naming.above("serve.worker").prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the workers; the server sees their sockets close
     gc.freeze()  # what is loaded now is shared with the workers: the collector must not touch its pages
     while (received := _receive(connection)) is not None:

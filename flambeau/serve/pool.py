@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..core import naming
 from .channel import LARGE, Arena, Frames, frame
 from .job import Job
 from .nursery import python_path_first
@@ -153,10 +154,8 @@ class Worker(asyncio.Protocol):
 
     def _thread(self, order: dict[str, Any], descriptors: list[int]) -> int:
         """A worker in a thread of this process: it has copies of the descriptors, and no life of its own to end."""
-        from . import worker  # noqa: PLC0415  loads the framework, which a server with processes does not need
-
         talk, ours, theirs = (os.dup(d) for d in descriptors[:3])
-        run = functools.partial(worker.run, order, talk, ours, theirs, own_process=False)
+        run = functools.partial(naming.above("serve.worker").run, order, talk, ours, theirs, own_process=False)
         threading.Thread(target=run, name=self.name, daemon=True).start()
         return 0
 

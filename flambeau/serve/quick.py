@@ -14,6 +14,9 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import flambeau
+
+from ..core import naming
 from ..core.private_folders import Scratch, state_folder
 from . import archiver
 from .errors import ServeError
@@ -43,8 +46,6 @@ def _is_torchscript(path: Path) -> bool:
 
 def _state_dict(path: Path) -> dict[str, Any]:
     """The weights in a file, as they are or as `state_dict` or `model` of a checkpoint."""
-    import flambeau  # noqa: PLC0415  the package itself: only this command looks into files
-
     if path.suffix == ".safetensors":
         return dict(flambeau.safetensors.load_file(str(path)))
     content = flambeau.load(path, map_location="cpu")
@@ -57,9 +58,7 @@ def _state_dict(path: Path) -> dict[str, Any]:
 
 
 def _architecture(path: Path, wanted: str | None) -> str:
-    from ..vision import models  # noqa: PLC0415  heavy
-
-    known = models.list_models()
+    known = naming.above("vision.models").list_models()
     if wanted is not None:
         if wanted not in known:
             raise ConfigurationError(f"--arch {wanted}: not one of {', '.join(known)}")
@@ -80,8 +79,6 @@ def _classes(weights: dict[str, Any]) -> int:
 
 
 def _vision_model(name: str, weights: dict[str, Any], work: Path) -> dict[str, Any]:
-    import flambeau  # noqa: PLC0415
-
     classes = _classes(weights)
     model_file = work / "served_model.py"
     model_file.write_text(_MODEL_FILE.format(name=name, options="" if classes == 1000 else f", num_classes={classes}"))
@@ -90,8 +87,7 @@ def _vision_model(name: str, weights: dict[str, Any], work: Path) -> dict[str, A
 
 
 def _from_name(name: str, work: Path) -> dict[str, Any]:
-    from ..vision import models  # noqa: PLC0415
-
+    models = naming.above("vision.models")
     if name not in models.list_models():
         raise ConfigurationError(f"{name} is neither a file nor one of the models {', '.join(models.list_models())}")
     return _vision_model(name, models.get_model(name, weights="DEFAULT").state_dict(), work)
@@ -223,8 +219,7 @@ def _sent(model: Model) -> str:
 
 def _serve(settings: Settings, packed: list[tuple[str, str]], options: argparse.Namespace) -> int:
     try:
-        from .registry import Registration  # noqa: PLC0415  need optional packages
-        from .server import run as run_server  # noqa: PLC0415
+        registry, server_room = naming.above("serve.registry"), naming.above("serve.server")
     except ImportError as e:
         print(f"flambeau serve needs the package {e.name}: pip install flambeau[serve]", file=sys.stderr)
         return 1
@@ -232,7 +227,7 @@ def _serve(settings: Settings, packed: list[tuple[str, str]], options: argparse.
     async def load(server: Server) -> None:
         address = server.addresses["inference"]
         for archive, name in packed:
-            asked = Registration(
+            asked = registry.Registration(
                 archive, name, batch_size=options.batch_size, max_batch_delay=options.max_batch_delay,
                 initial_workers=options.workers,
             )  # fmt: skip
@@ -243,7 +238,7 @@ def _serve(settings: Settings, packed: list[tuple[str, str]], options: argparse.
         server.say(f"  look at: {server.addresses['management']}/   logs: {settings.log_folder}")
 
     try:
-        run_server(settings, load, console=options.verbose)
+        server_room.run(settings, load, console=options.verbose)
     except ServeError as e:
         print(f"flambeau serve: {e.message}", file=sys.stderr)
         return 1

@@ -2,7 +2,6 @@
 
 from pathlib import Path as _Path
 
-from .. import nn as _nn  # noqa: F401  the whole room before its parts: see naming.load
 from ..core import naming as _naming
 from ..core.exchange import swap_tensors as swap_tensors
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
+from ..core.hook_tables import RemovableHandle
 from ..core.tensor import Tensor
-from ..nn.modules.hooks import RemovableHandle
 
 __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 

@@ -13,8 +13,7 @@ from typing import Any
 from ..autograd import no_grad
 from ..core.dtype import float32
 from ..core.tensor import Tensor
-from ..nn.modules.container import ModuleDict, ModuleList
-from ..nn.modules.module import Module
+from ..nn import Module, ModuleDict, ModuleList
 from ..nn.parameter import is_lazy
 from ..nn.unchanged import unchanged
 from ..ops.random.fills import rand

@@ -13,7 +13,6 @@ import numpy as np
 import flambeau
 from flambeau import Tensor
 
-from .. import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from ..utils.pillow import decode, pillow
 
 __all__ = [

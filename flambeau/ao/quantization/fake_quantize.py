@@ -8,7 +8,6 @@ from typing import Any
 
 import flambeau as torch
 
-from ... import jit as _jit  # noqa: F401  the whole room before its parts: see naming.load
 from ...core.tensor import Tensor
 from ...jit.marks import export
 from ...nn import Module

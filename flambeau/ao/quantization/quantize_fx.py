@@ -9,7 +9,6 @@ from ... import nn
 from ...fx import GraphModule, symbolic_trace
 from ...fx.graph_module import _USER_PRESERVED_ATTRIBUTES_KEY
 from ..nn.quantized.modules.functional_modules import FloatFunctional, FXFloatFunctional
-from . import fx as _fx  # noqa: F401  the whole room before its parts: see naming.load
 from .fx.convert import convert
 from .fx.custom_config import ConvertCustomConfig, FuseCustomConfig, PrepareCustomConfig
 from .fx.fuse import from_former_dict, fuse

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...core import naming
 from ...core.backend import Backend
 from ...core.device import device
 from ...core.storage import UntypedStorage
@@ -304,9 +305,7 @@ class CudaBackend(Backend):
 
 
 def _make_program(kernel: Any) -> Any:
-    from ...kernels import cuda_program  # noqa: PLC0415 - the emitter is loaded with the first kernel
-
-    return cuda_program.make(kernel)
+    return naming.above("kernels.cuda_program").make(kernel)
 
 
 def host_value(backend: CudaBackend, address: int, nbytes: int, where: device) -> bytes:

@@ -6,7 +6,6 @@ False
 
 from __future__ import annotations
 
-from ... import nn as _nn  # noqa: F401  the whole room before its parts: see naming.load
 from ...nn.modules.conversion import ConversionFlags
 
 __all__ = [

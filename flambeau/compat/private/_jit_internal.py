@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ... import jit as _jit
 from ...futures import Future
-from ...jit import annotate, export, ignore, is_scripting, unused
+from ...jit import annotate, export, ignore, is_scripting, unused, warn_of_empty_container
 from ...jit.annotations import (
     BroadcastingList1,
     BroadcastingList2,
@@ -76,8 +76,6 @@ def get_callable_argument_names(fn: Callable) -> list[str]:
 
 def check_empty_containers(obj: Any) -> None:
     """Warn that the element type of an empty container is unknown."""
-    from ...jit import warn_of_empty_container  # noqa: PLC0415
-
     warn_of_empty_container(obj)
 
 

@@ -17,7 +17,6 @@ from ...serialization.rebuild import meta_tensor as _rebuild_meta_tensor_no_stor
 from ...serialization.rebuild import parameter as _rebuild_parameter
 from ...serialization.rebuild import parameter_with_state as _rebuild_parameter_with_state
 from ...serialization.rebuild import wrapper_subclass as _rebuild_wrapper_subclass
-from ...utils import data as _data  # noqa: F401  the whole room before its parts: see naming.load
 from ...utils.data._utils.failure import Failure
 
 __all__ = [

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+from ...core import naming
 from ...graph import printer
 from ...graph import program as operators
 from ...graph.channels import spread_norms
@@ -15,7 +16,6 @@ from ...graph.pieces import split_copies
 from ...graph.placement import place
 from ...graph.reductions import fuse_into_reductions
 from ...graph.sharing import share
-from ..late import late
 from ..record.planning import Planner, lowered, program_of
 from ..record.steps import Graph, Launch, used
 from .constants import fold
@@ -23,9 +23,9 @@ from .epilogues import join_epilogues
 from .ordering import free_earlier, recompute
 from .products import prefer_primitives
 
-convolutions, layouts = late("passes.convolutions"), late("passes.layouts")
-convolution_epilogues = late("passes.convolution_epilogues")
-repeated_rows, lanes = late("passes.repeated_rows"), late("passes.lanes")
+convolutions, layouts = naming.late("compiler.passes.convolutions"), naming.late("compiler.passes.layouts")
+convolution_epilogues = naming.late("compiler.passes.convolution_epilogues")
+repeated_rows, lanes = naming.late("compiler.passes.repeated_rows"), naming.late("compiler.passes.lanes")
 
 
 class Stage(NamedTuple):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...core import naming
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor, tensors_in
-from ..late import late
 from ..state.arguments import Arguments
 from .results import replaced, saved_storages
 
 if TYPE_CHECKING:
     from .differentiable import Derivative
 
-differentiable = late("record.differentiable")
+differentiable = naming.late("compiler.record.differentiable")
 
 
 def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:

@@ -7,13 +7,13 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...core import naming
 from ...core.device import cpu
 from ...core.graph import GONE
 from ...core.sharded import SpreadTensor
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 from ...optim.elementwise import ElementwiseOptimizer
-from ..late import late
 from ..passes import pipeline
 from ..runtime.program import Program
 from ..state.arguments import Arguments
@@ -28,7 +28,7 @@ from .views import Views
 if TYPE_CHECKING:
     from .differentiable import Derivative
 
-differentiable = late("record.differentiable")
+differentiable = naming.late("compiler.record.differentiable")
 
 
 class Changes(NotRecordable):

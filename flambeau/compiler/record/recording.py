@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...core import naming
 from ...core.allocator import allocator
 from ...core.storage import INFERENCE, UntypedStorage
 from ...core.tensor import Tensor, tensors_in
-from ..late import late
 from ..passes.pipeline import Stage
 from ..runtime import messages
 from ..runtime.first_run import Rehearsal, SetAside, extent, to_the_end
@@ -27,7 +27,7 @@ from .results import Header, Results
 if TYPE_CHECKING:
     from .differentiable import Derivative
 
-differentiable = late("record.differentiable")
+differentiable = naming.late("compiler.record.differentiable")
 
 
 def _references(thing: Any) -> int:

@@ -41,17 +41,17 @@ from typing import Any, NamedTuple
 
 from ...backends.cpu.onednn import plan as onednn_plan
 from ...backends.cpu.onednn import sequence
+from ...core import naming
 from ...core.generator import Generator
 from ...core.storage import UntypedStorage
-from ..late import Late, late
 from ..record.operator_call import Stale, call_operator
 from ..record.steps import Call, Graph, Launch, Number, Ref, Same, Test
 from . import driver
 from .arena import arrange
 from .arena_memory import give_back, shared_arena
 
-layout_check = late("passes.layout_check")
-winograd = Late(f"{__name__.partition('.')[0]}.backends.cpu.winograd")
+layout_check = naming.late("compiler.passes.layout_check")
+winograd = naming.late("backends.cpu.winograd")
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
 

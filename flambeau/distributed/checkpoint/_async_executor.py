@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+from ...core import naming
 from .. import groups, object_collectives
 from .._state_dict_utils import _mapped
 from ..distributed_c10d import destroy_process_group, init_process_group
@@ -28,8 +29,7 @@ class _AsyncCheckpointExecutor(abc.ABC):
 
 
 def _save(staged: Any, options: dict[str, Any]) -> Any:
-    from .state_dict_saver import save  # noqa: PLC0415 - which offers to save in the background
-
+    save = naming.above("distributed.checkpoint.state_dict_saver").save  # which offers to save in the background
     return save(staged.result() if isinstance(staged, Future) else staged, **options)
 
 

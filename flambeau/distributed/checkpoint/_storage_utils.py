@@ -6,6 +6,7 @@ import importlib.util
 import os
 from typing import Any
 
+from ...core import naming
 from .filesystem import FileSystemReader, FileSystemWriter
 
 
@@ -31,7 +32,6 @@ def _kinds(reader: bool) -> list[Any]:
     """Readers or writers for places, the nearest first."""
     kinds: list[Any] = [FileSystemReader if reader else FileSystemWriter]
     if importlib.util.find_spec("fsspec") is not None:
-        from . import _fsspec_filesystem as others  # noqa: PLC0415 - needs a package
-
+        others = naming.above("distributed.checkpoint._fsspec_filesystem")
         kinds.append(others.FsspecReader if reader else others.FsspecWriter)
     return kinds

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import IO, Any, ClassVar
 
+from ...core import naming
 from ...serialization.checked import Keys
 from ...serialization.unpickler import RestrictedUnpickler
 from ...serialization.writer import StoragePickler
@@ -96,11 +97,9 @@ class _MetadataUnpickler(RestrictedUnpickler):
 
 @functools.cache
 def _objects() -> tuple[type, ...]:
-    from .filesystem import _StorageInfo  # noqa: PLC0415 - files know of metadata, and metadata of what files note in it
-
     return (
         md.Metadata, md.MetadataIndex, md.ChunkStorageMetadata, md.TensorProperties, md.TensorStorageMetadata,
-        md.BytesStorageMetadata, md.StorageMeta, _StorageInfo, md._OfShards,
+        md.BytesStorageMetadata, md.StorageMeta, naming.above("distributed.checkpoint.filesystem")._StorageInfo, md._OfShards,
     )  # fmt: skip
 
 

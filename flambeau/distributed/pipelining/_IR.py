@@ -8,6 +8,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+import flambeau
+
 from ...export import export
 from ...fx import Graph, GraphModule, Node
 from ...library import Library
@@ -25,8 +27,6 @@ _LIBRARY.impl("_pipe_split", lambda: None, "CompositeExplicitAutograd")
 
 def pipe_split() -> None:
     """Mark the end of a stage in a model's `forward`: what follows belongs to the next one. Without splitting it does nothing."""
-    import flambeau  # noqa: PLC0415 - the operator is found where programs find it
-
     flambeau.ops.pippy._pipe_split()
 
 

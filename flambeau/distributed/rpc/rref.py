@@ -9,6 +9,7 @@ import threading
 import weakref
 from typing import Any, Generic, TypeVar
 
+from ...core import naming
 from ...core.tensor import Tensor
 from ...futures import Future
 from ..autograd import contexts as autograd
@@ -189,9 +190,8 @@ class RRef(Generic[T]):
         return self._proxy("remote", timeout)
 
     def _proxy(self, how: str, timeout: float) -> Any:
-        from . import api, rref_proxy  # noqa: PLC0415 - calls are made of references, and these of calls
-
-        return rref_proxy.RRefProxy(self, getattr(api, how), timeout)
+        call = getattr(naming.above("distributed.rpc.api"), how)  # calls are made of references, and these of calls
+        return naming.above("distributed.rpc.rref_proxy").RRefProxy(self, call, timeout)
 
 
 PyRRef = RRef

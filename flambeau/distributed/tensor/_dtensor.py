@@ -72,9 +72,7 @@ class DTensor(SpreadTensor):
 
     def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Operators that meet this tensor call this instead."""
-        from . import _dispatch  # noqa: PLC0415 - it imports this module
-
-        return _dispatch.dispatch(face, args, kwargs)
+        return _naming.above("distributed.tensor._dispatch").dispatch(face, args, kwargs)
 
     def _mold(self) -> Callable[[Tensor], DTensor]:
         spec = self._spec

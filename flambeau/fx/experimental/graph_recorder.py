@@ -14,7 +14,7 @@ from ...autograd.engine import running
 from ...core.tensor import Tensor
 from ...graph import program
 from ...graph.recorder import TensorRecorder
-from ...library.aten.dispatch import AtenMode
+from ...library.aten import dispatch
 from . import branches
 
 __all__ = ["GraphRecorder"]
@@ -23,7 +23,7 @@ _FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file
 _MODULES = os.path.join(_FOLDER, "nn", "modules") + os.sep
 
 
-class GraphRecorder(TensorRecorder, AtenMode):
+class GraphRecorder(TensorRecorder, dispatch.AtenMode):
     """Writes down the calls of PyTorch's operators."""
 
     lifted: list[Tensor] | None = None  # in a branch: the tensors that it has from outside

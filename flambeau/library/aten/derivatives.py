@@ -22,11 +22,10 @@ from ...autograd.grad_mode import enable_grad, grad_mode
 from ...core.tensor import Tensor
 from ...expr import arg, as_expr, const
 from ...ops import OPS
-from ...ops.machinery.aten_form import ATEN_BACKWARD, AtenForm
+from ...ops.aten_only import ATEN_BACKWARD
+from ...ops.machinery.aten_form import AtenForm
 from ...ops.machinery.formula import Pointwise, derived
 from ...ops.machinery.matching import bound
-from ...ops.methods import aten_only as _methods  # noqa: F401  they declare operators
-from ...ops.nn import aten_only as _layers  # noqa: F401
 from .overloads import OpOverload, aten
 
 # Facts about arguments: from the argument to what PyTorch's operator takes, and from that and the gradient to one like it.

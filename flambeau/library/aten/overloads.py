@@ -11,7 +11,7 @@ import threading
 from types import ModuleType
 from typing import Any
 
-from ...core import overrides
+from ...core import naming, overrides
 from ...ops.machinery.matching import bound, shortened
 from ...ops.machinery.schema import Schema
 from ...ops.machinery.schema_table import aten_names, is_composite, overloads_of, schema_of
@@ -25,10 +25,9 @@ class _Recording(threading.local):
 recording = _Recording()
 
 
-def _resolver() -> Any:
-    from . import resolver  # noqa: PLC0415  it needs all operators
-
-    return resolver
+def resolver_module() -> Any:
+    """The module `resolver`, which says what runs for each overload and needs all operators: imported with the first call."""
+    return naming.above("library.aten.resolver")
 
 
 class OpOverload:
@@ -60,7 +59,7 @@ class OpOverload:
     @functools.cached_property
     def derivative(self) -> Any:
         """Its derivative as calls of PyTorch's operators, where it is declared."""
-        return _resolver().derivative_of(self)
+        return resolver_module().derivative_of(self)
 
     @functools.cached_property
     def is_composite(self) -> bool:
@@ -70,7 +69,7 @@ class OpOverload:
     def decompose(self, *args: Any, **kwargs: Any) -> Any:
         """Make the calls of others that it is made of: those that are declared, or those of the operator's own body; NotImplemented
         where it is made of nothing that can be seen."""
-        found = _resolver().body_of(self._overloadpacket.__name__, self._overloadname)
+        found = resolver_module().body_of(self._overloadpacket.__name__, self._overloadname)
         return NotImplemented if found is None else found(*args, **kwargs)
 
     def name(self) -> str:
@@ -108,7 +107,7 @@ class OpOverload:
 
     def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Make the call."""
-        return _resolver().run(self, *shortened(self._schema, self.bind(args, kwargs)))
+        return resolver_module().run(self, *shortened(self._schema, self.bind(args, kwargs)))
 
 
 class OpOverloadPacket:
@@ -125,7 +124,7 @@ class OpOverloadPacket:
     @functools.cached_property
     def op(self) -> Any:
         """The record of the operator; None where PyTorch has a name for something that is no operator here."""
-        return _resolver().record_of(self.__name__)
+        return resolver_module().record_of(self.__name__)
 
     @property
     def is_view(self) -> bool:

@@ -14,7 +14,8 @@ import flambeau
 from ...core import modes
 from ...core.tensor import Tensor
 from ...ops import OPS, namespace
-from ...ops.machinery.aten_form import ATEN_ONLY, ATEN_PARTS, AtenForm
+from ...ops.aten_only import ATEN_ONLY, ATEN_PARTS
+from ...ops.machinery.aten_form import AtenForm
 from ...ops.machinery.matching import bound
 from ...ops.machinery.record import Op
 from ...ops.machinery.schema_table import aten_names, is_core_composite, overloads_of, schema_of

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ...core import naming
+from ...core.hook_tables import RemovableHandle, register
 from ...core.overrides import refuse_real_tensors
 from ...core.tensor import Tensor
 from ..parameter import Buffer, Parameter
 from .conversion import Conversion
-from .hooks import BackwardHook, RemovableHandle, attach_to_last_node, register
+from .hooks import BackwardHook, attach_to_last_node
 from .state import _EXTRA_STATE_KEY as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401  programs look for it here
 from .state import IncompatibleKeys as _IncompatibleKeys  # noqa: F401
 from .state import State

@@ -11,11 +11,11 @@ from typing import Any
 
 from ...core.exchange import swap_tensors
 from ...core.graph import grad_mode
+from ...core.hook_tables import RemovableHandle, register
 from ...core.overrides import refuse_real_tensors
 from ...core.tensor import Tensor
 from ..parameter import Parameter, is_lazy
 from .conversion import ConversionFlags
-from .hooks import RemovableHandle, register
 
 _EXTRA_STATE_KEY = "_extra_state"
 

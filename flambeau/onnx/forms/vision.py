@@ -9,11 +9,11 @@ import numpy as np
 
 import flambeau
 
-from ...vision import ops as _ops  # noqa: F401  they declare themselves
+from ...vision import ops
 from ..builder import Absent, Builder, Value
 from ..registry import form
 
-_VISION: Any = flambeau.ops.torchvision
+_VISION: Any = ops._operators.faces()
 
 
 @form(_VISION.nms, since=10)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...core import modes
+from ...core import modes, naming
 from ...core.backend import BACKENDS
 from ...core.named import NamedOperand, Names, any_named, is_named, names_of, plain, refresh, set_names, unsupported
 from ...core.tensor import Tensor
@@ -236,8 +236,7 @@ _BY_KIND: dict[str, Callable] = {"pointwise": broadcast, "reduction": reduced}
 
 def rule_of(op: Any) -> Callable | None:
     """Return the rule by which an operator names its results; None if there is none."""
-    from . import rules  # noqa: F401, PLC0415  declares them; needs all operators
-
+    naming.above("ops.names.rules")  # declares them; needs all operators
     if not isinstance(op, Op):
         return _no_names if getattr(op, "name", "") in _UNNAMED else None
     if op.names is not None:

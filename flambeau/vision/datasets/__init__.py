@@ -1,6 +1,5 @@
 """Data sets of images, with torchvision's names and files."""
 
-from ...utils import data as _data  # noqa: F401  the whole room before its parts: see naming.load
 from .annotated import SBU, Cityscapes, Flickr8k, Flickr30k, Kitti, SBDataset, WIDERFace
 from .arrays import FER2013, SEMEION, STL10, SVHN, USPS, MovingMNIST
 from .caltech import Caltech101, Caltech256

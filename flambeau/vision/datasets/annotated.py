@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ... import tensor
-from ...utils.pillow import pillow
+from ...utils import pillow
 from .._categories import class_names
 from .folder import default_loader
 from .utils import (
@@ -97,7 +97,7 @@ class Kitti(VisionDataset):
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         target = self._parse_target(index) if self.train else None
-        return self._both_transformed(pillow().open(self.images[index]), target)
+        return self._both_transformed(pillow.pillow().open(self.images[index]), target)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -165,7 +165,7 @@ class WIDERFace(VisionDataset):
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         info = self.img_info[index]
-        return self._each_transformed(pillow().open(info["img_path"]), info.get("annotations"))
+        return self._each_transformed(pillow.pillow().open(info["img_path"]), info.get("annotations"))
 
     def __len__(self) -> int:
         return len(self.img_info)
@@ -254,12 +254,12 @@ class Cityscapes(VisionDataset):
 
     def _read(self, path: str, kind: str) -> Any:
         if kind != "polygon":
-            return pillow().open(path)
+            return pillow.pillow().open(path)
         with open(path) as file:
             return json.load(file)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        image = pillow().open(self.images[index]).convert("RGB")
+        image = pillow.pillow().open(self.images[index]).convert("RGB")
         targets = tuple(self._read(path, kind) for path, kind in zip(self.targets[index], self.target_type))
         return self._both_transformed(image, targets if len(targets) > 1 else targets[0])
 
@@ -312,11 +312,11 @@ class SBDataset(VisionDataset):
     def _get_target(self, path: str) -> Any:
         found = self._loadmat(path)["GTcls"][0]
         if self.mode == "segmentation":
-            return pillow().fromarray(found["Segmentation"][0])
+            return pillow.pillow().fromarray(found["Segmentation"][0])
         return np.stack([found["Boundaries"][0][i][0].toarray() for i in range(self.num_classes)])
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        image = pillow().open(self.images[index]).convert("RGB")
+        image = pillow.pillow().open(self.images[index]).convert("RGB")
         return self._both_transformed(image, self._get_target(self.masks[index]))
 
     def __len__(self) -> int:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ...utils.data.dataset import Dataset
+from ...utils.data import Dataset
 from .utils import check_integrity, download_and_extract_archive
 
 Transform = Callable[..., Any] | None

@@ -7,7 +7,6 @@
 # ruff: noqa: F401 - re-exports
 
 from ...core import naming as _naming
-from .. import ops as _ops  # noqa: F401  the whole room before its parts: see naming.load
 from . import detection, optical_flow, segmentation, video
 from ._api import *
 from .alexnet import *

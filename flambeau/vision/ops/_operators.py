@@ -20,8 +20,13 @@ def operator(schema: str, meta: Callable | None = None, reads_values: bool = Fal
         _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
         if meta is not None:
             _LIBRARY.impl(name, meta, "Meta")
-        face = getattr(flambeau.ops.torchvision, name)
+        face = getattr(faces(), name)
         face.op.reads_values = reads_values
         return face
 
     return declare
+
+
+def faces() -> Any:
+    """The operators by name, as programs find them in `torch.ops.torchvision`."""
+    return flambeau.ops.torchvision

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ... import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from ...core import naming as _naming
 from . import basic, functional, geometric, photometric
 from .autoaugment import AugMix, AutoAugment, AutoAugmentPolicy, RandAugment, TrivialAugmentWide

@@ -12,7 +12,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from ...utils.pillow import is_pil
+from ...utils import pillow
 from .arguments import (
     affine_arguments,
     blur_arguments,
@@ -363,7 +363,7 @@ def adjust_sharpness(img: Any, sharpness_factor: float) -> Any:
 
 def to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
     """Convert a PIL image to greyscale with one or three bands."""
-    if not is_pil(img):
+    if not pillow.is_pil(img):
         raise TypeError("Input should be PIL Image")
     return pil.to_grayscale(img, num_output_channels)
 

@@ -2,10 +2,34 @@
 
 It is imported when the device is first used: it is above the operators, whose records it adds to. No module needs a GPU or CUDA."""
 
-from __future__ import annotations
+# ruff: noqa: F401
 
-import importlib
-import pkgutil
-
-for _found in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_found.name}")
+from . import (
+    attention,
+    attention32,
+    attention_blocks,
+    attention_rows,
+    attention_tiles,
+    conv,
+    conv32,
+    embedding,
+    fft,
+    finding,
+    index_put,
+    joining,
+    launching,
+    layer_norm,
+    linalg,
+    loss,
+    matmul,
+    norm,
+    pooling,
+    random,
+    rnn,
+    sampling,
+    scan,
+    sorting,
+    sparse,
+    spectral,
+    unscaling,
+)

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from ..metadata import ShardMetadata
-from .api import (
-    DevicePlacementSpec,
-    EnumerableShardingSpec,
-    PlacementSpec,
-    ShardingSpec,
-    _infer_sharding_spec_from_shards_metadata,
-)
-from .chunk_sharding_spec import ChunkShardingSpec
+from .api import DevicePlacementSpec, EnumerableShardingSpec, PlacementSpec, ShardingSpec
+from .chunk_sharding_spec import ChunkShardingSpec, _infer_sharding_spec_from_shards_metadata
 
 __all__ = [
     "ChunkShardingSpec", "DevicePlacementSpec", "EnumerableShardingSpec", "PlacementSpec", "ShardMetadata", "ShardingSpec",

@@ -94,23 +94,3 @@ class EnumerableShardingSpec(ShardingSpec):
 
     def shard(self, tensor: Any, src_rank: int = 0, process_group: Any = None) -> Any:
         raise NotImplementedError("EnumerableShardingSpec.shard not implemented yet!")
-
-
-def _infer_sharding_spec_from_shards_metadata(shards_metadata: list[ShardMetadata]) -> ShardingSpec:
-    """The spec that cuts a tensor into these parts."""
-    from .chunk_sharding_spec import ChunkShardingSpec  # noqa: PLC0415 - which is a ShardingSpec
-
-    cut = {dim for shard in shards_metadata for dim, offset in enumerate(shard.shard_offsets) if offset}
-    if len(cut) == 1:
-        dim = cut.pop()
-        ordered = sorted(shards_metadata, key=lambda shard: shard.shard_offsets[dim])
-        whole = [max(o + n for o, n in zip(*pairs)) for pairs in zip(
-            zip(*(s.shard_offsets for s in ordered)), zip(*(s.shard_sizes for s in ordered))
-        )]  # fmt: skip
-        spec = ChunkShardingSpec(dim, [shard.placement for shard in ordered])  # type: ignore[misc]
-        made = spec.build_metadata(whole, TensorProperties()).shards_metadata
-        if [(s.shard_offsets, s.shard_sizes) for s in made] == [
-            (list(s.shard_offsets), list(s.shard_sizes)) for s in ordered
-        ]:
-            return spec
-    return EnumerableShardingSpec(shards_metadata)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ....core import naming
 from ....core.graph import unrecorded
 from ....core.size import Size
 from ....ops.creation.filled import empty
@@ -12,7 +13,7 @@ from ... import collectives, groups
 from ...remote_device import _remote_device
 from ..metadata import ShardMetadata
 from ..sharded_tensor.metadata import ShardedTensorMetadata, TensorProperties
-from .api import ShardingSpec
+from .api import EnumerableShardingSpec, ShardingSpec
 
 
 @dataclass
@@ -47,14 +48,13 @@ class ChunkShardingSpec(ShardingSpec):
         return ShardedTensorMetadata(shards, Size(tensor_sizes), tensor_properties)
 
     def shard(self, tensor: Any, src_rank: int = 0, process_group: Any = None) -> Any:
-        from ..sharded_tensor.api import Shard, ShardedTensor, placed  # noqa: PLC0415 - whose spec this is
-
+        sharded = naming.above("distributed._shard.sharded_tensor.api")  # whose spec this is
         group = process_group or groups._get_default_group()
         metadata = self.build_metadata(tensor.size(), TensorProperties.create_from_tensor(tensor))
         source = tensor.detach()
         own = None
         for shard in metadata.shards_metadata:  # one message for each part
-            rank, device = placed(group, shard.placement)
+            rank, device = sharded.placed(group, shard.placement)
             part = source[tuple(slice(o, o + n) for o, n in zip(shard.shard_offsets, shard.shard_sizes))]
             to, here = groups.get_group_rank(group, rank), groups.get_rank(group)
             if here == src_rank:
@@ -65,8 +65,26 @@ class ChunkShardingSpec(ShardingSpec):
                 part = empty(shard.shard_sizes, dtype=tensor.dtype, device=device)
                 collectives.recv(part, group=group, group_src=src_rank)
             if here == to:
-                own = Shard(part.requires_grad_(tensor.requires_grad), shard)
+                own = sharded.Shard(part.requires_grad_(tensor.requires_grad), shard)
         local = [] if own is None else [own]
-        return ShardedTensor._init_from_local_shards_and_global_metadata(
+        return sharded.ShardedTensor._init_from_local_shards_and_global_metadata(
             local, metadata, process_group=group, sharding_spec=self
         )
+
+
+def _infer_sharding_spec_from_shards_metadata(shards_metadata: list[ShardMetadata]) -> ShardingSpec:
+    """The spec that cuts a tensor into these parts."""
+    cut = {dim for shard in shards_metadata for dim, offset in enumerate(shard.shard_offsets) if offset}
+    if len(cut) == 1:
+        dim = cut.pop()
+        ordered = sorted(shards_metadata, key=lambda shard: shard.shard_offsets[dim])
+        whole = [max(o + n for o, n in zip(*pairs)) for pairs in zip(
+            zip(*(s.shard_offsets for s in ordered)), zip(*(s.shard_sizes for s in ordered))
+        )]  # fmt: skip
+        spec = ChunkShardingSpec(dim, [shard.placement for shard in ordered])  # type: ignore[misc]
+        made = spec.build_metadata(whole, TensorProperties()).shards_metadata
+        if [(s.shard_offsets, s.shard_sizes) for s in made] == [
+            (list(s.shard_offsets), list(s.shard_sizes)) for s in ordered
+        ]:
+            return spec
+    return EnumerableShardingSpec(shards_metadata)

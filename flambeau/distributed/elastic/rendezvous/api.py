@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ....core import naming
 from ...store import Store
 
 __all__ = [
@@ -207,7 +207,7 @@ class RendezvousHandlerRegistry:
 
 def _maker(module: str, function: str) -> RendezvousHandlerCreator:
     """A function of another module, which is imported when it is called."""
-    return lambda params: getattr(importlib.import_module(f"{__package__}.{module}"), function)(params)
+    return lambda params: naming.attribute(__package__, module, function)(params)
 
 
 rendezvous_handler_registry = RendezvousHandlerRegistry()  # programs register theirs here, as with PyTorch

@@ -13,7 +13,6 @@ from .... import _ops
 from ....autograd.engine import running
 from ....nn.modules.module import register_module_forward_pre_hook, register_module_full_backward_pre_hook
 from ... import _functional_collectives as funcol
-from ... import _functional_ops  # noqa: F401 - makes the operators that are counted by
 from .._dispatch import Call, switches
 from .._dtensor import DTensor
 

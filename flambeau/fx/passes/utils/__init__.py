@@ -1,5 +1,6 @@
 """Parts of passes: finding subgraphs, and making modules of them."""
 
+from . import matcher_utils as matcher_utils
 from .common import HolderModule, compare_graphs, lift_subgraph_as_module
 
 __all__ = ["HolderModule", "compare_graphs", "lift_subgraph_as_module"]

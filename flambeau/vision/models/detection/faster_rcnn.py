@@ -9,8 +9,8 @@ from flambeau import Tensor, nn
 from flambeau.nn import functional as F
 from flambeau.nn.modules import Sequential
 
-from ...ops.misc import Conv2dNormActivation, FrozenBatchNorm2d, Layer
-from ...ops.poolers import MultiScaleRoIAlign
+from ...ops import Conv2dNormActivation, FrozenBatchNorm2d, MultiScaleRoIAlign
+from ...ops.misc import Layer
 from .._api import weights_enums
 from .._utils import initialise, kaiming_fan_out
 from ..mobilenetv3 import MobileNet_V3_Large_Weights, mobilenet_v3_large

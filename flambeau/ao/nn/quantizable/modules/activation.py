@@ -11,7 +11,6 @@ from ..... import nn
 from .....core import naming
 from .....core.tensor import Tensor
 from .....nn.modules.settings import extending
-from ... import quantized as _quantized  # noqa: F401  the whole room before its parts: see naming.load
 from ...quantized.modules.functional_modules import FloatFunctional
 
 __all__ = ["MultiheadAttention"]

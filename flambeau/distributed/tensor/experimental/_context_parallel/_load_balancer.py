@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from .....core.dtype import int32
@@ -10,6 +12,25 @@ from .....core.tensor import Tensor
 from .....ops import namespace
 
 _torch = namespace("torch")
+
+
+class _RotateMethod(Enum):
+    """Way in which keys and values reach the other ranks: round by round (all-to-all), or all at once (all-gather)."""
+
+    ALL_TO_ALL = auto()
+    ALL_GATHER = auto()
+
+
+@dataclass
+class _ContextParallelOptions:
+    """`enable_load_balance`: whether ranks have parts from the front and the back. `rotate_method`: how parts go round."""
+
+    convert_to_f32: bool = True
+    enable_load_balance: bool = True
+    rotate_method: _RotateMethod = _RotateMethod.ALL_GATHER
+
+
+_cp_options = _ContextParallelOptions()
 
 
 class _LoadBalancer(ABC):
@@ -95,8 +116,6 @@ class _PTRRLoadBalancer(_LoadBalancer):
 
 def _create_default_load_balancer(seq_length: int, world_size: int, device: Any) -> _LoadBalancer | None:
     """The one for causal attention, where it is switched on and the sequence can be cut so."""
-    from ._ring import _cp_options  # noqa: PLC0415 - it imports this module
-
     if _cp_options.enable_load_balance and seq_length % (world_size * 2) == 0:
         return _HeadTailLoadBalancer(seq_length, world_size, device)
     return None

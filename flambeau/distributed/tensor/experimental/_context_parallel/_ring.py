@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from typing import Any
 
 from .....autograd.function import Function
@@ -22,16 +21,9 @@ from .... import groups
 from ....device_mesh import DeviceMesh
 from ..._dtensor import DTensor
 from ...placement_types import Shard
-from ._load_balancer import _head_and_tail
+from ._load_balancer import _cp_options, _head_and_tail, _RotateMethod
 
 _torch = namespace("torch")
-
-
-class _RotateMethod(Enum):
-    """Way in which keys and values reach the other ranks: round by round (all-to-all), or all at once (all-gather)."""
-
-    ALL_TO_ALL = auto()
-    ALL_GATHER = auto()
 
 
 class _CausalBehavior(Enum):
@@ -40,18 +32,6 @@ class _CausalBehavior(Enum):
     SKIP = None
     NOT_IS_CAUSAL = False
     IS_CAUSAL = True
-
-
-@dataclass
-class _ContextParallelOptions:
-    """`enable_load_balance`: whether ranks have parts from the front and the back. `rotate_method`: how parts go round."""
-
-    convert_to_f32: bool = True
-    enable_load_balance: bool = True
-    rotate_method: _RotateMethod = _RotateMethod.ALL_GATHER
-
-
-_cp_options = _ContextParallelOptions()
 
 
 def set_rotate_method(rotate_method: str) -> None:

@@ -9,7 +9,6 @@ import flambeau as torch
 from .......core.tensor import Tensor
 from .......ops.quantizing.operators import quantized as Q
 from ..... import intrinsic as nni
-from .....quantized import dynamic as _dynamic  # noqa: F401  the whole room before its parts: see naming.load
 from .....quantized.dynamic.modules.linear import Linear
 
 __all__ = ["LinearReLU"]

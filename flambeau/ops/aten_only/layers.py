@@ -9,13 +9,13 @@ from typing import Any
 from ...core.dtype import float32
 from ...core.tensor import Tensor
 from ..machinery.aten_form import aten_only, aten_parts
+from ..nn.conv import conv1d, conv2d, conv3d, convolution
+from ..nn.distance import cdist, pdist
+from ..nn.dropout import dropout1d, dropout2d, dropout3d
+from ..nn.resize import interpolate, resized
+from ..nn.softmax import log_softmax, softmax
 from ..pointwise.activation import exponential_unit
 from ..shape.border import pad
-from .conv import conv1d, conv2d, conv3d, convolution
-from .distance import cdist, pdist
-from .dropout import dropout1d, dropout2d, dropout3d
-from .resize import interpolate, resized
-from .softmax import log_softmax, softmax
 
 # -- activations and dropout ----------------------------------------------------------------------------------------------
 
