@@ -134,10 +134,12 @@ class CompiledFunction(KnownFunction):
                     return self._idle(args, kwargs, key)
             if before is not None:
                 self._note_cause(new_sizes(before[0], key[0]))
-        family = entry.sizes.common(self.found, given) if type(entry) is Waiting and entry.sizes.crowded else None
-        if type(entry) is Waiting and family is None and not entry.ready(self.found):
+        family = None
+        if type(entry) is Waiting:
             family = entry.sizes.common(self.found, given)
-            if family is None:
+            if family is not None and entry.is_new():
+                return self._as_it_is(args, kwargs)
+            if family is None and not entry.ready(self.found):
                 return self._idle(args, kwargs)
         if type(entry) is Unfit:
             return self._as_it_is(args, kwargs)

@@ -48,14 +48,10 @@ class Sizes:
         """The key that was last added, of those that have recordings."""
         return next(reversed(self.recorded(found)), None)
 
-    @property
-    def crowded(self) -> bool:
-        """Return whether there are so many sizes that one more gets a recording that costs little, if it can."""
-        return len(self.keys) > FEW
-
     def common(self, found: dict[tuple, Any], given: Arguments) -> Any:
-        """Return what recordings have in common, in the state that there is now, where one more costs little; None where it does not."""
-        if self.wasted >= MANY:
+        """Return what recordings have in common, in the state that there is now, where one more costs little; None where it does not,
+        or where there are so few sizes that each has a better one."""
+        if len(self.keys) <= FEW or self.wasted >= MANY:
             return None
         if self.family is None or not self.family.fits():
             known = (r.family for r in self.recordings(found) if r.family is not None and not r.fits(given))
@@ -91,6 +87,12 @@ class Waiting:
         self.sizes = sizes
         self.left = 0  # calls that run as they are
         self.patient = False  # whether it has waited because others were not used
+        self.times = 0  # that it was asked for, where there are many sizes
+
+    def is_new(self) -> bool:
+        """Return whether the size comes for the first time: that one comes again pays for its recording."""
+        self.times += 1
+        return self.times == 1
 
     def ready(self, found: dict[tuple, Any]) -> bool:
         """Return whether this call is to be recorded."""

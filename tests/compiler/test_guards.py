@@ -14,6 +14,7 @@ from .helpers import SETTLED, Twins
 F = nn.functional
 SCALE = 2.0
 SETTINGS = {"power": 2, "names": ["a", "b"]}
+NUMBER = int | float
 
 
 def vector(n: int = 6):
@@ -29,6 +30,17 @@ def settled(build, make=SIX):
     twins.call(make, SETTLED)
     assert twins.native >= 1, twins.compiled.explain()
     return twins
+
+
+def test_a_union_of_types():
+    """It never changes, and another one under its name is seen."""
+    global NUMBER
+    twins = settled(lambda: ((lambda x: x * 2 if isinstance(SCALE, NUMBER) else x), None))
+    NUMBER = int | str
+    try:
+        twins.call(vector(), 3)
+    finally:
+        NUMBER = int | float
 
 
 def test_a_global_number():

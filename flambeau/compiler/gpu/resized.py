@@ -1,7 +1,7 @@
-"""Captures of further sizes: where a function only makes results, another size of its arguments costs little more than two eager calls.
+"""Captures of further sizes: where a function only makes results, another size of its arguments costs little.
 
-The state that it depends on is known and guarded once for all sizes. The first call of a size is observed, as ever: it may do what
-others do not. The second runs the function, captures it, runs the graph and compares the results. All these graphs share memory,
+The state that it depends on is known and guarded once for all sizes. The second call of a size is observed, as ever: it may do what
+others do not. The third runs the function, captures it, runs the graph and compares the results. All these graphs share memory,
 because one runs after the other, and are captured as eager calls are: a size that is used often is worth a recording of its own."""
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ CONTAINERS = (dict, list, tuple, set, frozenset, collections.OrderedDict, collec
 NUMBERS = (np.generic, np.dtype, np.ufunc, type(np.sum))  # of NumPy: they never change, either
 # Values that never change: whoever holds one is watched, not the value.
 IMMUTABLE = (range, slice, re.Pattern, datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone,
-             types.CodeType, types.GenericAlias, operator.itemgetter, type(sys.flags),
+             types.CodeType, types.GenericAlias, types.UnionType, operator.itemgetter, type(sys.flags),
              type(sys.float_info), type(sys.version_info), _collections._tuplegetter, type(abc.ABC.__dict__["_abc_impl"]))  # fmt: skip
 _TYPES = frozenset((
     *CONTAINERS, *IMMUTABLE, *NUMBERS, *_ITERATORS, *(t for t in vars(itertools).values() if isinstance(t, type)), re.Match, np.ndarray,

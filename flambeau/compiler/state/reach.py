@@ -157,9 +157,12 @@ class Reach(Findings):
         ran = self.observer.ran
         new = [one.code for key, one in ran.items() if key not in self.followed]
         if not new:
-            strange = [one.code for one in ran.values() if not one.functions <= self.known]
-            others = [f for f in code_names.functions_of(strange) if id(f) not in self.functions and self._was_there(f)]
+            strange = [one for one in ran.values() if not one.functions <= self.known]
+            found = code_names.functions_of([one.code for one in strange])
+            others = [f for f in found if id(f) not in self.functions and self._was_there(f)]
             new = [f.__code__ for f in others if ran[id(f.__code__)].includes(f)]
+            if not new:  # looking for functions takes long: these need not be looked for again
+                self.known.update(*(one.functions for one in strange))
         return new
 
     def _was_there(self, f: types.FunctionType) -> bool:
