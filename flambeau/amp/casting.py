@@ -20,6 +20,7 @@ from ..core.tensor import Tensor
 from ..ops.creation.convert import convert
 
 _convert = unwatched(convert)
+_NUMBERS = frozenset((int, float, bool, type(None)))  # settings of operators, which are never cast
 
 
 class Casting(modes.Mode):
@@ -29,6 +30,8 @@ class Casting(modes.Mode):
     parts = False
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if not casts.active:  # a part of an operator whose arguments have been cast
+            return unwatched(function)(*args, **kwargs)
         run, args, kwargs, alone = self.prepared(op, function, args, kwargs, _convert)
         if not alone:
             return run(*args, **kwargs)
@@ -44,7 +47,8 @@ class Casting(modes.Mode):
         run = unwatched(function)
         if not casts.active:
             return run, args, kwargs, False
-        kind = _kind_of((*args, *kwargs.values()))
+        first = args[0] if args else None  # asked here: this runs for every operator under autocast
+        kind = first.device.type if type(first) is Tensor and first.shape else _kind_of((*args, *kwargs.values()))
         if kind not in casts.enabled:
             return run, args, kwargs, False
         casts.kind, casts.dtype = kind, casts.enabled[kind]
@@ -59,7 +63,7 @@ class Casting(modes.Mode):
             casts.active = False
             try:
                 target = _target(policy, args, kwargs)
-                args = tuple([_cast(x, target, cast) for x in args])
+                args = tuple([x if type(x) in _NUMBERS else _cast(x, target, cast) for x in args])
                 kwargs = {name: _cast(x, target, cast) for name, x in kwargs.items()} if kwargs else kwargs
             finally:
                 casts.active = True
@@ -122,7 +126,7 @@ def _cast(value: Any, target: dtype, cast: Callable) -> Any:
         if keeps and value.requires_grad and value._base is None and value.is_leaf and not grad_mode.inference:
             return _kept(value, target, cast)
         return cast(value, target, value.device, preserve_format)
-    if type(value) in (list, tuple):
+    if type(value) in (list, tuple) and not _NUMBERS.issuperset(map(type, value)):
         return type(value)([_cast(x, target, cast) for x in value])
     return value
 

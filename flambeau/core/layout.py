@@ -146,11 +146,12 @@ def dense_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int
     return strides_in_order(shape, dimension_order(shape, [strides]))
 
 
+@lru_cache(4096)
 def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     if len(shape) not in (4, 5):
         raise RuntimeError(f"required rank {'4' if len(shape) < 5 else '5'} tensor to use channels_last format")
     order = [1, *range(len(shape) - 1, 1, -1), 0]
-    return strides_in_order(shape, order)
+    return strides_in_order(tuple(map(int, shape)), order)
 
 
 @lru_cache(4096)

@@ -159,7 +159,7 @@ def _scatter_slices(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
     update = _update(d, b["reduce"], "out + at", loaded("src[i]", d))
     body = f"""
   const i64 column = i % inner, row = i / inner, o = row / picked, j = index[row % picked];
-  if (j < 0 || j >= n) return;
+  if (j < 0 || j >= n) {{ error[0] = 1; error[1] = j; return; }}
   const i64 at = (o * n + j) * inner + column;
   {update}"""
     return _per_element("scatter_slices", "outer * picked * inner", body), lambda v: [

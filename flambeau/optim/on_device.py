@@ -55,7 +55,8 @@ class DeviceForm:
         counts = [[address(t) for t in row] for row in cells]
         if self.prologue is not None:
             self.prologue([(*own, *at, 1) for own, at in zip(counts, places)], numbers)
-        self.elements([(*map(address, row), *at, numel_of(row[0].shape)) for row, at in zip(rows, places)], (), found)
+        operands = [[t._storage.ptr + t._offset * t.dtype.itemsize for t in row] for row in rows]
+        self.elements([(*own, *at, numel_of(row[0].shape)) for own, row, at in zip(operands, rows, places)], (), found)
         if self.cells is not None:
             self.cells([(*own, 1) for own in counts], numbers, found)
 

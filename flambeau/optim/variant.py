@@ -9,13 +9,14 @@ from typing import Any
 
 from ..core import dtype as dt
 from ..core.backend import backend_of
+from ..core.caching import remember
 from ..core.device import cpu
 from ..core.dtype import dtype, opmath
 from ..core.tensor import Tensor, numel_of
 from ..expr import Expr, arg, as_expr
 from ..expr.node import PREDICATES, cast, children, rebuild, walk
 from ..expr.simplify import simplify
-from ..ops.machinery.inplace import check_writable
+from ..ops.machinery.inplace import bump_all, check_writable
 from ..ops.machinery.plan import Layout, kernel
 from ..ops.reduce.of_lists import is_one_piece
 from .driver import loop_over_parameters, scalar_function
@@ -70,6 +71,7 @@ class Variant:
         self.hoisted, self.scalar_results = hoisted, scalar_results
         self.symbols = [symbols[n] for n in (*self.scalars, *numbers)]
         self.forms: dict[tuple, DeviceForm] = {}
+        self.alike: dict[tuple, tuple] = {}  # keys of those by layouts of parameters with all that belongs to them
         self.typed: dict[tuple[dtype, ...], tuple[Expr, ...]] = {}
         self.plans: dict[tuple, tuple] = {}
         self.lists: dict[tuple, Any] = {}
@@ -110,23 +112,13 @@ class Variant:
         """Run the kernel on many parameters with their gradients and states: at once those whose tensors are alike and dense."""
         groups: dict[tuple, list[tuple[Tensor, ...]]] = {}
         for tensors in rows:
-            param = tensors[0]
-            where, strides = param.device, param._strides
-            shape = param.shape
-            alike = where is not cpu and is_one_piece(shape, strides)
-            for t in tensors:
-                if t._strides != strides or t.shape != shape or t.device is not where:
-                    alike = False
-            if alike:
-                groups.setdefault((where, *[t.dtype for t in tensors]), []).append(tensors)
+            key = self._form_key(tensors, ())
+            if key:
+                groups.setdefault(key, []).append(tensors)
             else:
                 self.launch(tensors, numbers)
-        for key, members in groups.items():
-            run = self._list_kernel(key, members[0])
-            if run is None:
-                for tensors in members:
-                    self.launch(tensors, numbers)
-                continue
+        for (where, dtypes, _), members in groups.items():
+            run = self._list_kernel((where, *dtypes), members[0])
             for tensors in members:
                 for i in self.positions:
                     if tensors[i]._autograd is not None or tensors[i]._base is not None:
@@ -135,9 +127,7 @@ class Variant:
                 [(*[t._storage.ptr + t._offset * t.dtype.itemsize for t in m], numel_of(m[0].shape)) for m in members],
                 numbers,
             )
-            for tensors in members:
-                for i in self.positions:
-                    tensors[i]._bump(self.name)
+            bump_all([tensors[i] for tensors in members for i in self.positions], self.name)
 
     def update_on_device(
         self, rows: list[tuple[Tensor, ...]], cells: list[tuple[Tensor, ...]], numbers: tuple, found_inf: Tensor | None
@@ -145,15 +135,8 @@ class Variant:
         """Update parameters whose step counts are on their device, without the host; whether that could be done."""
         groups: dict[tuple, list[int]] = {}
         for i, tensors in enumerate(rows):
-            param = tensors[0]
-            where, own = param.device, cells[i] if cells else ()
-            dense = all(t._strides == param._strides and t.shape == param.shape and t.device is where for t in tensors)
-            if not dense or not is_one_piece(param.shape, param._strides) or any(t.dtype.is_complex for t in tensors):
-                return False
-            if any(c.device is not where for c in own) or (found_inf is not None and found_inf.device is not where):
-                return False
-            key = (where, tuple(t.dtype for t in tensors), tuple(c.dtype for c in own))
-            if key not in self.forms and self._list_kernel((where, *key[1]), tensors) is None:
+            key = self._form_key(tensors, cells[i] if cells else ())
+            if not key or (found_inf is not None and found_inf.device is not key[0]):
                 return False
             groups.setdefault(key, []).append(i)
         for key, members in groups.items():
@@ -162,12 +145,22 @@ class Variant:
             picked = [rows[i] for i in members]
             found = 0 if found_inf is None else found_inf.data_ptr()
             self.forms[key].run(picked, [cells[i] if cells else () for i in members], numbers, found)
-            for i in members:
-                for position in self.positions:
-                    rows[i][position]._bump(self.name)
-                for cell in cells[i] if cells else ():
-                    cell._bump(self.name)
+            bump_all([rows[i][position] for i in members for position in self.positions], self.name)
+            bump_all([cell for i in members for cell in (cells[i] if cells else ())], self.name)
         return True
+
+    def _form_key(self, tensors: tuple[Tensor, ...], own: tuple[Tensor, ...]) -> tuple:
+        """Return device and dtypes of a parameter with its gradient, states and step counts; empty where no kernel over lists takes them."""
+        layouts = (*[(t.shape, t._strides, t.dtype, t.device) for t in tensors], *[(c.dtype, c.device) for c in own])
+        known = self.alike.get(layouts)
+        if known is not None:
+            return known
+        where, shape, strides = tensors[0].device, tensors[0].shape, tensors[0]._strides
+        dense = where is not cpu and is_one_piece(shape, strides) and all(c.device is where for c in own)
+        dense = dense and all(t._strides == strides and t.shape == shape and t.device is where for t in tensors)
+        key = (where, tuple(t.dtype for t in tensors), tuple(c.dtype for c in own))
+        taken = dense and self._list_kernel((where, *key[1]), tensors) is not None
+        return remember(self.alike, layouts, key if taken else ())
 
     def _list_kernel(self, key: tuple, tensors: tuple[Tensor, ...]) -> Any:
         """Return the kernel that runs the formulas over lists of such tensors; None where the device has none, or for complex numbers."""

@@ -14,6 +14,7 @@ from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, 
 from typing import Any
 
 from ...core import dtype as dt
+from ...core.raw_memory import first_address as _address
 from ...core.settings import matmul_switches
 from ...core.storage import UntypedStorage
 from ...core.tensor import new_tensor
@@ -119,27 +120,40 @@ def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool
 
 
 # The words of a plan: what machine code passes on to the library, and where it puts the answer.
-_CALL, _HANDLE, _DESCRIPTOR, _ALPHA, _FIRST, _SECOND, _BETA, _RESULT, _ALGORITHM, _SPACE, _SIZE, _STREAM, _STATUS = (
-    range(13)
-)
+_CALL, _HANDLE, _DESCRIPTOR, _ALPHA, _FIRST, _SECOND, _BETA, _RESULT, _ALGORITHM, _SPACE, _SIZE, _STREAM = range(12)
+_STATUS, _SETTER, _BIAS = 12, 13, 14
 
 
 @functools.cache
 def _runner() -> Any:
-    """A function (address of a plan's words, result, first factor, second factor) that calls the library."""
+    """A function (address of a plan's words, result, first factor, second factor, bias) that calls the library, and tells it before
+    where the bias is if that has moved."""
     if not jit.available() or not native_call.supported():
         return _through_ctypes
-    f = Function("define void @lt_run(ptr %table, ptr %out, ptr %first, ptr %second)")
+    f = Function("define void @lt_run(ptr %table, ptr %out, ptr %first, ptr %second, ptr %bias)")
     w = [f.item("%table", i, "ptr") for i in range(_STATUS)]
+    known = f.item("%table", _BIAS, "ptr")
+    with f.when(f.compare("ne", "ptr", "%bias", "null")), f.when(f.compare("ne", "ptr", "%bias", known)):
+        place = f.place("%table", _BIAS)
+        f.write("ptr", "%bias", place)
+        setter = f.item("%table", _SETTER, "ptr")
+        refused = f.call("i32", setter, f"ptr {w[_DESCRIPTOR]}", f"i32 {_BIAS_POINTER}", f"ptr {place}", "i64 8")
+        with f.when(f.compare("ne", "i32", refused, 0)):
+            f.write("i64", f.new(f"zext i32 {refused} to i64"), f.place("%table", _STATUS))
+            f.ret()
     given = (*w[1:4], "%first", w[4], "%second", w[5], w[6], "%out", w[7], "%out", w[7], *w[8:12])
     status = f.call("i32", w[0], *(f"ptr {value}" for value in given))
     f.write("i64", f.new(f"zext i32 {status} to i64"), f.place("%table", _STATUS))
-    return jit.support_function(f, "pppp", True)
+    return jit.support_function(f, "ppppp", True)
 
 
-def _through_ctypes(table: int, out: int, first: int, second: int) -> None:
-    words = (c_uint64 * (_STATUS + 1)).from_address(table)
+def _through_ctypes(table: int, out: int, first: int, second: int, bias: int) -> None:
+    words = (c_uint64 * (_BIAS + 1)).from_address(table)
     w = [c_void_p(word) for word in words]
+    if bias and bias != words[_BIAS]:
+        words[_BIAS] = bias
+        given = w[_DESCRIPTOR], c_int(_BIAS_POINTER), c_void_p(table + 8 * _BIAS), c_size_t(8)
+        _check(_library().cublasLtMatmulDescSetAttribute(*given), "cublasLtMatmulDescSetAttribute")
     x, y, result = c_void_p(first), c_void_p(second), c_void_p(out)
     words[_STATUS] = _library().cublasLtMatmul(
         w[1], w[2], w[3], x, w[4], y, w[5], w[6], result, w[7], result, w[7], w[8], w[9], w[10], w[11]
@@ -149,7 +163,7 @@ def _through_ctypes(table: int, out: int, first: int, second: int) -> None:
 class _Plan:
     """Product, ready to be called with addresses."""
 
-    __slots__ = ("words", "table", "descriptor", "flipped", "stream", "bias", "where", "kept", "call", "candidates", "quickest",
+    __slots__ = ("words", "table", "descriptor", "flipped", "stream", "where", "kept", "call", "candidates", "quickest",
                  "spans")  # fmt: skip
 
     def __init__(self, out: Any, a: Any, b: Any, epilogue: str, factors: tuple, alignment: int, scales: bool) -> None:
@@ -187,11 +201,13 @@ class _Plan:
         self.spans = tuple(1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides)) for t in (out, a, b))
         alpha, beta = (_number(f, scale) for f in factors)
         self.kept += (algorithm, alpha, beta)
-        self.stream = self.bias = -1
-        self.words = (c_uint64 * (_STATUS + 1))(
-            ctypes.cast(library.cublasLtMatmul, c_void_p).value or 0, _handle(self.where).value or 0, self.descriptor.value or 0,
+        self.stream = -1
+        called = (library.cublasLtMatmul, library.cublasLtMatmulDescSetAttribute)
+        matmul, setter = (ctypes.cast(f, c_void_p).value or 0 for f in called)
+        self.words = (c_uint64 * (_BIAS + 1))(
+            matmul, _handle(self.where).value or 0, self.descriptor.value or 0,
             ctypes.addressof(alpha), layouts[0].value or 0, layouts[1].value or 0, ctypes.addressof(beta), layouts[2].value or 0,
-            ctypes.addressof(algorithm), 0, algorithm.workspace,
+            ctypes.addressof(algorithm), 0, algorithm.workspace, 0, 0, setter,
         )  # fmt: skip
         self.table = ctypes.addressof(self.words)
         self.call = _runner()
@@ -238,20 +254,21 @@ class _Plan:
     def run(self, out: int, a: int, b: int, bias: int, scales: tuple[int, int] | None = None) -> None:
         stream = nvidia.current_stream(self.where)
         held = None if stream == self.stream else self._enter(stream)
-        if bias != self.bias:
-            if bias:
-                self._set(_BIAS_POINTER, c_void_p(bias))
-            self.bias = bias
         if scales is not None:
             self._set(_A_SCALE, c_void_p(scales[1] if self.flipped else scales[0]))
             self._set(_B_SCALE, c_void_p(scales[0] if self.flipped else scales[1]))
         if self.flipped:
-            self.call(self.table, out, b, a)
+            self.call(self.table, out, b, a, bias)
         else:
-            self.call(self.table, out, a, b)
+            self.call(self.table, out, a, b, bias)
         del held
         if self.words[_STATUS]:
             _check(self.words[_STATUS], "cublasLtMatmul")
+
+    @property
+    def bias(self) -> int:
+        """The address of the bias that was added last; 0 if there was none."""
+        return self.words[_BIAS]
 
     def use(self, algorithm: _Heuristic) -> None:
         """Compute by this algorithm from now on."""
@@ -313,10 +330,6 @@ def _number(value: complex, scale_type: int) -> Any:
     if scale_type < 4:
         return kind(value.real)
     return (kind * 2)(value.real, value.imag)
-
-
-def _address(t: Any) -> int:
-    return t._storage.ptr + t._offset * t.dtype.itemsize
 
 
 def plan_key(out: Any, a: Any, b: Any, bias: Any, epilogue: str, alpha: complex, beta: complex) -> tuple:

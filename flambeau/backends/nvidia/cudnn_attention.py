@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ...core.raw_memory import first_address as _address
 from .. import nvidia
 from .cudnn_graph import BOOLEAN, DATA_TYPES, FLOAT, INT32, Descriptor, ExecutionPlan, Graph
 
@@ -25,10 +26,6 @@ class _Local(threading.local):
 
 
 _local = _Local()
-
-
-def _address(t: Any) -> int:
-    return t._storage.ptr + t._offset * t.dtype.itemsize
 
 
 def _planned(key: tuple, where: Any, build: Callable[[], Graph]) -> ExecutionPlan:

@@ -9,6 +9,7 @@ import threading
 from typing import Any
 
 from ...core import dtype as dt
+from ...core.raw_memory import first_address as _address
 from ...core.settings import are_deterministic_algorithms_enabled, cudnn_switches
 from .. import nvidia
 from .cudnn_graph import DATA_TYPES, DOUBLE, FLOAT, Descriptor, ExecutionPlan, Graph, Unsupported
@@ -32,12 +33,9 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def _address(t: Any) -> int:
-    return t._storage.ptr + t._offset * t.dtype.itemsize
-
-
-def _key(kind: str, x: Any, w: Any, y: Any, *geometry: Any) -> tuple:
-    together = (_address(x) | _address(w) | _address(y)) & 15
+def _key(kind: str, x: Any, w: Any, y: Any, together: int, *geometry: Any) -> tuple:
+    """Return all that a plan depends on; of the addresses, `together`, that is how they are aligned."""
+    together &= 15
     switches = cudnn_switches
     return (
         kind, x.shape, w.shape, y.shape, x._strides, w._strides, y._strides, x.dtype, x.device, *geometry,
@@ -48,16 +46,17 @@ def _key(kind: str, x: Any, w: Any, y: Any, *geometry: Any) -> tuple:
 
 def run_known(kind: str, x: Any, w: Any, y: Any, window: tuple) -> bool:
     """`convolve`, if operands like these came through it before as they are."""
-    plan = _local.known.get(_key(kind, x, w, y, window))
+    a, b, c = _address(x), _address(w), _address(y)
+    plan = _local.known.get(_key(kind, x, w, y, a | b | c, window))
     if plan is None:
         return False
-    plan.run({1: _address(x), 2: _address(w), 3: _address(y)})
+    plan.run_at(a, b, c)
     return True
 
 
 def keep(kind: str, x: Any, w: Any, y: Any, window: tuple, plan: ExecutionPlan) -> None:
     """Let `run_known` compute operands like these by the plan."""
-    _local.known[_key(kind, x, w, y, window)] = plan
+    _local.known[_key(kind, x, w, y, _address(x) | _address(w) | _address(y), window)] = plan
 
 
 def convolve(
@@ -66,7 +65,7 @@ def convolve(
     """y from x and w ("forward"), x from y and w ("input": the gradient, or the transposed convolution), or w from x and y
     ("weight"). All are contiguous, or all with channels last."""
     addresses = {1: _address(x), 2: _address(w), 3: _address(y)}
-    key = _key(kind, x, w, y, stride, padding, dilation, last)
+    key = _key(kind, x, w, y, addresses[1] | addresses[2] | addresses[3], stride, padding, dilation, last)
     plan = _local.plans.get(key)
     if plan is None:
         nvidia.activate(x.device)
@@ -85,7 +84,8 @@ def rounds(d: Any) -> bool:
 def convolve_and_add(x: Any, w: Any, y: Any, bias: Any, stride: tuple, padding: tuple, dilation: tuple) -> bool:
     """y from x, w and a bias for each channel, all with channels last. False, having done nothing, where no engine does both."""
     addresses = {1: _address(x), 2: _address(w), 3: _address(y), _BIAS: _address(bias)}
-    key = _key("with bias", x, w, y, stride, padding, dilation, _address(bias) & 15)
+    aligned = addresses[1] | addresses[2] | addresses[3]
+    key = _key("with bias", x, w, y, aligned, stride, padding, dilation, _address(bias) & 15)
     if key not in _local.plans:
         nvidia.activate(x.device)
         tensors = {"x": x, "w": w, "y": y}

@@ -1,6 +1,6 @@
 """Device memory: blocks are cut out of large segments, kept when they are freed, and joined again when a larger one is needed.
 
-A freed block first goes to a list of blocks of exactly its size, where the next tensor of that size finds it in one step. It may be
+A freed block first goes to a list of blocks for the size that was asked for, where the next tensor of that size finds it in one step. It may be
 used again at once by work on the same stream, because that work runs after whatever still reads it; other streams are remembered
 with `record_stream`. So every stream has a pool of its own, and a CUDA graph has one that nobody else uses."""
 
@@ -26,6 +26,8 @@ _LARGE_REST = 1 << 20  # of a large segment, less than this is not worth a block
 _LASTING = 4  # what stays is not cut out of a block that is larger by more than this: it would be missing in one piece from then on
 # Bytes of small segments up to which a stream gets another one rather than joining freed small blocks.
 _SMALL_KEPT = 64 << 20
+# Of the bytes that were in use at most, those that are reserved before larger freed blocks are joined.
+_SPARE = 1.5
 _mine = threads.mine
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: memory may be allocated while a graph is captured
 
@@ -61,7 +63,7 @@ def in_words(nbytes: int) -> str:
 class Block:
     """A piece of a segment; `free` to be cut and joined, or in use, or waiting in a bin to be used again."""
 
-    __slots__ = ("address", "size", "pool", "small", "before", "after", "free", "streams")
+    __slots__ = ("address", "size", "pool", "small", "before", "after", "free", "streams", "bin")
 
     def __init__(self, address: int, size: int, pool: Pool, small: bool):
         self.address, self.size, self.pool, self.small = address, size, pool, small
@@ -69,6 +71,7 @@ class Block:
         self.after: Block | None = None
         self.free = False
         self.streams: set[int] | None = None  # other streams that work on it
+        self.bin: Any = None  # where it waits for the next tensor of the size it was found for, which may be a little less than its own
 
     def entry(self) -> tuple[int, int, Block]:
         """Its entry in a sorted list of free blocks; no two have the same address, so blocks themselves are never compared."""
@@ -80,7 +83,7 @@ class Pool:
 
     def __init__(self, stream: int, private: bool = False):
         self.stream, self.private = stream, private
-        self.bins: Any = collections.defaultdict(list)  # blocks by size
+        self.bins: Any = collections.defaultdict(list)  # blocks by the size they were found for
         self.free: dict[bool, list[tuple[int, int, Block]]] = {
             True: [],
             False: [],
@@ -148,12 +151,15 @@ class Pool:
                 found = True
         return found
 
-    def joins(self, size: int) -> bool:
-        """Join freed blocks for one of this size, and say whether there were any. Small ones are left in their bins while they take
-        little memory in all: a program that asks for the same sizes again in each step would cut and join them in each step."""
+    def joins(self, size: int, memory: DeviceMemory) -> bool:
+        """Join freed blocks for one of this size, and say whether there were any. They are left in their bins while there is memory
+        to spare: a program that asks for the same sizes again in each step would cut and join them in each step."""
         small = size <= SMALL
-        if small and not self.private and self.small_bytes < _SMALL_KEPT:
-            return False
+        if not self.private:
+            memory.needed = max(memory.needed, memory.allocated + size)
+            spare = self.small_bytes < _SMALL_KEPT if small else memory.reserved + size < _SPARE * memory.needed
+            if spare:
+                return False
         return self.flush(small)
 
     def grow(self, memory: DeviceMemory, size: int) -> None:
@@ -198,6 +204,7 @@ class DeviceMemory:
         self.waiting: collections.deque[tuple[list[int], Block]] = collections.deque()  # until events of other streams
         self.held_back: list[Block] = []  # freed while a graph is captured, with work of other streams to wait for
         self.lasting = False  # whether what is made now will stay for good
+        self.needed = 0  # the most bytes in use when there was no free block
         self.limit: int | None = None
         self.allocated = self.peak = self.reserved = self.reserved_peak = 0
         self.total_freed = self.frees = 0
@@ -228,7 +235,7 @@ class DeviceMemory:
         self.total_freed += block.size
         self.frees += 1
         if block.streams is None:
-            block.pool.bins[block.size].append(block)
+            block.bin.append(block)
         else:
             self._release_later(block)
 
@@ -253,7 +260,7 @@ class DeviceMemory:
                 self.settle()
             most = max(_LASTING * size, MEDIUM_SEGMENT) if self.lasting else math.inf
             block = pool.best(size, most)
-            if block is None and pool.joins(size):
+            if block is None and pool.joins(size, self):
                 block = pool.best(size, most)
             if block is None:
                 try:
@@ -265,6 +272,7 @@ class DeviceMemory:
                     return self._find(size, stream)
                 block = pool.best(size)
                 assert block is not None
+            block.bin = pool.bins[size]
             return block
 
     def new_segment(self, pool: Pool, wanted: int, size: int) -> int:
@@ -352,7 +360,7 @@ class DeviceMemory:
             if events:
                 self.waiting.append((events, block))
             else:
-                block.pool.bins[block.size].append(block)
+                block.bin.append(block)
 
     # -- giving back ------------------------------------------------------------------------------------------------
 

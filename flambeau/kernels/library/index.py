@@ -144,21 +144,24 @@ def select_slices(out, x, index, outer, n, picked, inner):
 
 
 @loop_kernel
-def scatter_slices(out, index, src, outer, n, picked, inner, *, reduce):
-    """out[o, index[k], :] (op)= src[o, k, :]; the indices are known to be good. Repeated ones are applied in order: iterations
-    of the parallel loop write different slabs, or different columns of one."""
+def scatter_slices(out, index, src, error, outer, n, picked, inner, *, reduce):
+    """out[o, index[k], :] (op)= src[o, k, :]. Repeated indices are applied in order: iterations of the parallel loop write different
+    slabs, or different columns of one."""
     blocks = (inner + COLUMNS - 1) // COLUMNS
     for task in prange(outer * blocks, 2 * picked * minimum(inner, COLUMNS)):
         o = task // blocks
         first = task % blocks * COLUMNS
         last = minimum(first + COLUMNS, inner)
-        if inner == 1:
-            for k in range(picked):
-                combine(out, o * n + index[k], src[o * picked + k], reduce=reduce)
-        else:
-            for k in range(picked):
-                source = (o * picked + k) * inner
-                target = (o * n + index[k]) * inner
+        for k in range(picked):
+            j = index[k]
+            source = (o * picked + k) * inner
+            target = (o * n + j) * inner
+            if j < 0 or j >= n:
+                error[0] = 1
+                error[1] = j
+            elif inner == 1:
+                combine(out, target, src[source], reduce=reduce)
+            else:
                 for i in simd(first, last):
                     combine(out, target + i, src[source + i], reduce=reduce)
 

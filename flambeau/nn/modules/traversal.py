@@ -18,15 +18,20 @@ class Traversal:
     ) -> Iterator[tuple[str, Any]]:
         """This module and all below it, with their dotted paths."""
         memo = set() if memo is None else memo
-        if self in memo:
-            return
-        if remove_duplicate:
-            memo.add(self)
-        yield prefix, self
-        for name, module in self._modules.items():
-            if module is not None:
-                path = f"{prefix}.{name}" if prefix else name
+        waiting: list[tuple[str, Any]] = [(prefix, self)]
+        while waiting:  # not one generator inside another: each item would pass through all of them
+            path, module = waiting.pop()
+            if module is not self and type(module).named_modules is not Traversal.named_modules:
                 yield from module.named_modules(memo, path, remove_duplicate)
+            elif module not in memo:
+                if remove_duplicate:
+                    memo.add(module)
+                yield path, module
+                if module._modules:
+                    below = [
+                        (f"{path}.{name}" if path else name, m) for name, m in module._modules.items() if m is not None
+                    ]
+                    waiting += below[::-1]
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Any]:
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):

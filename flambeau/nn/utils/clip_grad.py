@@ -25,7 +25,7 @@ def _listed(tensors: Tensors) -> list[Tensor]:
 
 
 def _gradients(parameters: Tensors) -> list[Tensor]:
-    return [p.grad for p in _listed(parameters) if p.grad is not None]
+    return [grad for p in _listed(parameters) if (grad := p.grad) is not None]
 
 
 @no_grad()

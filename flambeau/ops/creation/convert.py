@@ -138,6 +138,8 @@ def _(aten: Any, self: Tensor, *, memory_format: Any = contiguous_format) -> Ten
 def _convert_backward(g: Tensor, input_dtype: dtype, input_device: device) -> Tensor:
     if g.dtype.is_complex and not input_dtype.is_complex:
         g = g.real
+    if type(g) is Tensor and not _active:  # nobody wants to see the call of `to`
+        return converted(g, input_dtype, input_device)
     return g.to(device=input_device, dtype=input_dtype)
 
 

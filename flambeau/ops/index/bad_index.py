@@ -11,6 +11,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core import watching
 from ...core.backend import backend_of
+from ...core.caching import remember
 from ...core.device import cpu, device
 from ...core.raw_memory import is_zero
 from ...core.size import make_size
@@ -31,6 +32,7 @@ class BadIndex(threading.local):
         self._buffers: dict[device, Tensor] = {cpu: self.buffer}
         self._readable: dict[device, Any] = {cpu: numbers}
         self._later: set[device] = set()
+        self._notes: dict[int, Tensor] = {}  # by address, those of devices that report later
 
     def on(self, where: device, operator: str = "") -> Tensor:
         """The numbers in a device's memory, for one launch of an operator."""
@@ -39,11 +41,18 @@ class BadIndex(threading.local):
             address = backend_of(where).report_address(where, operator)
             if address:
                 self._later.add(where)
-                storage = UntypedStorage.borrow(address, 16, None, where)
-                return new_tensor(storage, _TWO, (1,), 0, dt.int64, where, True)
+                found = self._notes.get(address)
+                if found is None:
+                    storage = UntypedStorage.borrow(address, 16, None, where)
+                    found = remember(self._notes, address, new_tensor(storage, _TWO, (1,), 0, dt.int64, where, True))
+                return found
             zeros: Any = copy_of_array(np.zeros(2, np.int64), dt.int64)
             found = self._buffers[where] = zeros.to(where)
         return found
+
+    def is_late(self, where: device) -> bool:
+        """Return whether a device was seen to report bad indices only when the host waits for it."""
+        return where in self._later
 
     def taken(self, where: device = cpu) -> int | None:
         """The bad index that the last kernel met there, if there was one."""

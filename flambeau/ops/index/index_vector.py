@@ -17,6 +17,7 @@ from ..machinery.dtype_rules import check_fits, unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.record import NewTensor
+from .bad_index import bad_index
 from .gather import first_bad_index, reduce_raw, scatter_raw, scatter_reduce_grads
 
 
@@ -71,9 +72,12 @@ def _flat_source(source: Tensor) -> Tensor:
 
 
 def scatter_vector(out: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str) -> None:
-    """out[..., index, ...] (op)= source, where dim is not negative; bad indices raise. For kernels."""
-    _check_bounds(out, dim, index)
-    if 0 in index.shape or 0 in out.shape:
+    """out[..., index, ...] (op)= source, where dim is not negative; bad indices raise, before anything is written where that can be known
+    without waiting for a device. For kernels."""
+    nothing = 0 in index.shape or 0 in out.shape
+    if nothing or not bad_index.is_late(out.device):
+        _check_bounds(out, dim, index)
+    if nothing:
         return
     out, source = (t if t.shape else t._view(make_size((1,)), (1,), t._offset) for t in (out, source))
     if out._contig and not out.dtype.is_complex:
@@ -81,7 +85,8 @@ def scatter_vector(out: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
         if out.dtype is dt.bool_:
             out, source = out.view(dt.uint8), source.view(dt.uint8)
         count = numel_of(index.shape)
-        kernels.scatter_slices(out, dense(index), dense(source), outer, n, count, inner, reduce=reduce)
+        error = bad_index.on(out.device)
+        kernels.scatter_slices(out, dense(index), dense(source), error, outer, n, count, inner, reduce=reduce)
     else:
         scatter_raw(out, dim, _spread(index, out.shape, dim), source, 0.0, reduce)
 

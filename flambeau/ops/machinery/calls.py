@@ -235,7 +235,9 @@ def _first_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple
     if plan.fn is not None and plain:
         impl.inplace_plans[key] = plan
     if node is not None:
-        if copied or graph.unusual:  # the copy may be laid out in another way than the plan says
+        if graph.unusual or (
+            copied and kept[0]._strides != self._strides
+        ):  # the plan knows another layout than the copy's
             node.save_through_hooks(kept, runtime, self)
         else:
             node.save((*kept, *runtime, self))

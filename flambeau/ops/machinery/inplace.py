@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core import dtype as dt
@@ -24,6 +24,7 @@ from ...core.promotion import can_cast
 from ...core.raw_memory import move_bytes
 from ...core.size import make_size
 from ...core.tensor import OpenTensor, Tensor, empty, new_tensor, numel_of
+from ...core.user_frames import user_frame
 from .dtype_rules import number_dtype, promote
 from .formula import Pointwise
 from .record import OPS
@@ -40,6 +41,16 @@ def _unchanged(op: Any, operands: tuple) -> tuple[dtype, dtype]:
 
 
 copy_values = Pointwise("copy", lambda src: src, _unchanged)
+
+
+def bump_all(tensors: Iterable[Tensor], op: str) -> None:
+    """Count an in-place change of each tensor, as `Tensor._bump` does; the line of the program that made it is looked for once."""
+    writer = None
+    for t in tensors:
+        storage = t._storage
+        storage.version += 1
+        if storage.watched and storage.version < INFERENCE:
+            writer = storage.last_write = writer or (op, user_frame())
 
 
 def check_writable(t: Tensor) -> None:

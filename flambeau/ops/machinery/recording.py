@@ -167,7 +167,14 @@ def _make_saver(needs: Needs, parameters: dict[str, inspect.Parameter]) -> Calla
             read_back[read] = f"_unpack(_saved[{read!r}], _node)"
     space = {"_Saved": SavedTensor, "_pack": _pack, "_unpack": _unpack, "_wanted": needs.wanted, "__name__": __name__}
     needs.saver = _lambda(f"lambda _extras, _result, {', '.join(parameters)}: {{{', '.join(kept)}}}", space)
-    if needs.one_by_one is not None:
+    if not needs.joint and len(needs.op.rules) == 1 and needs.op.rules[0][0] == needs.op.differentiable:
+        _, space["_rule"], reads = needs.op.rules[0]  # one rule for all gradients
+        given = ", ".join(["_g", *(read_back[r] for r in reads)])
+        single = len(needs.op.differentiable) == 1
+        needs.apply = _lambda(
+            f"lambda _node, _saved, _g: {f'(_rule({given}),)' if single else f'tuple(_rule({given}))'}", space
+        )
+    elif needs.one_by_one is not None:
         shares = []
         for i, rule in enumerate(needs.one_by_one):
             if rule is not None:

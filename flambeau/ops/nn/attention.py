@@ -238,17 +238,18 @@ def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: flo
     )  # fmt: skip
 
 
-# What the fused kernels of devices take: dtypes, and whether there may be a mask.
+# The dtypes that the fused kernels of devices take, and the operands (query, key, value) with which they take a mask.
 _FUSED = {
-    "cpu": (frozenset((dt.float32, dt.float64) if NATIVE else ()), True),
-    "meta": (frozenset((dt.float32, dt.float64)), True),
-    "cuda": (frozenset((dt.float16, dt.bfloat16, dt.float32)), False),
+    "cpu": frozenset((dt.float32, dt.float64) if NATIVE else ()),
+    "meta": frozenset((dt.float32, dt.float64)),
+    "cuda": frozenset((dt.float16, dt.bfloat16, dt.float32)),
 }
+takes_masks: dict[str, Any] = {"cpu": lambda *_: True, "meta": lambda *_: True}
 
 
 def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: bool) -> bool:
-    dtypes, masked = _FUSED.get(query.device.type, ((), False))
-    if query.dtype not in dtypes or (mask is not None and not masked):
+    kind = query.device.type
+    if query.dtype not in _FUSED.get(kind, ()):
         return False
     if not len(query.shape) == len(key.shape) == len(value.shape) == 4:
         return False
@@ -264,6 +265,8 @@ def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: 
         return False
     if mask is None:
         return True
+    if kind not in takes_masks or not takes_masks[kind](query, key, value):
+        return False
     full = (batch, heads, rows, source)
     return not mask.requires_grad and len(mask.shape) <= 4 and broadcast_two(mask.shape, full) == full
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...core.caching import remember
 from ...core.dtype import float32, opmath
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor, empty, numel_of
@@ -264,6 +265,9 @@ def _check(input: Tensor, parameters: dict[str, Any], training: bool) -> None:
         raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
 
 
+_known_calls: dict[tuple, bool] = {}  # that went well
+
+
 def _batch_norm(
     input: Tensor,
     running_mean: Any,
@@ -275,9 +279,13 @@ def _batch_norm(
     eps: float,
 ) -> tuple[Tensor, Any, Any]:
     parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    _check(input, parameters, bool(training))
-    if input.numel():
-        check_parameter_dtypes(input, *parameters.values())
+    given = [None if t is None else (t.shape, t.dtype) for t in parameters.values()]
+    key = (input.shape, input.dtype, bool(training), *given)
+    if key not in _known_calls:
+        _check(input, parameters, bool(training))
+        if input.numel():
+            check_parameter_dtypes(input, *parameters.values())
+        remember(_known_calls, key, True)
     if len(input.shape) < 2:
         return input.clone(), None, None
     kept = opmath(input.dtype)

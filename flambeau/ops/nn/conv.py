@@ -39,6 +39,11 @@ def output_size(shape: tuple[int, ...], kernel: tuple[int, ...], window: Window)
     )
 
 
+@lru_cache(1024)
+def _output_shape(shape: tuple[int, ...], weight: tuple[int, ...], window: Window) -> tuple[int, ...]:
+    return (int(shape[0]), int(weight[0]), *output_size(shape[2:], weight[2:], window))
+
+
 def _like(shape: tuple[int, ...], like: Tensor, weight: Tensor | None = None) -> tuple:
     """The layout of a result in the memory format of `like`: channels last if those of the weight lie so, too."""
     if suggests_channels_last(like.shape, like._strides) or (
@@ -86,8 +91,7 @@ def _bias_grad(g: Tensor) -> Tensor:
 )
 def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> NewTensor:
     """The convolution of input with weight, plus bias."""
-    shape = (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], window))
-    return _like(shape, input, weight)
+    return _like(_output_shape(input.shape, weight.shape, window), input, weight)
 
 
 def _window_in_aten(window: Any) -> list | None:

@@ -13,9 +13,11 @@ from ...core.backend import backend_of
 from ...core.device import device
 from ...core.dtype import float32
 from ...core.layout import is_non_overlapping_and_dense
+from ...core.raw_memory import first_address as address
 from ...core.tensor import Tensor, empty, numel_of
 from ...expr.node import arg
 from ...kernels.reduction_parts import Reduction as Parts
+from ..machinery.inplace import bump_all
 from .norms import BY_ORDER
 
 
@@ -38,8 +40,7 @@ def scale_list(tensors: list[Tensor], factor: Tensor) -> bool:
     with modes.named_range("aten::_foreach_mul_"):
         number = address(factor)
         run([(address(t), number, numel_of(t.shape)) for t in tensors], ())
-        for t in tensors:
-            t._bump("mul_")
+        bump_all(tensors, "mul_")
     return True
 
 
@@ -70,11 +71,6 @@ def _norms(order: float, where: device) -> Any:
 @functools.cache
 def _products(where: device) -> Any:
     return backend_of(where).compile_lists((arg(0) * arg(1),), (float32, float32), (0,), (), where, 1)
-
-
-def address(t: Tensor) -> int:
-    """Return where the first element of a tensor is."""
-    return t._storage.ptr + t._offset * t.dtype.itemsize
 
 
 __all__ = ["address", "is_one_piece", "norms_of_list", "scale_list"]

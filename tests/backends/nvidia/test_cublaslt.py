@@ -18,10 +18,23 @@ def test_the_words_of_a_plan_reach_the_library(runner, monkeypatch):
         seen.append(given)
         return 7
 
-    fake = type("Library", (), {"cublasLtMatmul": staticmethod(library)})
+    biases = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
+    def setter(descriptor, attribute, value, size):
+        biases.append((descriptor, attribute, ctypes.c_uint64.from_address(value).value, size))
+        return 0
+
+    functions = {"cublasLtMatmul": library, "cublasLtMatmulDescSetAttribute": setter}
+    fake = type("Library", (), {name: staticmethod(f) for name, f in functions.items()})
     monkeypatch.setattr(cublaslt, "_library", lambda: fake)
-    words = (ctypes.c_uint64 * 13)(ctypes.cast(library, ctypes.c_void_p).value, *range(101, 112), 0)
-    runner()(ctypes.addressof(words), 1, 2, 3)
+    called, setting = (ctypes.cast(f, ctypes.c_void_p).value for f in (library, setter))
+    words = (ctypes.c_uint64 * 15)(called, *range(101, 112), 0, setting)
+    runner()(ctypes.addressof(words), 1, 2, 3, 0)
+    for bias in (40, 40, 50, 0, 50):  # the library is told only where it has moved
+        runner()(ctypes.addressof(words), 1, 2, 3, bias)
+    assert biases == [(102, 8, 40, 8), (102, 8, 50, 8)] and len(seen) == 6
+    del seen[1:]
     handle, descriptor, alpha, first, second, beta, result, algorithm, space, size, stream = range(101, 112)
     assert seen == [
         (handle, descriptor, alpha, 2, first, 3, second, beta, 1, result, 1, result, algorithm, space, size, stream)
@@ -59,6 +72,8 @@ class _Describing:
         self.knows, self.attributes, self.calls = knows, [], []
         self.cublasLtMatmul = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 16)(self._multiply)
         self.cublasLtGetStatusString = lambda status: b"not supported"
+        setting = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
+        self.cublasLtMatmulDescSetAttribute = setting(self._set_attribute)
 
     def __getattr__(self, name):
         return lambda *given: 0
@@ -67,8 +82,8 @@ class _Describing:
         self.calls.append(given)
         return 0
 
-    def cublasLtMatmulDescSetAttribute(self, descriptor, attribute, value, size):
-        self.attributes.append((attribute.value, value._obj.value))
+    def _set_attribute(self, descriptor, attribute, value, size):
+        self.attributes.append((attribute, {4: ctypes.c_int32, 8: ctypes.c_uint64}[size].from_address(value).value))
         return 0
 
     def cublasLtMatmulAlgoGetHeuristic(self, *given):

@@ -68,6 +68,47 @@ for n in (50, 51, 52):  # a cache that grows needs no new kernel
     assert fake.calls["cuLaunchKernel"] == launches + 1
 assert fake.calls["cuModuleLoadData"] <= compiled + 1
 """,
+    "attention of a few queries with a mask": """
+for heads, shared, rows, source, causal, features, d, size in (
+    (2, 2, 1, 70, False, 16, fl.bfloat16, (1, 1, 1, 70)), (4, 2, 3, 20, True, 32, fl.float16, (2, 4, 3, 20)), (1, 1, 2, 600, False, 64, fl.float16, (600,)),
+):
+    base = [fl.randn(2, h, n, features).to(d) for h, n in ((heads, rows), (shared, source), (shared, source))]
+    seen = fl.rand(size) < 0.5
+    if rows == 3:
+        seen[0, 0, 1] = False  # a row that sees nothing is zero
+    for mask in (seen, fl.randn(size).to(d), fl.zeros(size, dtype=d).masked_fill(~seen, float("-inf"))):
+        def attend(device):
+            q, k, v = (t.to(device) if device == "cuda" else t.float() for t in base)
+            given = mask.to(device) if device == "cuda" or mask.dtype is fl.bool else mask.float()
+            return (F.scaled_dot_product_attention(q, k, v, given, is_causal=causal, enable_gqa=heads != shared),)
+        alike(attend, rtol=2e-2, atol=2e-2)
+q, k, mask = fl.randn(1, 1, 1, 64).half().cuda(), fl.randn(1, 1, 9, 64).half().cuda(), (fl.arange(9) < 5).cuda()
+launches = fake.calls["cuLaunchKernel"]
+F.scaled_dot_product_attention(q, k, k, mask)
+assert fake.calls["cuLaunchKernel"] == launches + 1
+from flambeau.ops.nn.attention import takes_masks
+assert takes_masks["cuda"](q, k, k) and not takes_masks["cuda"](q.requires_grad_(), k, k)  # it has no gradient with a mask
+""",
+    "index_copy_ and index_add_": """
+for reduce in ("index_copy_", "index_add_"):
+    def change(device):
+        x, source = (fl.arange(24.0).view(2, 3, 4) * k for k in (1, 2))
+        x = x.to(device)
+        getattr(x, reduce)(1, fl.tensor([2, 0], device=device), source[:, :2].to(device))
+        return (x,)
+    alike(change)
+x, at, source = fl.zeros(3, 2).cuda(), fl.tensor([1]).cuda(), fl.ones(1, 2).cuda()
+launches = fake.calls["cuLaunchKernel"]
+x.index_copy_(0, at, source)
+assert fake.calls["cuLaunchKernel"] == launches + 1  # which looks at the indices, too
+x.index_copy_(0, at + 5, source)
+try:
+    x.cpu()
+    raise SystemExit("nothing was said")
+except (IndexError, RuntimeError) as error:
+    assert "6" in str(error), error
+assert x.tolist() == [[0, 0], [1, 1], [0, 0]]
+""",
     "batch normalisation in evaluation": """
 for shape, last, d, narrow in (
     ((2, 8, 5, 5), False, fl.float32, False), ((2, 8, 5, 5), True, fl.float16, True), ((3, 30, 4, 2), True, fl.bfloat16, False),

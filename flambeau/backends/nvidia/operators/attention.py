@@ -8,12 +8,20 @@ from typing import Any
 from ....core import dtype as dt
 from ....core.tensor import Tensor
 from ....ops.machinery.inplace import raw_copy
-from ....ops.machinery.memory import dense
-from ....ops.nn.attention import _plain_gradients, _repeated_heads, _rows, flash_attention, flash_gradients
+from ....ops.machinery.memory import dense, recording
+from ....ops.nn.attention import _plain_gradients, _repeated_heads, _rows, flash_attention, flash_gradients, takes_masks
 from .. import cudnn_attention
 from ..cudnn_graph import Unsupported
 from . import attention32, attention_blocks, attention_rows
 
+
+def _takes_mask(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Return whether our kernel for a few queries computes attention with a mask: it has no gradient."""
+    is_half = query.dtype is not dt.float32 and attention_rows.takes(query, key, value)
+    return is_half and not any(map(recording, (query, key, value)))
+
+
+takes_masks["cuda"] = _takes_mask
 _REFUSED: set[tuple] = set()  # shapes for which cuDNN has no kernel
 
 
@@ -54,6 +62,9 @@ def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: flo
             attention32.forward(out[0], out[1], _rows(query), _rows(key), _rows(value), scale, causal)
         else:
             attention_blocks.forward(out[0], out[1], query, key, value, scale, causal)
+        return
+    if mask is not None:
+        attention_rows.forward(out[0], out[1], *map(_aligned, (query, key, value)), scale, causal, mask)
         return
     kind = (query.shape, key.shape, value.shape, causal)
     if not _takes(query, value) or kind in _REFUSED:

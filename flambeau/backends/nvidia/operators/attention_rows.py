@@ -10,7 +10,9 @@ import functools
 import struct
 from typing import Any
 
+from ....core import dtype as dt
 from ....core.tensor import Tensor
+from ....ops.nn.attention import _mask_steps
 from ... import nvidia
 from .launching import address, element_text, function
 
@@ -19,7 +21,7 @@ _FEATURES = frozenset((16, 32, 64, 128, 256))
 _THREADS = 128
 _SHARE = 256  # keys that are worth a block of their own
 _MOST_SHARES = 32
-_VIEW = struct.Struct("<4q")
+_VIEW, _MASK = struct.Struct("<4q"), struct.Struct("<6q")
 
 _TEXT = r"""
 #define G (D / 8)  // threads that have a key together
@@ -28,6 +30,7 @@ _TEXT = r"""
 struct alignas(16) eight { T v[8]; };
 struct view { const T* at; i64 batch, head, row; };
 __device__ __forceinline__ const T* row_of(const view& t, i64 b, i64 h, i64 r) { return t.at + b * t.batch + h * t.head + r * t.row; }
+struct hidden { const void* at; i64 batch, head, row, column, kind; };  // kind: 0 no mask, 1 false hides, 2 numbers to add
 struct softmax { float best, total, sums[8]; };
 __device__ __forceinline__ float factor(float from, float to) { return from == MINUS ? 0.f : expf(from - to); }
 __device__ __forceinline__ void join(softmax& mine, float best, float total, const float* sums) {
@@ -39,7 +42,7 @@ __device__ __forceinline__ void join(softmax& mine, float best, float total, con
 
 // Block (x, y): row x of all rows of all heads, the y-th share of its keys. With several shares, results go to `parts`.
 extern "C" __global__ void __launch_bounds__(128) attend_rows(T* out, i64 ob, i64 oh, i64 orow, float* logs, float* parts, view q, view k,
-    view v, i64 heads, i64 group, i64 rows, i64 source, i64 share, float scale, int causal) {
+    view v, i64 heads, i64 group, i64 rows, i64 source, i64 share, hidden mask, float scale, int causal) {
   __shared__ float bests[GROUPS], totals[GROUPS], all[GROUPS][D];
   const i64 row = blockIdx.x % rows, which = blockIdx.x / rows, b = which / heads, h = which % heads;
   const int part = threadIdx.x % G, own = threadIdx.x / G;
@@ -58,6 +61,9 @@ extern "C" __global__ void __launch_bounds__(128) attend_rows(T* out, i64 ob, i6
     _Pragma("unroll") for (int j = 0; j < 8; ++j) score += mine[j] * get(key.v[j]);
     _Pragma("unroll") for (int d = 1; d < G; d *= 2) score += __shfl_xor_sync(0xffffffffu, score, d);
     if (at < end) {
+      const i64 place = b * mask.batch + h * mask.head + row * mask.row + at * mask.column;
+      if (mask.kind == 1 && !((const unsigned char*)mask.at)[place]) score = MINUS;
+      if (mask.kind == 2) score += get(((const T*)mask.at)[place]);
       float given[8];
       _Pragma("unroll") for (int j = 0; j < 8; ++j) given[j] = get(value.v[j]);
       join(state, score, 1.f, given);
@@ -111,7 +117,8 @@ def _view(t: Tensor) -> bytes:
     return _VIEW.pack(address(t), *t._strides[:3])
 
 
-_ATTEND = ("q",) * 6 + (_VIEW.size,) * 3 + ("q",) * 5 + ("f", "i")
+_ATTEND = ("q",) * 6 + (_VIEW.size,) * 3 + ("q",) * 5 + (_MASK.size, "f", "i")
+_UNMASKED = bytes(_MASK.size)
 _JOIN = ("q",) * 8 + ("i",)
 
 
@@ -123,8 +130,15 @@ def _kernels(d: Any, features: int, where: Any) -> tuple[Any, Any, int]:
     return attend, join, 2 * nvidia.processors(where)
 
 
-def forward(out: Tensor, logs: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> None:
-    """out = softmax(q @ k.T * scale) @ v, and the logarithm of each row's sum. Features are adjacent and aligned to 16 bytes."""
+def _mask(mask: Tensor, q: Tensor, k: Tensor) -> bytes:
+    return _MASK.pack(address(mask), *_mask_steps(mask, q, k), 1 if mask.dtype is dt.bool_ else 2)
+
+
+def forward(
+    out: Tensor, logs: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, mask: Tensor | None = None
+) -> None:
+    """out = softmax(q @ k.T * scale + mask) @ v, and the logarithm of each row's sum. Features are adjacent and aligned to 16 bytes;
+    a mask of truth values hides what is false."""
     batch, heads, rows, features = q.shape
     _, own_heads, source, _ = k.shape
     attend, join, enough = _kernels(q.dtype, features, q.device)
@@ -134,8 +148,8 @@ def forward(out: Tensor, logs: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: f
     held = nvidia.workspace(4 * blocks * shares * (features + 2), q.device) if shares > 1 else None
     place = (address(out), *out._strides[:3], address(logs), 0 if held is None else held.ptr)
     attend(
-        (blocks, shares, 1), _THREADS, *place, _view(q), _view(k), _view(v), heads, heads // own_heads, rows, source, share, scale,
-        int(causal),
+        (blocks, shares, 1), _THREADS, *place, _view(q), _view(k), _view(v), heads, heads // own_heads, rows, source, share,
+        _UNMASKED if mask is None else _mask(mask, q, k), scale, int(causal),
     )  # fmt: skip
     if shares > 1:
         join(blocks, features // 8, *place, heads, rows, shares)

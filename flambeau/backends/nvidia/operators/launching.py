@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ....core.device import device
 from ....core.dtype import dtype
-from ....core.tensor import Tensor
+from ....core.raw_memory import first_address as address
 from ....kernels.cuda_values import PRELUDE, loaded, memory_type, stored, value_type
 from ... import nvidia
 
@@ -17,10 +17,6 @@ def function(source: str, name: str, kinds: str | tuple, where: device, shared: 
     """The function `name` of a text, with one letter per parameter (see nvidia.load_source): f(grid, block, *values). Blocks get that
     many bytes of dynamic shared memory."""
     return nvidia.load_source(PRELUDE + source, where).function(name, tuple(kinds), shared)
-
-
-def address(t: Tensor) -> int:
-    return t._storage.ptr + t._offset * t.dtype.itemsize
 
 
 def element_text(d: dtype) -> str:

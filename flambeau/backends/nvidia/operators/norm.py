@@ -356,9 +356,9 @@ _shared: dict[tuple, _Channels] = {}
 
 
 def _channels(x: Tensor, weight: Any, running: Any, *others: Tensor) -> _Channels:
-    together = x.data_ptr()
+    together = _at(x)
     for t in others:
-        together |= t.data_ptr()
+        together |= _at(t)
     d = x.dtype
     parameter, kept = (d if t is None else t.dtype for t in (weight, running))
     key = (x.shape, x._strides, d, parameter, kept, x.device, together & 15)

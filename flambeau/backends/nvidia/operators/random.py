@@ -15,6 +15,7 @@ from ....core.backend import backend_of
 from ....core.device import device
 from ....core.generator import Generator, default_generator
 from ....core.layout import is_non_overlapping_and_dense
+from ....core.raw_memory import first_address as _address
 from ....core.size import make_size
 from ....core.tensor import Tensor, empty, new_tensor, numel_of
 from ....kernels.cuda_values import element_type
@@ -213,10 +214,6 @@ def launch(
     source.prepare_capture()
     state = source.take(distance)
     kernel(blocks, _BLOCK, _address(out), *[_address(x) for x in inputs], *values, *state, n)
-
-
-def _address(t: Tensor) -> int:
-    return t._storage.ptr + t._offset * t.dtype.itemsize
 
 
 def _real(t: Tensor) -> Tensor:
