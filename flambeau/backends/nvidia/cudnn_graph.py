@@ -385,7 +385,7 @@ class ExecutionPlan:
         where, words = handle(self.where), self.words
         if where is not self.handle:
             self.handle, words[_HANDLE] = where, where.value or 0
-        self.places[: len(addresses)] = addresses
+        self.places[: len(addresses)] = list(addresses)
         if self.nbytes:
             space = nvidia.workspace(self.nbytes, self.where)  # goes back to the allocator when this returns
             words[_SPACE] = space.ptr

@@ -64,7 +64,8 @@ def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: flo
             attention_blocks.forward(out[0], out[1], query, key, value, scale, causal)
         return
     if mask is not None:
-        attention_rows.forward(out[0], out[1], *map(_aligned, (query, key, value)), scale, causal, mask)
+        q, k, v = map(_aligned, (query, key, value))
+        attention_rows.forward(out[0], out[1], q, k, v, scale, causal, mask)
         return
     kind = (query.shape, key.shape, value.shape, causal)
     if not _takes(query, value) or kind in _REFUSED:
