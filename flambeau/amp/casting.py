@@ -23,6 +23,11 @@ _convert = unwatched(convert)
 _NUMBERS = frozenset((int, float, bool, type(None)))  # settings of operators, which are never cast
 
 
+def _seen(tensor: Tensor, target: dtype, *same: Any) -> Tensor:
+    """A tensor in another dtype, by a call that modes see as one of `Tensor.to`."""
+    return tensor.to(target)
+
+
 class Casting(modes.Mode):
     """Autocast, for the threads and types of device for which it is on."""
 
@@ -42,7 +47,7 @@ class Casting(modes.Mode):
             casts.active = True
 
     def prepared(
-        self, op: Any, function: Callable, args: tuple, kwargs: dict, cast: Callable = convert
+        self, op: Any, function: Callable, args: tuple, kwargs: dict, cast: Callable = _seen
     ) -> tuple[Callable, tuple, dict, bool]:
         run = unwatched(function)
         if not casts.active:

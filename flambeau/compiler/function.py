@@ -33,7 +33,7 @@ from .ranges import DryCall, LastOfMany, Range, Ranges, new_sizes
 from .record.histories import attached, cut, take_histories
 from .record.operator_call import OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
-from .record.recorder import NotRecordable, Recorder
+from .record.recorder import NotRecordable, StepRecorder
 from .record.recording import Last, Recorded
 from .record.results import live_in, replaced, write_back
 from .sizes import Waiting
@@ -412,11 +412,11 @@ class CompiledFunction(KnownFunction):
             return replaced(result, outside)
         return attached(recorded.derivative, given, table, result, prepared.live)
 
-    def _recorder(self, reach: Reach, given: Arguments) -> Recorder:
-        """Make the recorder of a call: an observer for CUDA graphs where a tensor is on a GPU, else a `Recorder` of native calls."""
+    def _recorder(self, reach: Reach, given: Arguments) -> StepRecorder:
+        """Make the recorder of a call: an observer for CUDA graphs where a tensor is on a GPU, else a recorder of native calls."""
         if any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
             return on_gpu.observer()
-        recorder = Recorder()
+        recorder = StepRecorder()
         recorder.restarts, recorder.keeps_numbers = not self.sizes_vary, self.keeps_numbers
         return recorder
 
@@ -432,7 +432,7 @@ class CompiledFunction(KnownFunction):
         return True
 
     def _watched(
-        self, recorder: Recorder, reach: Reach, given: Arguments, key: tuple, args: tuple, kwargs: dict, function: Callable,
+        self, recorder: StepRecorder, reach: Reach, given: Arguments, key: tuple, args: tuple, kwargs: dict, function: Callable,
         begin: Callable | None = None,
     ) -> tuple[Prepared, dict[int, Tensor], Any]:  # fmt: skip
         """Run a function eagerly and write down what it does."""
@@ -482,7 +482,7 @@ class _NotPrepared(NotRecordable):
 def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorded:
     """Record one call without guards, for programs that leave Python, where nothing can change. `state` lists the tensors
     that the function may find besides its arguments. Raises NotRecordable with every reason why it cannot be recorded."""
-    reach, recorder = Reach(), Recorder()
+    reach, recorder = Reach(), StepRecorder()
     reach.tensors = {id(t): ("state", t) for t in state}
     recorder.graph.portable = True
     prepared = Prepared(reach, recorder, Arguments(args, {}))

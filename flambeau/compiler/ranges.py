@@ -21,7 +21,7 @@ from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_
 from .record.comparison import TensorPrint
 from .record.facts import Facts
 from .record.polynomials import Function, fitted
-from .record.recorder import NotRecordable, Recorder
+from .record.recorder import NotRecordable, StepRecorder
 from .record.recording import Last, Recorded
 from .record.resized import Resized
 from .record.results import replaced, same_results
@@ -315,7 +315,7 @@ def _spread(values: Any) -> list:
     return [values[i] for i in (*chosen, *(i for i in range(count) if i not in chosen))]
 
 
-class DryRecorder(Recorder):
+class DryRecorder(StepRecorder):
     """Records a call whose kernels do not run. Nothing may write to memory that existed before. What Python code runs, and that it
     changes nothing, is known of the function; it may do something else for another size, so each is compared."""
 

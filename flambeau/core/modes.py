@@ -47,6 +47,23 @@ class Mode:
         """Context manager within which this mode has no effect."""
         return contextlib.nullcontext()
 
+    def settled(
+        self,
+        make: Callable[..., Any],
+        op: Any,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[Any, Any],
+    ) -> Any:
+        """Make a call as a mode that stays below this one has it made, by `make(op, function, run, args, kwargs)`, where `run` may be
+        another function than this one without its test of the modes. What is done with the arguments first is seen by this mode."""
+        if not staying():
+            return make(op, function, function, args, kwargs)
+        bottom = own.stack[0]
+        run, args, kwargs, alone = self.through(bottom.prepared, (op, function, args, kwargs), {})
+        with bottom.aside() if alone else contextlib.nullcontext():
+            return make(op, function, run, args, kwargs)
+
     def handle_function(self, function: type, args: tuple[Any, ...]) -> Any:
         """A call of a user's autograd.Function; NotImplemented to be shown the operators it is made of."""
         return NotImplemented

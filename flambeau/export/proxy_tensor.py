@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..core import modes, pytree
+from ..core.casts import casts
 from ..core.tensor import Tensor
 from ..fx.experimental.graph_reader import GraphReader, PythonKeyTracer
 from ..fx.experimental.graph_recorder import GraphRecorder
@@ -36,6 +37,16 @@ py_sym_types = (SymInt, SymFloat, SymBool)
 def get_proxy_mode() -> GraphRecorder | None:
     """Return the active recorder of `make_fx` in this thread, or None."""
     return next((mode for mode in reversed(list(modes.own.stack)) if isinstance(mode, GraphRecorder)), None)
+
+
+@contextlib.contextmanager
+def disable_autocast_cache() -> Iterator[None]:
+    """Context manager: autocast makes a lower-precision copy of a parameter for every operator."""
+    before, casts.cache_enabled = casts.cache_enabled, False
+    try:
+        yield
+    finally:
+        casts.cache_enabled = before
 
 
 def make_fx(
@@ -85,7 +96,11 @@ def make_fx(
             node = graph.placeholder(name)
             if isinstance(leaf, Tensor):
                 reader.track(recorder.know(leaf), node)
-        with recorder, contents_kept(buffers) if tracing_mode == "fake" else contextlib.nullcontext():
+        with (
+            recorder,
+            disable_autocast_cache(),
+            contents_kept(buffers) if tracing_mode == "fake" else contextlib.nullcontext(),
+        ):
             result = f(*pytree.tree_unflatten(inputs, shape))
         out, out_shape = pytree.tree_flatten(result)
         values = reader.read(out)

@@ -11,14 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 from ..core import modes, watching
+from ..core.casts import casts
 from ..core.device import cpu
 from ..core.held import HeldTensor
 from ..core.layout import strided
+from ..core.overrides import overriding_arguments
+from ..core.sharded import SpreadTensor
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, tensors_in
 from ..core.user_frames import user_frame
-from .memory import Memory, Ref, mapped
+from .memory import Buffer, Memory, Ref, mapped
 from .program import NO_MEMORY, Call, Program, Value
 
 
@@ -27,15 +30,17 @@ class NotRecordable(Exception):
 
 
 class Running:
-    """The call being recorded: the buffers that it makes, and why its steps alone would not do the same again."""
+    """The call being recorded: the buffers that it makes, and why its native calls alone would not do the same again."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: Call) -> None:
+        self.call = call
         self.makes: list[int] = []
         self.problem = ""
+        self.versions: list[tuple[UntypedStorage, int]] = []  # of the arguments' memory, before
 
 
 class Writer(modes.Mode):
-    """Base of all recorders: the memory that is known, tensors as values over it, and why a call cannot be recorded."""
+    """Writer of calls: what a call was, with tensors as values over the memory that is known, and why one cannot be written down."""
 
     only_host = False  # whether it knows only memory of the host
     running: Any = None  # the call that runs; None between calls
@@ -44,18 +49,49 @@ class Writer(modes.Mode):
 
     def __init__(self) -> None:
         self.memory = Memory()
+        self.program = Program(self.memory.buffers)
         self.problems: list[str] = []  # why what was written down does not say all that happened
-
-    @contextlib.contextmanager
-    def recording(self) -> Iterator[Any]:
-        with watching.watch(self), self:
-            yield self
 
     def refuse(self, why: str) -> None:
         """Note why this cannot be written down."""
         if not self.problems:
             self.place = user_frame()
         self.problems.append(why)
+
+    # -- calls ------------------------------------------------------------------------------------------------------
+    def call(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run an operator and write it down; returns what it returns. Where that is not the public function as it is, `run` runs it."""
+        call = Call(op, function, *self.structure((args, kwargs)))
+        outer, self.running = self.running, self.begin(call, args, kwargs)
+        try:
+            result = run(*args, **kwargs)
+        except BaseException:
+            running, self.running = self.running, outer
+            self.failed(running)
+            raise
+        running, self.running = self.running, outer
+        self.end(running, result)
+        return result
+
+    def begin(self, call: Call, args: tuple, kwargs: dict) -> Any:
+        """Return what is noted while a call runs that is about to."""
+        return Running(call)
+
+    def end(self, running: Any, result: Any) -> None:
+        """Write down a call that has run, with what it has returned."""
+        call = running.call
+        call.makes, call.results = running.makes, self.structure(result, self.result)
+        call.notes = self.notes(call.op)
+        self.program.calls.append(call)
+
+    def failed(self, running: Any) -> None:
+        """Note that a call has ended with an exception."""
+        if running.makes:
+            self.refuse(f"{running.call.name} ends with an exception")
+
+    def notes(self, op: Any) -> dict[str, Any]:
+        """Return what is to be kept with a call."""
+        return {}
 
     # -- tensors ----------------------------------------------------------------------------------------------------
     def plain(self, t: Tensor) -> bool:
@@ -79,11 +115,132 @@ class Writer(modes.Mode):
             self.refuse(f"a tensor {origin}")
         return found
 
+    def result(self, t: Tensor) -> Any:
+        """Return a tensor that a call has returned as a value: memory that is not known is refused where it is used."""
+        return self.value(t)
+
     def structure(self, value: Any, change: Callable[[Tensor], Any] | None = None) -> Any:
         """Replace all tensors of a structure by values."""
         if isinstance(value, tuple) and type(value) is not tuple:
             value = tuple(value)
         return mapped(value, Tensor, change or self.held)
+
+
+def _declared(call: Call) -> list[Value]:
+    """The values that an operator says it changes."""
+    op, found = call.op, list[Value]()
+    if call.kwargs.get("out") is not None:
+        mapped(call.kwargs["out"], Value, found.append)
+    if op.writes:
+        mapped(written_arguments(op, call.args, call.kwargs), Value, found.append)
+    return found
+
+
+def written_arguments(op: Any, args: tuple, kwargs: dict) -> list[Any]:
+    """The arguments that an operator says it changes; all of them, where they cannot be told apart."""
+    try:
+        bound = op.bind(args, kwargs)
+        return [bound[name] for name in op.writes]
+    except (TypeError, KeyError):
+        return [args, kwargs]
+
+
+class Recorder(Writer):
+    """The mode at the door: writes down what happens between entering and leaving `recording()`, in this thread. With `whole`, a function
+    of a record, composites for which it is true are written down as one call. `views` is told of calls that may have made views.
+
+    Whoever needs more than calls overrides what it is told: `instead` of a call that is about to be made, `begin` and `end` of one that runs
+    and has run, and the methods of `watching.Watcher` of what happens to memory meanwhile."""
+
+    views: Any = None
+
+    def __init__(self, whole: Callable[[Any], bool] | None = None):
+        super().__init__()
+        self.whole = whole or (lambda op: False)
+        self._known: dict[int, Tensor] = {}  # tensors that existed before, by id
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[Any]:
+        """Context manager within which this thread's calls are written down."""
+        with watching.watch(self), self:
+            yield self
+
+    def new_program(self) -> Program:
+        """Record further calls into another program over the same buffers."""
+        self.program = Program(self.memory.buffers, states=self.program.states)
+        return self.program
+
+    # -- what existed before ----------------------------------------------------------------------------------------
+    def know_storage(self, held: UntypedStorage, source: Any = "state") -> Buffer | None:
+        """Make a storage that existed before known, if it has memory; its buffer."""
+        if not held.ptr or (self.only_host and held.device is not cpu):
+            return None
+        found = self.memory.find(held.ptr)
+        if found is not None and found.offset == 0:
+            return self.memory.buffers[found.buffer]
+        return self.memory.add(held.ptr, max(held.size_bytes, held.capacity), source, held)
+
+    def know(self, t: Tensor, source: Any = "state") -> Value:
+        """A tensor that existed before: an argument, or one that the function finds; a value that is just this tensor stands for it."""
+        known = self.memory.find(t._storage.ptr) is not None
+        buffer = None if known else self.know_storage(t._storage, source)
+        if source == "state":
+            self._known[id(t)] = t
+        elif buffer is not None:
+            buffer.storage = None  # arguments come with each run
+        return self.held(t)
+
+    def held(self, t: Tensor) -> Any:
+        found = super().held(t)
+        if id(t) in self._known and found is not None and found.buffer != NO_MEMORY:
+            self.program.states[found] = t
+        return found
+
+    # -- the door ---------------------------------------------------------------------------------------------------
+    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if overriding_arguments(args, kwargs):
+            self.refuse("an argument's class overrides operators")
+            return function(*args, **kwargs)
+        spread = next((t for t in tensors_in((args, kwargs)) if isinstance(t, SpreadTensor)), None)
+        if spread is not None:  # what is called instead, with this rank's parts, is seen
+            with self:
+                return spread._call_spread(function, args, kwargs)
+        result = self.settled(self._made, op, function, args, kwargs)
+        if self.views is not None and (op.kind == "view" or (op.has_parts and not modes.staying())):
+            self.views.note(function, args, kwargs, result)
+        return result
+
+    def _made(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
+        """Make a call as its record says: as one, or through the calls in its body."""
+        if run is not function and run is not modes.unwatched(function):
+            function = run
+        if op.has_parts and not self.whole(op):
+            return self.through(run, args, kwargs)
+        found = self.instead(op, function, args, kwargs)
+        if found is not NotImplemented:
+            return found
+        if op.kind == "pointwise" and op.writes:  # what it copies for its derivative before are calls of their own
+            return self.call(op, function, lambda *a, **k: self.through(run, a, k), args, kwargs)
+        return self.call(op, function, run, args, kwargs)
+
+    def instead(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Make a call in another way; NotImplemented for one that is made and written down as it is."""
+        return NotImplemented
+
+    def begin(self, call: Call, args: tuple, kwargs: dict) -> Any:
+        if call.op.reads_values:
+            self.refuse(f"{call.name} depends on values")
+        running = super().begin(call, args, kwargs)
+        running.versions = [(t._storage, t._storage.version) for t in tensors_in((args, kwargs)) if self.plain(t)]
+        return running
+
+    def end(self, running: Any, result: Any) -> None:
+        call = running.call
+        changed = {self.memory.find(s.ptr) for s, before in running.versions if s.ptr and s.version != before}
+        changes = {place.buffer for place in changed if place is not None}
+        call.changes = frozenset(changes | {v.buffer for v in _declared(call)} - {NO_MEMORY})
+        call.line, call.stays = user_frame(), bool(call.op.sends)
+        super().end(running, result)
 
     # -- what is told about memory ----------------------------------------------------------------------------------
     def told(self, between: str, within: str) -> None:
@@ -109,102 +266,6 @@ class Writer(modes.Mode):
     def once(self, what: str) -> None:
         self.passing = self.passing or what
 
-
-def _declared(op: Any, args: tuple, kwargs: dict) -> list[Value]:
-    """The values that an operator says it changes."""
-    found: list[Value] = []
-    if kwargs.get("out") is not None:
-        mapped(kwargs["out"], Value, found.append)
-    if op.writes:
-        mapped(written_arguments(op, args, kwargs), Value, found.append)
-    return found
-
-
-def written_arguments(op: Any, args: tuple, kwargs: dict) -> list[Any]:
-    """The arguments that an operator says it changes; all of them, where they cannot be told apart."""
-    try:
-        bound = op.bind(args, kwargs)
-        return [bound[name] for name in op.writes]
-    except (TypeError, KeyError):
-        return [args, kwargs]
-
-
-def is_leaf(op: Any) -> bool:
-    """Return whether a call of this operator is recorded as one call, not as the calls in its body."""
-    return not op.has_parts or (op.kind == "composite" and bool(op.writes))
-
-
-class Recorder(Writer):
-    """Writes down what happens between entering and leaving `recording()`, in this thread. With `whole`, a function of a record,
-    composites for which it is true are written down as one call."""
-
-    def __init__(self, whole: Callable[[Any], bool] | None = None):
-        super().__init__()
-        self.program = Program(self.memory.buffers)
-        self.whole = whole or (lambda op: False)
-        self._known: dict[int, Tensor] = {}  # tensors that existed before, by id
-
-    def begin(self) -> Program:
-        """Record further calls into another program over the same buffers."""
-        self.program = Program(self.memory.buffers, states=self.program.states)
-        return self.program
-
-    def know(self, t: Tensor, source: Any = "state") -> Value:
-        """A tensor that existed before: an argument, or one that the function finds; a value that is just this tensor stands for it."""
-        held = t._storage
-        if held.ptr and self.memory.find(held.ptr) is None:
-            holder = held if source == "state" else None  # arguments come with each run
-            self.memory.add(held.ptr, max(held.size_bytes, held.capacity), source, holder)
-        if source == "state":
-            self._known[id(t)] = t
-        return self.held(t)
-
-    def held(self, t: Tensor) -> Any:
-        found = super().held(t)
-        if id(t) in self._known and found is not None and found.buffer != NO_MEMORY:
-            self.program.states[found] = t
-        return found
-
-    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        bottom = modes.own.stack[0] if modes.staying() else None
-        if bottom is None:
-            return self._handle(op, function, function, args, kwargs)
-        with self:
-            run, args, kwargs, alone = bottom.prepared(op, function, args, kwargs)
-        with bottom.aside() if alone else contextlib.nullcontext():
-            return self._handle(op, function if run is modes.unwatched(function) else run, run, args, kwargs)
-
-    def _handle(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
-        if op.kind == "pointwise" and op.writes:  # what it copies for its derivative before are calls of their own
-            return self.call(op, function, lambda *a, **k: self.through(run, a, k), args, kwargs)
-        if is_leaf(op) or self.whole(op):
-            return self.call(op, function, run, args, kwargs)
-        return self.through(run, args, kwargs)
-
-    def call(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
-        """Run an operator and write it down; returns what it returns."""
-        tensors: list[Tensor] = []
-        mapped((args, kwargs), Tensor, tensors.append)
-        given = self.structure((args, kwargs))
-        versions = [(t._storage, t._storage.version) for t in tensors if hasattr(t, "_storage")]
-        outer, self.running = self.running, Running()
-        try:
-            result = run(*args, **kwargs)
-        finally:
-            running, self.running = self.running, outer
-        if op.reads_values:
-            self.refuse(f"{op.key or op.name} depends on values")
-        changed = {self.memory.find(s.ptr) for s, before in versions if s.ptr and s.version != before}
-        changes = {place.buffer for place in changed if place is not None}
-        changes |= {v.buffer for v in _declared(op, *given)} - {NO_MEMORY}
-        found = self.structure(result)
-        made, line, stays = running.makes, user_frame(), bool(op.sends)
-        self.program.calls.append(
-            Call(op, function, given[0], given[1], found, made, frozenset(changes), line, stays=stays)
-        )
-        return result
-
-    # -- what is told about memory ----------------------------------------------------------------------------------
     def converted(self, address: int, nbytes: int) -> None:
         self.looked()
 
@@ -229,11 +290,18 @@ class TensorRecorder(Writer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.program = Program()
         self.tensors: list[Tensor] = []
         self.known: dict[int, tuple[Tensor, Value]] = {}  # by id
         self.latest: dict[int, Tensor] = {}  # the latest known tensor in each piece of memory
         self.places: dict[Value, Tensor] = {}  # and as each value over it
+
+    def __enter__(self) -> Any:
+        self._casts, casts.cache = casts.cache, {}  # copies that autocast has made before would be constants
+        return super().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        super().__exit__(*exc)
+        casts.cache = self._casts
 
     def value(self, t: Tensor) -> Value:
         """Return a tensor as a value over the memory at its address; without memory, its storage object stands for that."""
@@ -287,21 +355,12 @@ class TensorRecorder(Writer):
         """Write down a call that makes a tensor of a known one in the same memory; its value."""
         return None
 
-    def call(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
-        """Run an operator and write it down; returns what it returns."""
-        given = self.structure((args, kwargs))
-        result = run(*args, **kwargs)
-        self.write(op, function, given, result)
-        return result
+    def result(self, t: Tensor) -> Value:
+        return self.know(t)
 
     def write(self, op: Any, function: Any, given: tuple[tuple, dict], result: Any) -> None:
         """Write down a call with these arguments, values in the place of tensors; `function` is None for one that nobody made."""
-        found = self.structure(result, self.know)
-        self.program.calls.append(Call(op, function, *given, found, notes=self.notes(op)))
-
-    def notes(self, op: Any) -> dict[str, Any]:
-        """Return what is to be kept with a call."""
-        return {}
+        self.end(Running(Call(op, function, *given)), result)
 
     def maker(self, value: Value) -> Call | None:
         """Return the call whose only result is this value; None where there is none."""
@@ -345,4 +404,4 @@ def record(function: Callable, *args: Any, states: Any = (), whole: Callable[[An
     return program
 
 
-__all__ = ["NotRecordable", "Recorder", "Running", "TensorRecorder", "Writer", "is_leaf", "record"]
+__all__ = ["NotRecordable", "Recorder", "Running", "TensorRecorder", "Writer", "record"]

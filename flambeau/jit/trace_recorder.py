@@ -94,7 +94,7 @@ class Tracer(TracedSizes):
             return function(*args, **kwargs)
         if op.tells and not op.has_parts:
             return self.python_value(op, function, args, kwargs)
-        if op.name == "tensor" and not any(isinstance(a, Tensor) for a in args):
+        if op.data and not isinstance(op.bind(args, kwargs)[op.data], Tensor):
             return self.run(function, args, kwargs)
         symbol = symbol_of(op)
         if not symbol.startswith("aten::"):  # `quantized::linear`, or a user's

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 import os
 import sys
@@ -45,10 +44,10 @@ class SizedRecorder(TracedSizes, Recorder):
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if op.tells:
             return self.python_value(op, function, args, kwargs)
-        if op.key == "numel":
-            return functools.reduce(operator.mul, args[0].shape, 1)
-        if op.key == "tensor":
-            found = self._of_sizes(args[0] if args else kwargs.get("data"), kwargs.get("dtype"))
+        if op.describes:  # arithmetic with sizes is recorded
+            return function(*args, **kwargs)
+        if op.data:
+            found = self._of_sizes(op.bind(args, kwargs)[op.data], kwargs.get("dtype"))
             if found is not None:
                 return found
         before = self.level

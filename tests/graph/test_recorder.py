@@ -9,6 +9,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import nn
+from flambeau.compiler.record.recorder import StepRecorder
 from flambeau.fx.experimental.graph_recorder import GraphRecorder
 from flambeau.graph.checker import check
 from flambeau.graph.printer import text
@@ -161,6 +162,36 @@ def test_calls_are_cast_once_where_autocast_is_on(function: Any) -> None:
         expected = function(x)
         fl.manual_seed(1)
         assert fl.equal(Replay(program).run([x]), expected)
+
+
+def _under_autocast(x: Any, w: Any) -> Any:
+    with fl.autocast("cpu", fl.bfloat16):
+        return nn.functional.cross_entropy(x @ w, fl.zeros(4, dtype=fl.int64)).exp()
+
+
+def _changed_in_place(x: Any, w: Any) -> Any:
+    y = x * w.requires_grad_()
+    z = y.sigmoid()
+    return z.mul_(w).clamp_(0.25).exp_().sum()
+
+
+@pytest.mark.parametrize(
+    "function", [_under_autocast, _changed_in_place, lambda x, w: nn.functional.gelu(x @ w, approximate="tanh")]
+)
+def test_compile_is_told_of_the_calls_that_are_written_down(function: Any) -> None:
+    given = [fl.randn(4, 4), fl.randn(4, 4)]
+    steps = StepRecorder()
+    for i, t in enumerate(given):
+        steps.know_storage(t._storage, ("argument", i))
+    with steps.recording():
+        function(*given)
+    native = dict.fromkeys(step.call for step in steps.graph.steps)
+    assert not steps.problems and None not in native
+    wanted = [call for call in record(function, *given) if call.op.kind != "view" and not call.op.unfilled]
+    assert [call.name for call in native] == [call.name for call in wanted]
+    for a, b in zip(native, wanted):
+        assert [(v.shape, v.dtype) for v in a.arguments()] == [(v.shape, v.dtype) for v in b.arguments()]
+        assert [(v.shape, v.dtype) for v in a.returned()] == [(v.shape, v.dtype) for v in b.returned()]
 
 
 def test_a_program_of_pytorchs_operators_tells_tensors_over_one_place_apart() -> None:

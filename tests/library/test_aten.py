@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from typing import Any
 
 import pytest
@@ -136,3 +137,31 @@ def test_arguments_that_have_other_places_in_the_function(name: str) -> None:
         assert library.equal(kept, given)
     ours, theirs = results
     assert real.allclose(real.from_numpy(ours.numpy()), theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda torch, x: torch.tensor([1.0, 2.0]),
+        lambda torch, x: torch.as_tensor(data=[1.0, 2.0]),
+        lambda torch, x: torch.as_tensor(x),
+        lambda torch, x: torch.asarray([1.0, 2.0]),
+        lambda torch, x: x.new_tensor([1.0, 2.0]),
+    ],
+)
+def test_python_data_in_graphs(make):
+    found = []
+    for library in (torch, pytest.importorskip("torch")):
+
+        class Adds(library.nn.Module):
+            def forward(self, x, library=library):
+                return x + make(library, x)
+
+        x = library.ones(2)
+        program = library.export.export(Adds(), (x,))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            traced = library.jit.trace(Adds(), (x,), check_trace=False)
+        found.append([str(node.target) for node in program.graph.nodes])
+        assert program.module()(x).tolist() == traced(x).tolist() == (x + make(library, x)).tolist()
+    assert found[0] == found[1]

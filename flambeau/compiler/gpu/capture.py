@@ -18,11 +18,10 @@ from ...core.tensor import Tensor, new_tensor
 from ...graph.replay import Replay
 from ...optim.fused import Update as FusedUpdate
 from ..function import recording
-from ..record.recorder import Loose, Memory, Recorder
+from ..record.recorder import StepRecorder
 from ..record.recording import extent
 from ..record.results import Slot
-from ..record.steps import Graph, Ref, Update
-from ..record.views import Views
+from ..record.steps import Ref, Update
 from ..runtime.program import Program
 from .second_stream import MOST, Beside
 
@@ -37,19 +36,13 @@ extern "C" __global__ void copy_wide(long long to, long long from, long long cou
 _LIST_ARGUMENTS = 4  # of the kernel over lists of parameters, before the numbers
 
 
-class Observer(Recorder):
+class Observer(StepRecorder):
     """Watches a function that works on a GPU. With a `capture`, its work is being recorded into that graph."""
 
     only_host = False
 
     def __init__(self, capture: graphs.CUDAGraph | None = None, prepare: Any = None, most: int = MOST):
-        self.graph, self.memory = Graph(), Memory()
-        self.graph.buffers = self.memory.buffers
-        self.running = None
-        self.problems = []
-        self.codes = frozenset()
-        self.numbers = []
-        self.loose, self.views = Loose(), Views()
+        super().__init__()
         self.prepare = prepare
         self.capture = capture
         self.touched: set[int] = set()  # buffers that existed before and that operators were given
@@ -58,7 +51,7 @@ class Observer(Recorder):
         self.most = most  # pieces of work on a second stream
 
     @contextlib.contextmanager
-    def recording(self) -> Iterator[Recorder]:
+    def recording(self) -> Iterator[StepRecorder]:
         self.beside = beside = None if self.capture is None else Beside(self.capture, self.most)
         with watching.watch(self), streams.working_aside(None if beside is None else beside.put), self:
             yield self
@@ -66,12 +59,12 @@ class Observer(Recorder):
         if beside is not None:
             beside.end()
 
-    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def call(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
         if op.sends:
             self.refuse(f"{op.name} sends what is on a GPU to other processes")
         if self.beside is not None and self.running is None:
-            function = self.beside.placed(op, function, args, kwargs)
-        return super().handle(op, function, args, kwargs)
+            run = self.beside.placed(op, run, args, kwargs)
+        return super().call(op, function, run, args, kwargs)
 
     # -- operators --------------------------------------------------------------------------------------------------
     def held(self, t: Tensor) -> Any:
@@ -96,7 +89,7 @@ class Observer(Recorder):
         self.refuse("item depends on values")
         return function(*args)
 
-    def _finish(self, leaf: Any, op: Any, given: Any, result: Any) -> None:
+    def end(self, leaf: Any, result: Any) -> None:
         """Handle an operator whose work is in the graph now."""
 
     def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:
@@ -252,7 +245,7 @@ def static_copies(
         size = extent(t)
         memory = UntypedStorage(size, where)
         statics.append(new_tensor(memory, t.shape, t._strides, 0, t.dtype, t.device, t._contig))
-        observer.know(memory, ("argument", i))
+        observer.know_storage(memory, ("argument", i))
         if size:
             inputs.append((i, copied(observer.capture, memory.ptr, t.data_ptr(), size, where)))
     return inputs, statics

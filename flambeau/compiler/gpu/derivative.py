@@ -63,7 +63,7 @@ class CapturedDerivative(Derivative):
     def write_down(self, recorder: Recorder) -> None:
         """Record the backward pass, for gradients that are made up, as a program of its own over the same buffers."""
         grads = [empty_strided(shape, strides, d, where) for shape, strides, d, where in self.layouts]
-        program = self.program_of_calls = recorder.begin()
+        program = self.program_of_calls = recorder.new_program()
         for i, g in enumerate(grads):  # they may lie where something of the forward pass lay
             recorder.memory.add(g._storage.ptr, g._storage.size_bytes, ("argument", i))
         program.inputs = [recorder.held(g) for g in grads]
@@ -84,7 +84,7 @@ class CapturedDerivative(Derivative):
         graph, grads = graphs.CUDAGraph(keep_graph=True), self.sample_grads()
         observer = Observer(graph, most=most)
         for known in storages:
-            observer.know(known, "state")
+            observer.know_storage(known, "state")
         with capturing(graph, self.where, pool) as callers:
             inputs, statics = static_copies(grads, observer, self.where)
             replay = None if forward is None else Replay(self.program_of_calls)

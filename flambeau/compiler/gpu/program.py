@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ...backends.nvidia import graphs
-from ...core import modes
 from ...core.device import device
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, new_tensor
@@ -26,18 +25,6 @@ from .capture import capturing
 from .derivative import CapturedDerivative
 
 NewGrads = Callable[[list[Tensor], Results], list[GradSlot]]
-
-
-class _Recorder(Recorder):
-    """Recorder that notes which views of tensors from before the call are made, too."""
-
-    views = Views()
-
-    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        result = super().handle(op, function, args, kwargs)
-        if op.kind == "view" or (op.has_parts and not modes.staying()):
-            self.views.note(function, args, kwargs, result)
-        return result
 
 
 class GpuProgram:
@@ -114,15 +101,15 @@ def write_down(
 ) -> GpuProgram:  # fmt: skip
     """Run a call in a capture in memory of this pool, and return what it did; `some` of its results are differentiated, as far as is
     known. Raises NotRecordable where that is more than calls."""
-    recorder = _Recorder()
+    recorder = Recorder()
     for t in prepared.state:
         if t._storage.ptr:
             recorder.know(t)
             if t.is_leaf and t.grad is not None and not t.grad.is_sparse and id(t.grad._storage) in prepared.storages:
                 recorder.know(t.grad)
     for held in prepared.storages.values():
-        if held.ptr and recorder.memory.find(held.ptr) is None:
-            recorder.memory.add(held.ptr, max(held.size_bytes, held.capacity), "state", held)
+        if recorder.memory.find(held.ptr) is None:
+            recorder.know_storage(held)
     state = {id(t): t for t in prepared.state}
     with capturing(graphs.CUDAGraph(keep_graph=True), where, pool):
         statics = [_like(t) for t in tensors]

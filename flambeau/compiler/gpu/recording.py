@@ -279,7 +279,7 @@ class GraphRecorded(Recorded):
         observer = Observer(capture, most=most)
         known = list(prepared.storages.values())
         for storage in known:
-            observer.know(storage, "state")
+            observer.know_storage(storage, "state")
         state = {id(t): t for t in prepared.state}
         grads_before = {i: t.grad if t.is_leaf else None for i, t in state.items()}
         with capturing(capture, where, pool) as callers:

@@ -27,7 +27,7 @@ from ..runtime.messages import Answers
 from ..runtime.program import Program
 from ..runtime.stepwise import run_stepwise
 from .comparison import TensorPrint
-from .recorder import NotRecordable, Recorder
+from .recorder import NotRecordable, StepRecorder
 from .results import Results, leaves_of, nodes_of
 
 HISTORY = "it differentiates an argument that has a history"
@@ -124,14 +124,14 @@ class Derivative:
 
     def record(self, node: FunctionNode, grads: list[Tensor]) -> list:
         """Run the derivative eagerly and write it down."""
-        recorder = Recorder()
+        recorder = StepRecorder()
         for storage in self.storages.values():
-            recorder.know(storage, "state")
+            recorder.know_storage(storage, "state")
         tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]
         arguments: dict[int, tuple[int, int]] = {}
         for i, t in enumerate(tensors):
             if t._storage.ptr:
-                buffer = recorder.know(t._storage, ("argument", i))
+                buffer = recorder.know_storage(t._storage, ("argument", i))
                 if buffer is not None and buffer.source != "state" and buffer.index not in arguments:
                     arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
         with recorder.recording():
@@ -143,7 +143,7 @@ class Derivative:
         return found
 
     def _finish(
-        self, recorder: Recorder, arguments: dict[int, tuple[int, int]], grads: list[Tensor], found: list
+        self, recorder: StepRecorder, arguments: dict[int, tuple[int, int]], grads: list[Tensor], found: list
     ) -> None:
         if recorder.problems or recorder.under_way:
             raise NotRecordable((*recorder.problems, "it starts messages that it does not wait for")[0])

@@ -22,7 +22,7 @@ from ...graph.loops import Loop, collapsed
 from ...graph.memory import Memory
 from ...graph.program import NO_MEMORY, Call, Program, Value
 from ...ops.machinery.record import Op
-from .recorder import NotRecordable, Recorder, _Leaf
+from .recorder import Leaf, NotRecordable, StepRecorder
 from .steps import Call as Performed
 from .steps import Graph, Number, Test, VaryingNumber, effects, mapped
 
@@ -100,7 +100,7 @@ def loop_at(step: Any) -> Loop | None:
     return None if call is None or call.steps != [step] else loop_in(call)
 
 
-class Planner(Recorder):
+class Planner(StepRecorder):
     """Writes down the native calls that a call would make, over the buffers of a graph; none of them runs."""
 
     skips = 1
@@ -119,7 +119,7 @@ class Planner(Recorder):
         args, kwargs, outs = mapped((call.args, call.kwargs, call.results), Value, tensors.__getitem__)
         given = [*([outs] if call.rewritten else []), *(VaryingNumber(a) if type(a) is Number else a for a in args)]
         self._expected = [] if call.rewritten else list(call.makes)
-        leaf = self.running = _Leaf(call.name, call.function)
+        leaf = self.running = Leaf(call)
         native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
         try:
             with watching.watch(self), no_grad():

@@ -20,7 +20,7 @@ from ..state.arguments import Arguments
 from ..state.guards import AutogradItem, DictItem, GroupItem, Guard, Item, ListItem, TensorItem, observe
 from ..state.reach import Reach
 from .operator_call import can_restart
-from .recorder import NotRecordable, Recorder
+from .recorder import NotRecordable, StepRecorder
 from .recording import GradSlot, Recorded, extent
 from .results import Results, leaves_of, saved_storages
 from .views import Views
@@ -38,7 +38,7 @@ class Changes(NotRecordable):
 class Prepared:
     """Everything as it is before the recorded call, to be compared with what it is afterwards."""
 
-    def __init__(self, reach: Reach, recorder: Recorder, given: Arguments, loose: bool = False):
+    def __init__(self, reach: Reach, recorder: StepRecorder, given: Arguments, loose: bool = False):
         self.reach, self.recorder, self.given = reach, recorder, given
         self.loose = loose  # whether gradients that are read may be other tensors in each call
         self.inputs: list[Tensor] = []  # leaves with such gradients
@@ -67,7 +67,7 @@ class Prepared:
 
     def _know(self, t: Tensor) -> None:
         self.storages[id(t._storage)] = t._storage
-        buffer = self.recorder.know(t._storage, "state")
+        buffer = self.recorder.know_storage(t._storage, "state")
         if buffer is not None:
             buffer.dtype = t.dtype
 
@@ -78,7 +78,7 @@ class Prepared:
         if grad is None or grad.is_sparse:
             return set()
         if id(grad._storage) not in self.storages:
-            buffer = self.recorder.know(grad._storage, "state")
+            buffer = self.recorder.know_storage(grad._storage, "state")
             if buffer is not None:
                 buffer.dtype, buffer.storage = grad.dtype, None
                 self.recorder.loose.add(buffer.index, grad)
@@ -111,7 +111,7 @@ class Prepared:
         self._accept(t)
         if t._storage.ptr in own:
             raise NotRecordable("an argument shares memory with a parameter or a buffer")
-        buffer = self.recorder.know(t._storage, ("argument", i))
+        buffer = self.recorder.know_storage(t._storage, ("argument", i))
         if buffer is not None and buffer.index not in self.arguments:
             self.arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
 

@@ -1,32 +1,31 @@
 """Recording: a function runs eagerly, and every native call is written down with the memory that it touches.
 
-The mode at the door says which operator runs; the stubs in front of compiled code say which kernel is called with what; new
+The recorder of `graph` says which call runs; the stubs in front of compiled code say which kernel is called with what; new
 storages and looks at memory from the host are told too. So an operator whose effect is not only native calls is known as such, and
-becomes a `Call` of itself. Nothing recorded keeps a tensor alive: what operators do may depend on who holds what."""
+becomes a step that calls it."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...backends.cpu import jit, native_call
-from ...core import modes, storage, watching
+from ...core import watching
 from ...core.device import cpu
 from ...core.dtype import float64
 from ...core.generator import Generator, default_generator
-from ...core.overrides import overriding_arguments
-from ...core.sharded import SpreadTensor
-from ...core.tensor import Tensor, tensors_in
+from ...core.tensor import Tensor
 from ...graph import loops
 from ...graph import program as operators
 from ...graph.fusion import fused_call
 from ...graph.memory import Memory
 from ...graph.program import Value
-from ...graph.recorder import NotRecordable, Running, Writer
+from ...graph.recorder import NotRecordable, Recorder, Running
 from ...ops.index.bad_index import bad_index
 from ...optim.fused import Update as FusedUpdate
 from .onednn_plans import Plans
@@ -56,12 +55,12 @@ class Loose:
         return bool(held)
 
 
-class _Leaf(Running):
+class Leaf(Running):
     """The operator being recorded: its native calls so far, and why it cannot be replayed."""
 
-    def __init__(self, name: str, function: Callable):
-        super().__init__()
-        self.name, self.function = name, function
+    def __init__(self, call: operators.Call):
+        super().__init__(call)
+        self.name = call.name
         self.steps: list[Any] = []
         self.tests: list[Test] = []
         self.converts = False  # whether it has got a number from a tensor
@@ -72,8 +71,8 @@ class _Leaf(Running):
         self.ready: Any = None
 
 
-class Recorder(Writer):
-    """Records what happens between `__enter__` and `__exit__` of `recording()`, in this thread."""
+class StepRecorder(Recorder):
+    """Recorder of the native calls that each call makes, as the steps of a graph."""
 
     only_host = True
     skips = 0  # whether native functions should not run
@@ -88,29 +87,25 @@ class Recorder(Writer):
         self.interruption: KeyboardInterrupt | None = None  # one that came while a native call was written down
         self.graph = Graph()
         self.thread = threading.get_ident()
-        self.plans = Plans()
         self.graph.buffers = self.memory.buffers
-        self._callback = _CALLBACK(self._called)
         self.codes: frozenset = frozenset()  # of the function itself
         self.numbers: list[tuple[float, int, int]] = []  # that are only returned: value, buffer, size
         self.loose = Loose()
         self.views = Views()
 
-    # -- what existed before ----------------------------------------------------------------------------------------
-    def know(self, held: storage.UntypedStorage, source: Any) -> Buffer | None:
-        """A storage that existed before, if it has memory."""
-        if not held.ptr or (self.only_host and held.device is not cpu):
-            return None
-        found = self.memory.find(held.ptr)
-        if found is not None and found.offset == 0:
-            return self.memory.buffers[found.buffer]
-        return self.memory.add(held.ptr, max(held.size_bytes, held.capacity), source, held)
+    @functools.cached_property
+    def plans(self) -> Plans:
+        """The plans of oneDNN that native calls run."""
+        return Plans()
 
-    # -- the mode ---------------------------------------------------------------------------------------------------
+    @functools.cached_property
+    def _callback(self) -> Any:  # made when it is needed: it is a cycle
+        return _CALLBACK(self._called)
+
     @contextlib.contextmanager
-    def recording(self) -> Iterator[Recorder]:
+    def recording(self) -> Iterator[StepRecorder]:
         for buffer in (bad_index.buffer,):
-            self.know(buffer._storage, "state")
+            self.know_storage(buffer._storage, "state")
         native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
         try:
             with super().recording():
@@ -120,49 +115,30 @@ class Recorder(Writer):
         if self.interruption is not None:
             raise self.interruption
 
-    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        if overriding_arguments(args, kwargs):
-            self.refuse("an argument's class overrides operators")
-            return function(*args, **kwargs)
-        spread = next((t for t in tensors_in((args, kwargs)) if isinstance(t, SpreadTensor)), None)
-        if spread is not None:  # what is called instead, with this rank's parts, is seen
-            with self:
-                return spread._call_spread(function, args, kwargs)
-        if op.has_parts:
-            bottom = modes.own.stack[0] if modes.staying() else None
-            if bottom is not None:
-                with self:
-                    return bottom.handle(op, function, args, kwargs)
-            result = self.through(function, args, kwargs)
-            self.views.note(function, args, kwargs, result)
-            return result
+    # -- calls ------------------------------------------------------------------------------------------------------
+    def instead(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if isinstance(op.impl, FusedUpdate) and op.name.startswith("_fused_"):
-            self._update(op.impl, args, kwargs)
-            return None
-        if self.running is not None:  # a part of an operator that runs
+            return self._update(op.impl, args, kwargs)
+        if op.tells and self.running is not None:  # the call that runs reads a number, and is made as a whole then
             return function(*args, **kwargs)
         if op.tells == "number" and only_returned(self.codes):
             return self._number(function, args)
+        return NotImplemented
+
+    def begin(self, call: operators.Call, args: tuple, kwargs: dict) -> Leaf:
+        op, leaf = call.op, Leaf(call)
         self.under_way += {"start": 1, "end": -1}.get(op.sends, 0)
-        leaf = self.running = _Leaf(op.key or op.name, function)
         if op.reads_values:
             self.refuse(f"{leaf.name} depends on values")
         if op.draws:
             self._know_generators(leaf, args, kwargs)
-        given = self.structure((args, kwargs))
-        try:
-            result = function(*args, **kwargs)
-        except BaseException:  # perhaps of a hook for saved tensors: what was done until then counts
-            self.running = None
-            self._finish(leaf, op, given, None)
-            if leaf.problem:
-                self.refuse(f"{leaf.name} ends with an exception")
-            raise
-        self.running = None
-        self._finish(leaf, op, given, result)
-        if op.kind == "view":
-            self.views.note(function, args, kwargs, result)
-        return result
+        return leaf
+
+    def failed(self, running: Leaf) -> None:
+        """Perhaps a hook for saved tensors has raised the exception: what was done until then counts."""
+        self.end(running, None)
+        if running.problem:
+            self.refuse(f"{running.name} ends with an exception")
 
     def _number(self, function: Callable, args: tuple) -> Any:
         """The function reads a number only to return it: put it aside, where it is found when the program has run."""
@@ -181,7 +157,7 @@ class Recorder(Writer):
         self.numbers.append((value, aside.index, aside.size))
         return value
 
-    def _know_generators(self, leaf: _Leaf, args: tuple, kwargs: dict) -> None:
+    def _know_generators(self, leaf: Leaf, args: tuple, kwargs: dict) -> None:
         found: list[Generator] = []
         mapped((args, kwargs), Generator, found.append)
         self.graph.draws += [g for g in found or [default_generator] if g not in self.graph.draws]
@@ -191,12 +167,14 @@ class Recorder(Writer):
         leaf.generator, leaf.mark = found[0], found[0].state_bytes()
         with leaf.generator.lock, watching.without(self):  # what it makes ready is its own
             engine, words, _, _ = leaf.generator.native()
-        self.know(engine._storage, ("engine", leaf.generator))
-        self.know(words._storage, ("words", leaf.generator))
+        self.know_storage(engine._storage, ("engine", leaf.generator))
+        self.know_storage(words._storage, ("words", leaf.generator))
         leaf.ready = leaf.generator.state_bytes()
 
-    def _finish(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict], result: Any) -> None:
+    def end(self, leaf: Leaf, result: Any) -> None:
         """The operator is done: its native calls are its effect, or it will be called again as a whole."""
+        whole, op = leaf.call, leaf.call.op
+        given = whole.args, whole.kwargs
         self._adopt(leaf, given, result)
         touched = {ref.buffer for step in leaf.steps for ref in step.refs()}
         if not leaf.steps and not leaf.problem and op.unfilled:
@@ -210,8 +188,11 @@ class Recorder(Writer):
             leaf.generator.set_state_bytes(leaf.mark)  # nothing was drawn
         if not leaf.steps and not leaf.makes and not leaf.problem:
             return
-        whole = self._whole(leaf, op, given, result)
-        call = Call(leaf.name, leaf.function, *given, leaf.makes, leaf.problem, changes, call=whole)
+        whole.makes, whole.stays = leaf.makes, bool(leaf.problem or leaf.tests)
+        whole.results = self.structure(result, self.value)
+        for step in leaf.steps:
+            step.call = whole
+        call = Call(leaf.name, whole.function, *given, leaf.makes, leaf.problem, changes, call=whole)
         if leaf.converts and not op.reads_values:
             if any(isinstance(part, Tensor) and part.requires_grad for part in parts_of(result)):
                 call.numbers = leaf.numbers  # its derivative holds them
@@ -225,7 +206,7 @@ class Recorder(Writer):
         if leaf.generator is not None and leaf.generator not in self.graph.generators:
             self.graph.generators.append(leaf.generator)
 
-    def _adopt(self, leaf: _Leaf, given: tuple[tuple, dict], result: Any) -> None:
+    def _adopt(self, leaf: Leaf, given: tuple[tuple, dict], result: Any) -> None:
         """Results over memory that nobody has told of, an array's of NumPy: it is the operator's own, if all that this was given are
         tensors and plain values."""
         known = plain_parts(given)
@@ -237,15 +218,6 @@ class Recorder(Writer):
             if place is None or place.buffer not in known:
                 leaf.makes.append(self.memory.add(one.ptr, one.size_bytes, "new").index)
                 leaf.problem = leaf.problem or "its result is memory of another library"
-
-    def _whole(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict], result: Any) -> operators.Call:
-        """The call of an operator, which native calls are parts of."""
-        call = operators.Call(op, leaf.function, *given, makes=leaf.makes, stays=bool(leaf.problem or leaf.tests))
-        if result is not None:
-            call.results = self.structure(result, self.value)
-        for step in leaf.steps:
-            step.call = call
-        return call
 
     def _results(self, call: Call, op: Any, result: Any) -> list[Value]:
         """Return the results of an operator that has read a number from a tensor, to be compared in later calls. It is a problem
@@ -298,7 +270,7 @@ class Recorder(Writer):
     def constant(self, t: Tensor) -> None:
         """A table of this library's, which never changes, is about to be read."""
         if t.device is cpu:
-            self.know(t._storage, "state")
+            self.know_storage(t._storage, "state")
 
     def _step(self, step: Any) -> None:
         """The next step: of the operator that runs, or between operators."""
@@ -377,7 +349,7 @@ class Recorder(Writer):
             problem = "parameters have different step counts"
         if any(c.dtype.name not in ("float32", "float64") for row in cells for c in row):
             problem = "step counts are not floats"
-        leaf = self.running = _Leaf(f"_fused_{update.name}", update.operator)
+        leaf = self.running = Leaf(operators.Call(update.operator.op, update.operator, given, dict(options)))
         try:
             with watching.without(self):
                 update.update_lists(*args, **options)
@@ -388,8 +360,8 @@ class Recorder(Writer):
         )
         steps = [s for s in leaf.steps if isinstance(s, Launch) and self._is_update(s, used, len(numbers))]
         if problem or leaf.problem:
-            call = Call(leaf.name, update.operator, given, dict(options), [], problem or leaf.problem, True)
-            self.graph.steps.append(call)
+            given, kept = leaf.call.args, leaf.call.kwargs
+            self.graph.steps.append(Call(leaf.name, update.operator, given, kept, [], problem or leaf.problem, True))
             return
         position = len(self.graph.updates)
         for step in steps:
@@ -430,4 +402,4 @@ class Recorder(Writer):
 _CALLBACK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
 
 
-__all__ = ["Loose", "Memory", "NotRecordable", "Recorder"]
+__all__ = ["Leaf", "Loose", "Memory", "NotRecordable", "StepRecorder"]

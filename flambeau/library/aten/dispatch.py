@@ -1,6 +1,10 @@
 """A mode that sees a program's calls as calls of PyTorch's operators.
 
-Each call of a public function becomes calls of `torch.ops.aten` (`translation` says which), and each of those is given to `record`."""
+Each call of a public function becomes calls of `torch.ops.aten` (`translation` says which), and each of those is given to `record`.
+
+This is no recorder: it decides what is called, before it is. Where a gradient is recorded, PyTorch's operator runs with a node of its own, and
+a composite is taken apart; a `TorchDispatchMode` may compute something else altogether. What is then called is written down, where it is, by
+the `Writer` of `graph.recorder` that the mode is joined with (`call`), as all other calls are."""
 
 from __future__ import annotations
 
@@ -39,7 +43,13 @@ class AtenMode(modes.Mode):
         recording.recorder = self._before
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        return translated(self, op, function, args, kwargs)
+        return self.settled(self._translated, op, function, args, kwargs)
+
+    def _translated(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
+        """A call, made by this function or, where autocast chooses another one to run, by the calls of that."""
+        if run is function or run is modes.unwatched(function):
+            return translated(self, op, function, args, kwargs)
+        return self.again(run, args, kwargs)
 
     def again(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Run a function made of others, whose calls are seen."""

@@ -21,13 +21,6 @@ from . import formulas
 from .choice import choose
 from .overloads import OpOverload, aten
 
-# Questions about values, which a graph cannot answer.
-_READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__bool__"}
-# What is no operator: shapes and other knowledge about tensors.
-_KNOWLEDGE = {
-    "is_floating_point", "is_complex", "numel", "is_tensor", "result_type", "can_cast", "size", "dim", "stride",
-}  # fmt: skip
-
 
 class DataDependent(RuntimeError):
     """The program needs the value of a tensor."""
@@ -35,10 +28,9 @@ class DataDependent(RuntimeError):
 
 def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     """Make a call's part in the graph; its result."""
-    key = op.key or op.name
-    if key in _READS:
-        return _read(recorder, key, function, args, kwargs)
-    if key in _KNOWLEDGE:
+    if op.tells:
+        return _read(recorder, op.key, function, args, kwargs)
+    if op.describes:
         return recorder.unseen(function, *args) if not kwargs else function(*args, **kwargs)
     if op.kind == "composite" and recorder.inside and recorder.inside[-1]._overloadpacket.op is op:
         return recorder.again(function, args, kwargs)  # the body of the operator whose parts are recorded

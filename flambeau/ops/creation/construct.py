@@ -59,7 +59,7 @@ def _copied(name: str, data: Tensor, options: Options, d: dtype | None, where: D
     return finish(copy, options.requires_grad)
 
 
-@composite(kind="creation", method=False, quirks=Quirks(unasked=True))
+@composite(kind="creation", method=False, data="data", quirks=Quirks(unasked=True))
 def tensor(data: Any, **options: Any) -> Tensor:
     """A tensor with a copy of `data`: a number, nested lists, a NumPy array.
 
@@ -73,12 +73,6 @@ def tensor(data: Any, **options: Any) -> Tensor:
     if isinstance(data, _STORAGES):
         return finish(_from_storage(data, chosen.dtype, chosen.device), chosen.requires_grad)
     return finish(from_data(data, chosen.dtype, chosen.device or default_device()), chosen.requires_grad)
-
-
-@tensor.op.as_aten
-def _(recorder: Any, data: Any, **options: Any) -> Tensor:
-    made = recorder.unseen(lambda: tensor(data, **options))
-    return recorder.aten.detach_.default(recorder.aten.lift_fresh_copy.default(made))
 
 
 _STORAGES = (TypedStorage, UntypedStorage)
@@ -102,7 +96,7 @@ def _from_storage(data: TypedStorage | UntypedStorage, d: dtype | None, where: D
     return _over_storage(data, d).to(where, copy=True)
 
 
-@composite(kind="creation", function=False)
+@composite(kind="creation", function=False, data="data")
 def new_tensor(self: Tensor, data: Any, **options: Any) -> Tensor:
     """A tensor of `data` with this tensor's dtype and device unless told otherwise."""
     chosen = read_options("new_tensor", options)
@@ -112,7 +106,7 @@ def new_tensor(self: Tensor, data: Any, **options: Any) -> Tensor:
     return finish(make(data, chosen.dtype or self.dtype, chosen.device or self.device), chosen.requires_grad)
 
 
-@composite(kind="creation", method=False, quirks=Quirks(unasked=True))
+@composite(kind="creation", method=False, data="data", quirks=Quirks(unasked=True))
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor: shares memory with a tensor, storage or NumPy array where dtype and device allow."""
     chosen = read_options("as_tensor", {"dtype": dtype, "device": device})
@@ -151,7 +145,7 @@ def _shared(obj: Any, d: dtype | None) -> Tensor | None:
     return _from_buffer("asarray", obj, d or get_default_dtype(), -1, 0)
 
 
-@composite(kind="creation", method=False, quirks=Quirks(unasked=True))
+@composite(kind="creation", method=False, data="obj", quirks=Quirks(unasked=True))
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool | None = None
 ) -> Tensor:
@@ -299,3 +293,18 @@ def _from_cuda_interface(obj: Any) -> Tensor:
     extent = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides))
     storage = UntypedStorage.borrow(facts["data"][0], extent * d.itemsize, obj, where)
     return header(storage, make_size(shape), strides, 0, d, where, is_contiguous_layout(shape, strides))
+
+
+def _as_aten(face: Any, detaches: bool) -> None:
+    """Declare what a graph does with Python data: it copies a constant; what is made of a tensor is calls on that."""
+
+    @face.op.as_aten
+    def _(recorder: Any, *args: Any, **options: Any) -> Tensor:
+        if not detaches and isinstance(face.op.bind(args, options)[face.op.data], Tensor):
+            return recorder.again(face, args, options)
+        made = recorder.aten.lift_fresh_copy.default(recorder.unseen(lambda: face(*args, **options)))
+        return recorder.aten.detach_.default(made) if detaches else made
+
+
+for _face, _detaches in ((tensor, True), (new_tensor, True), (as_tensor, False), (asarray, False)):
+    _as_aten(_face, _detaches)

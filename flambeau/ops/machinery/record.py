@@ -90,7 +90,9 @@ class Op:
     arguments, which returns whether that is likely.
     `writes` names the arguments that are changed, `unfilled` is set if nobody has written to the memory of the results, `draws` if random
     numbers are drawn, `reads_values` if the host must read a value to know the result's shape or type; `tells`
-    is what the result is called where it is no tensor but what Python makes of the elements ("number", "list"). `sends` is "whole" if it exchanges messages with other processes, "start" if it only starts
+    is what the result is called where it is no tensor but what Python makes of the elements ("number", "list"); `describes` is set if it is
+    no tensor but follows from what the arguments are, their shapes and dtypes, whatever their elements. `data` names the argument whose
+    Python data become the elements of the result. `sends` is "whole" if it exchanges messages with other processes, "start" if it only starts
     that, "end" if it waits for it: each such call is made in every run of a program, in order, whatever becomes of its results.
 
     `autocast` is the precision it computes in where operators choose: "lower", "float32" or "widest" (of its arguments); "parts" if
@@ -147,6 +149,8 @@ class Op:
     draws: bool = False
     reads_values: bool = False
     tells: str = ""
+    describes: bool = False
+    data: str = ""
     sends: str = ""
     autocast: str | Callable | None = None
     autocast_cuda: str | Callable | None = None

@@ -218,13 +218,13 @@ def _check_tensor(value: Any, name: str) -> Tensor:
     return value
 
 
-@composite
+@composite(describes=True)
 def is_floating_point(input: Tensor) -> bool:
     """Return whether the dtype is a floating-point type."""
     return _check_tensor(input, "is_floating_point").dtype.is_floating_point
 
 
-@composite
+@composite(describes=True)
 def is_complex(input: Tensor) -> bool:
     """Return whether the dtype is complex."""
     return _check_tensor(input, "is_complex").dtype.is_complex
@@ -274,19 +274,19 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return input.shape == other.shape
 
 
-@composite(method=False)
+@composite(method=False, describes=True)
 def numel(input: Tensor) -> int:
     """Return the number of elements."""
     return numel_of(_check_tensor(input, "numel").shape)
 
 
-@composite(method=False, quirks=Quirks(unasked=True))
+@composite(method=False, describes=True, quirks=Quirks(unasked=True))
 def is_tensor(obj: Any) -> bool:
     """Return whether `obj` is a tensor."""
     return isinstance(obj, Tensor)
 
 
-@composite(method=False)
+@composite(method=False, describes=True)
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The dtype an arithmetic operation on these two (tensors or numbers) has."""
     return result_dtype((as_operand(tensor1, "result_type", 0), as_operand(tensor2, "result_type", 1)))
@@ -300,7 +300,7 @@ def promote_types(type1: Any, type2: Any) -> dtype:
     return promote(as_dtype(type1, "promote_types"), as_dtype(type2, "promote_types"))
 
 
-@composite(method=False)
+@composite(method=False, describes=True)
 def can_cast(from_: Any, to: Any) -> bool:
     """Return whether type promotion allows storing the first dtype in the second."""
     return can_cast_dtypes(as_dtype(from_, "can_cast"), as_dtype(to, "can_cast"))

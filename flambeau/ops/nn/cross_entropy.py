@@ -228,7 +228,11 @@ def cross_entropy_indices(
 def _(
     recorder: Any, input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float, wide: bool
 ) -> Any:  # fmt: skip
-    if smoothing or wide:
+    if wide:
+        scores = recorder.aten.to.dtype(input, dt.float32)
+        number = REDUCTIONS.index(reduction)
+        return recorder.aten.cross_entropy_loss.default(scores, target, weight, number, ignore_index, smoothing)
+    if smoothing:
         return NotImplemented
     logs = recorder.aten.log_softmax.int(input, 1 if len(input.shape) > 1 else 0)
     return recorder.again(_nll, (logs, target, weight, reduction, ignore_index), {})
