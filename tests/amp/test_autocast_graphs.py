@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau.fx.experimental.proxy_tensor import make_fx
 from flambeau.utils._pytree import tree_leaves
-from tests.jit.oracle import quiet, real_torch
+from tests.jit.oracle import quiet
 
 
 def programs(torch: Any) -> dict[str, tuple[Callable, list]]:
@@ -60,8 +61,7 @@ def called(module: Any) -> Counter:
 @pytest.mark.parametrize("make", [under_autocast, with_gradients])
 @pytest.mark.parametrize("name", list(programs(flambeau)))
 def test_make_fx_writes_the_casts(name: str, make: Callable) -> None:
-    torch = real_torch()
-    from torch.fx.experimental.proxy_tensor import make_fx as theirs
+    torch, theirs = judge("torch"), judge("torch.fx.experimental.proxy_tensor").make_fx
 
     function, args = make(flambeau, name)
     graph = make_fx(function)(*args)
@@ -73,7 +73,7 @@ def test_make_fx_writes_the_casts(name: str, make: Callable) -> None:
 
 @pytest.mark.parametrize("name", [n for n in programs(flambeau) if n != "conv1d"])  # which PyTorch traces by its parts
 def test_a_trace_has_the_casts(name: str) -> None:
-    torch = real_torch()
+    torch = judge("torch")
     traced = []
     for library in (flambeau, torch):
         function, args = under_autocast(library, name)
