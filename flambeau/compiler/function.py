@@ -369,8 +369,7 @@ class CompiledFunction(KnownFunction):
         except Unreachable as problem:
             return self._unreached(given, key, args, kwargs, str(problem))
         recorder = self._recorder(reach, given) if family is None else on_gpu.observer(family)
-        recorder.codes = self._codes()
-        recorder.graph.exact = self.exact
+        recorder.codes, recorder.graph.exact = self._codes(), self.exact
         asked = self.options.get("options") or {}
         recorder.graph.recomputes = bool(asked.get("recompute"))
         recorder.graph.layouts = asked.get("layouts") if self.layouts else False

@@ -46,7 +46,7 @@ def emit(kernel: ir.Kernel) -> str:
 
 
 class _Module:
-    """What the functions of one kernel share."""
+    """The state that the functions of one kernel share."""
 
     def __init__(self, kernel: ir.Kernel):
         self.kernel = kernel

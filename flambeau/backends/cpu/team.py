@@ -177,7 +177,7 @@ def _shelter() -> Function:
 
 @functools.cache
 def _runnable() -> Function:
-    """How many threads of the whole system run or wait for a core: the number before the stroke in "0.20 0.18 0.12 3/602 11206".
+    """Write the function that says how many threads of the whole system run or wait for a core: the number before the stroke in "0.20 0.18 0.12 3/602 11206".
     0 if that cannot be known."""
     f = _inner("i32 @runnable()")
     path, line, number = f.letters("loadavg", "/proc/loadavg"), f.slot("[64 x i8]"), f.variable("i32", 0)
