@@ -374,3 +374,12 @@ def test_embedding_tables():
         for lib, p in zip(LIBRARIES, packed)
     ]
     np.testing.assert_allclose(sums[0].numpy(), sums[1].numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4, 5)])
+@pytest.mark.parametrize("dim", [(), None, (-1,), (0,)])
+def test_averages(shape, dim):
+    """No dimensions at all are all of them."""
+    array = codes(np.random.default_rng(3), shape)
+    made = [lib._make_per_tensor_quantized_tensor(given(lib, array), 0.25, 2) for lib in LIBRARIES]
+    assert_same([lib.mean(x, dim) for lib, x in zip(LIBRARIES, made, strict=True)])

@@ -333,7 +333,7 @@ def mean(input: Any, dim: Any = None, keepdim: bool = False, **options: Any) -> 
     certain order, on which ties depend: that is followed for feature maps with channels last."""
     q = one_scale(input, "mean")
     rank = len(input.shape)
-    given = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim
+    given = [dim] if isinstance(dim, int) else dim or range(rank)  # none of them means all
     dims = sorted(wrap_dim(d, rank) for d in given)
     count = math.prod(input.shape[d] for d in dims)
     if input._codes._contig and not options.get("dtype") and dims == list(range(rank - len(dims), rank)):
