@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import ops
+from ..fx.node import has_side_effect
 from ..library.registration import Library
 from . import _functional_collectives as funcol
 from . import collectives, groups
@@ -82,3 +84,5 @@ def _defined() -> list[Any]:
 
 
 _libraries = _defined()
+for _space in (ops._c10d_functional, ops.c10d_functional):
+    has_side_effect(_space.wait_tensor)  # the other ranks take part, whether or not the result is read

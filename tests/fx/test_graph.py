@@ -82,6 +82,16 @@ def test_ranges_of_profiles_are_no_dead_code() -> None:
     assert not graph.eliminate_dead_code() and len(graph.nodes) == 3
 
 
+def test_collectives_are_no_dead_code() -> None:
+    """Other ranks take part in them, whether or not this one reads the result."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    begun = graph.call_function(torch.ops._c10d_functional.all_reduce.default, (x, "sum", "0"))
+    graph.call_function(torch.ops._c10d_functional.wait_tensor.default, (begun,))
+    graph.output(x)
+    assert not graph.eliminate_dead_code() and len(graph.nodes) == 4
+
+
 def test_modules_are_run_copied_and_pickled() -> None:
     net = Net()
     traced = fx.symbolic_trace(net)
