@@ -232,34 +232,36 @@ def decoding(grows: bool, tokens: int = 128) -> Callable:
         caches = [[torch.zeros(1, 12, 0 if grows else tokens, 64, **like) for _ in "kv"] for _ in model.blocks]
         places = torch.arange(tokens, device=DEVICE)
 
-        def attended(block: Any, x: Any, kept: list, position: Any) -> Any:
+        def attended(block: Any, x: Any, kept: Any, position: Any) -> tuple:
             parts = block.qkv(block.norm1(x)).split(x.shape[-1], 2)
             q, *new = (p.view(1, 1, block.heads, -1).transpose(1, 2) for p in parts)
             if grows:
-                kept[:] = [torch.cat(both, 2) for both in zip(kept, new)]
+                kept = [torch.cat(both, 2) for both in zip(kept, new)]
             else:
                 for cache, part in zip(kept, new):
                     cache.index_copy_(2, position, part)
             seen = None if grows else (places <= position).view(1, 1, 1, -1)
             y = F.scaled_dot_product_attention(q, *kept, attn_mask=seen)
-            return block.out(y.transpose(1, 2).reshape(x.shape))
+            return block.out(y.transpose(1, 2).reshape(x.shape)), kept
 
-        def following(token: Any, position: Any) -> Any:
-            x = model.tokens(token) + model.positions(position)
-            for block, kept in zip(model.blocks, caches):
-                x = x + attended(block, x, kept, position)
+        def following(token: Any, position: Any, *grown: Any) -> tuple:
+            x, made = model.tokens(token) + model.positions(position), []
+            for i, block in enumerate(model.blocks):
+                y, kept = attended(block, x, grown[2 * i : 2 * i + 2] or caches[i], position)
+                made += kept if grows else ()
+                x = x + y
                 x = x + block.down(F.gelu(block.up(block.norm2(x))))
-            return model.head(model.norm(x)).argmax(-1)
+            return model.head(model.norm(x)).argmax(-1), *made
 
         run = torch.compile(following) if compiled else following
 
         def step() -> Any:
             token, position = (torch.zeros(shape, dtype=torch.long, device=DEVICE) for shape in ((1, 1), (1,)))
-            for kept in caches if grows else ():
-                kept[:] = [cache[:, :, :0] for cache in kept]
+            grown: list = []
             with torch.no_grad():
                 for _ in range(tokens):
-                    token, position = run(token, position), position + 1
+                    token, *grown = run(token, position, *grown)
+                    position = position + 1
             return token
 
         return step, 0.0

@@ -55,7 +55,7 @@ def text(results: dict[str, dict[str, Any]]) -> str:
             "| library | what is compared | results | largest relative difference |", "| --- | --- | ---: | ---: |", *programs, "",
             f"transformers {importlib.metadata.version('transformers')}, {len(families)} families; largest relative differences of the"
             " result, of all gradients, of the losses of three steps of AdamW with dropout, of the result of a model that the other"
-            " library saved; and the tokens that are generated (greedy, two beams, drawn with a seed):", "",
+            " library saved; and the tokens that are generated (greedy, with a static cache too, two beams, drawn with a seed):", "",
             "| family | result | gradients | steps | loaded | tokens |", "| --- | ---: | ---: | ---: | ---: | --- |", *families, "",
         ]
     )  # fmt: skip

@@ -146,12 +146,14 @@ def prompt_of(inputs: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def generated(model: Any, inputs: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Tokens from the prompt: the likeliest, by beams, and drawn with a seed."""
+    """Tokens from the prompt: the likeliest, also with a cache of fixed length, by beams, and drawn with a seed."""
     prompt = prompt_of(inputs, kind)
     common = {"max_new_tokens": 8, "do_sample": False}
     found = {"greedy": model.generate(**prompt, **common)}
     if kind != "speech":
         found["beams"] = model.generate(**prompt, **common, num_beams=2)
+    if kind == "causal" and getattr(model, "_can_compile_fullgraph", False):
+        found["static cache"] = model.generate(**prompt, **common, cache_implementation="static")
     torch.manual_seed(1)
     drawn = {"top_k": 20, "top_p": 0.95, "temperature": 0.9}
     found["sampled"] = model.generate(**prompt, max_new_tokens=8, do_sample=True, **drawn)
