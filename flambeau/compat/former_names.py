@@ -63,6 +63,7 @@ MOVED = {
     "nn.quantized": "ao.nn.quantized",
     "profiler.ranks": "distributed.memory_of_ranks",
     "quantization": "ao.quantization",
+    "serve.archive": "serve.archive_reader",
     "utils.bottleneck": "profiler.bottleneck",
     "utils.flop_counter": "profiler.flop_counter",
     **_in_one("cpu.amp", "autocast_mode grad_scaler"),

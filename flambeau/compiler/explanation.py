@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import drawing
-from .record.steps import Call, Graph, Launch
+from .record.steps import Call, Launch, StepGraph
 
 _MOST = 12  # kernels that are listed with their times, and kinds of things that are guarded
 
@@ -81,7 +81,7 @@ def _recording(one: Any) -> list[str]:
 def _program(program: Any) -> list[str]:
     if hasattr(program, "told"):  # a captured graph
         return program.told()
-    graph: Graph = program.graph
+    graph: StepGraph = program.graph
     launches = [s for s in graph.steps if isinstance(s, Launch)]
     calls = [s for s in graph.steps if isinstance(s, Call)]
     joined = sum(s.weight for s in launches if s.weight > 1)
@@ -105,7 +105,7 @@ def _counted(names: list[str]) -> str:
 
 def _memory(program: Any) -> list[str]:
     """Return lines on the memory plan: results written in place, values recomputed, and the most bytes that a call needs at once."""
-    graph: Graph = program.graph
+    graph: StepGraph = program.graph
     again = [name for name, _ in graph.recomputed]
     told = _counted(again)
     results = sum(graph.buffers[b].size for b in program.results if b >= 0)

@@ -25,7 +25,7 @@ from .record.recorder import NotRecordable, StepRecorder
 from .record.recording import Last, Recorded
 from .record.resized import Resized
 from .record.results import replaced, same_results
-from .record.steps import Call, Graph
+from .record.steps import Call, StepGraph
 from .runtime.first_run import extent
 from .runtime.program import Program
 from .state.arguments import Arguments
@@ -396,7 +396,7 @@ class DryCall:
             return recorded, Facts(recorded, given.tensors)
 
 
-def _acts(graph: Graph) -> bool:
+def _acts(graph: StepGraph) -> bool:
     """Return whether steps that are called through Python do more than make something new."""
     held = {b.index for b in graph.buffers if b.source == "state"}
     calls = [s for s in graph.steps if isinstance(s, Call)]

@@ -13,7 +13,7 @@ from ..backends.cpu.onednn import library as dnnl
 from ..compiler.function import record_once
 from ..compiler.record.recorder import NotRecordable
 from ..compiler.record.recording import Recorded
-from ..compiler.record.steps import Call, Graph
+from ..compiler.record.steps import Call, StepGraph
 from ..compiler.runtime.program import Program
 from ..core.device import cpu
 from ..core.overrides import DisableTorchFunctionSubclass
@@ -42,7 +42,7 @@ class Output:
 class Captured:
     """The data of one recorded call that a C program needs."""
 
-    graph: Graph
+    graph: StepGraph
     program: Program
     inputs: list[Tensor]
     outputs: list[Output]

@@ -49,7 +49,7 @@ from . import relaxed as relaxed
 from . import relaxed_bernoulli as relaxed_bernoulli
 from . import relaxed_categorical as relaxed_categorical
 from . import studentT as studentT
-from . import transform as transform
+from . import transform_base as transform_base
 from . import transform_sequences as transform_sequences
 from . import transformed_distribution as transformed_distribution
 from . import transforms as transforms

@@ -10,9 +10,9 @@ from ..core.size import Size
 from ..core.tensor import Tensor
 from ..ops.creation.ranges import arange, eye
 from ..ops.pointwise.activation import logsigmoid, softplus
-from ..ops.shape.border import pad
+from ..ops.shape.padding import pad
 from . import constraints
-from .transform import ByValue, Transform, _clipped_sigmoid
+from .transform_base import ByValue, Transform, _clipped_sigmoid
 from .utils import tril_matrix_to_vec, vec_to_tril_matrix
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.tensor import Tensor
 from ..ops.shape.joining import cat, stack
 from . import constraints
-from .transform import Transform
+from .transform_base import Transform
 from .utils import _sum_rightmost
 
 

@@ -24,7 +24,7 @@ from .matrix_transforms import (
     SoftmaxTransform,
     StickBreakingTransform,
 )
-from .transform import (
+from .transform_base import (
     ByValue,
     ComposeTransform,
     IndependentTransform,

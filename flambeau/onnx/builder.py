@@ -28,7 +28,7 @@ class Value:
         self.dtype: Any = dtype  # None where it is not known, as the shape
         self.shape: Any = None if shape is None else tuple(shape)
         self.constant: np.ndarray | None = None  # what it is, where that is known
-        self.producer: Node | None = None
+        self.producer: OnnxNode | None = None
         self.items: list[Value] | None = None  # for a sequence that is only put together here
         self.label = ""  # what it would like to be called
         self.number = 0  # its place among all values, which names it where nothing else does
@@ -50,7 +50,7 @@ class Value:
     def setType(self, kind: ValueType) -> None:  # noqa: N802
         self.known(kind._dtype, kind._shape)
 
-    def node(self) -> Node | None:
+    def node(self) -> OnnxNode | None:
         return self.producer
 
     def debugName(self) -> str:  # noqa: N802
@@ -101,7 +101,7 @@ class ValueType:
         return ValueType(dtype, self._shape)
 
 
-class Node:
+class OnnxNode:
     """Call of an ONNX operator. Attributes are numbers, strings, arrays, lists of these, and graphs."""
 
     def __init__(
@@ -118,14 +118,14 @@ class Node:
         return f"{self.domain or 'onnx'}::{self.op_type}"
 
 
-class Graph:
+class OnnxGraph:
     """Nodes in order, with what comes in and what goes out."""
 
     def __init__(self, name: str = "main_graph") -> None:
         self.name = name
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
-        self.nodes: list[Node] = []
+        self.nodes: list[OnnxNode] = []
         self.parameters: dict[str, tuple[Value, Any]] = {}  # name -> the value, its tensor
         self.counted: int | None = None  # how many values there were when they were numbered
 
@@ -144,9 +144,9 @@ class Builder:
     given as inputs become constants.
     """
 
-    def __init__(self, opset: int, graph: Graph | None = None, parent: Builder | None = None) -> None:
+    def __init__(self, opset: int, graph: OnnxGraph | None = None, parent: Builder | None = None) -> None:
         self.opset, self.parent = opset, parent
-        self.graph = graph or Graph()
+        self.graph = graph or OnnxGraph()
         self.domains: set[str] = set() if parent is None else parent.domains
         self.training: bool = False if parent is None else parent.training
         self.older: bool = (
@@ -159,7 +159,7 @@ class Builder:
     def op(self, kind: str, *inputs: Any, outputs: Any = 1, **attributes: Any) -> Any:
         """Add a node; gives its output, or a tuple of them."""
         domain, _, name = kind.rpartition("::")
-        node = Node(
+        node = OnnxNode(
             "" if domain in ("onnx", "aten") and domain == "onnx" else domain,
             name,
             [self.value(i) for i in inputs],
@@ -207,7 +207,7 @@ class Builder:
         known = self._known(key)
         if known is not None:
             return known
-        node = Node("", "Constant", [], {"value": array}, 1)
+        node = OnnxNode("", "Constant", [], {"value": array}, 1)
         node.scope = self.scope
         self.graph.nodes.append(node)
         made = node.outputs[0].known(dtype_of_array(array), array.shape)
@@ -417,11 +417,11 @@ class Builder:
 
     def inner(self, name: str) -> Builder:
         """A builder for a graph inside a node (a branch, the body of a loop)."""
-        return Builder(self.opset, Graph(name), self)
+        return Builder(self.opset, OnnxGraph(name), self)
 
     # PyTorch's names
     @property
-    def block(self) -> Graph:
+    def block(self) -> OnnxGraph:
         return self.graph
 
     def at(self, operator: str, *args: Any, overload_name: str = "", **kwargs: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .builder import Builder, Graph, Node, Value
+from .builder import Builder, OnnxGraph, OnnxNode, Value
 from .dtypes import DTYPE, array_of, dtype_of_array, tensor_of
 from .serialize import onnx_package
 from .torchlib.schemas import evaluated
@@ -43,7 +43,7 @@ _ARRANGING = frozenset(["Transpose", "Slice", "Concat", "Unsqueeze", "Squeeze", 
 _OF_SIZES = frozenset(["Add", "Sub", "Mul", "Neg", "Less", "Equal", "Where"])
 
 
-def _is_folded(node: Node, inputs: list[Any]) -> bool:
+def _is_folded(node: OnnxNode, inputs: list[Any]) -> bool:
     """Return whether a node whose inputs are constants is replaced by a constant."""
     if not inputs or node.domain or len(node.outputs) != 1 or any(a is None for a in inputs):
         return False
@@ -54,7 +54,7 @@ def _is_folded(node: Node, inputs: list[Any]) -> bool:
     return known and sum(a.size for a in inputs) <= _LIMIT
 
 
-def _fold_constants(graph: Graph, version: int) -> None:
+def _fold_constants(graph: OnnxGraph, version: int) -> None:
     for i, node in enumerate(graph.nodes):
         inputs = [_constant_of(v) for v in node.inputs]
         if not _is_folded(node, inputs):
@@ -63,21 +63,21 @@ def _fold_constants(graph: Graph, version: int) -> None:
         if found.size > _LIMIT:
             continue
         value = node.outputs[0]
-        made = Node("", "Constant", [], {"value": found}, 0)
+        made = OnnxNode("", "Constant", [], {"value": found}, 0)
         made.outputs, made.scope = [value], node.scope
         value.producer, value.constant = made, found
         value.known(dtype_of_array(found), found.shape)
         graph.nodes[i] = made
 
 
-def _computed(node: Node, inputs: list[Any], version: int) -> np.ndarray:
+def _computed(node: OnnxNode, inputs: list[Any], version: int) -> np.ndarray:
     if node.op_type == "Cast":  # as tensors are converted here
         return array_of(tensor_of(inputs[0]).to(DTYPE[node.attributes["to"]]))
     found = evaluated(node, inputs, version)
     return np.ascontiguousarray(found).reshape(found.shape)
 
 
-def _merge_twins(graph: Graph) -> None:
+def _merge_twins(graph: OnnxGraph) -> None:
     """Two nodes that compute the same from the same become one."""
     seen: dict[Any, list[Value]] = {}
     swapped: dict[int, Value] = {}
@@ -96,12 +96,12 @@ def _merge_twins(graph: Graph) -> None:
     _replace_inside(graph, swapped)
 
 
-def _key(node: Node) -> Any:
+def _key(node: OnnxNode) -> Any:
     if node.op_type.startswith("Random") or node.op_type in ("Dropout", "Bernoulli", "Multinomial") or node.domain:
         return None
     parts = []
     for name, value in sorted(node.attributes.items()):
-        if isinstance(value, Graph):
+        if isinstance(value, OnnxGraph):
             return None
         parts.append(
             (name, (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value))
@@ -109,16 +109,16 @@ def _key(node: Node) -> Any:
     return (node.op_type, tuple(id(v) for v in node.inputs), tuple(parts), len(node.outputs))
 
 
-def _replace_inside(graph: Graph, swapped: dict[int, Value]) -> None:
+def _replace_inside(graph: OnnxGraph, swapped: dict[int, Value]) -> None:
     for node in graph.nodes:
         node.inputs = [swapped.get(id(v), v) for v in node.inputs]
         for attribute in node.attributes.values():
-            if isinstance(attribute, Graph):
+            if isinstance(attribute, OnnxGraph):
                 _replace_inside(attribute, swapped)
                 attribute.outputs = [swapped.get(id(v), v) for v in attribute.outputs]
 
 
-def _drop_identities(graph: Graph) -> None:
+def _drop_identities(graph: OnnxGraph) -> None:
     swapped: dict[int, Value] = {}
     kept = []
     for node in graph.nodes:
@@ -136,7 +136,7 @@ def _drop_identities(graph: Graph) -> None:
     _replace_inside(graph, swapped)
 
 
-def _parameter(graph: Graph, value: Value | None) -> np.ndarray | None:
+def _parameter(graph: OnnxGraph, value: Value | None) -> np.ndarray | None:
     if value is None:
         return None
     if value.constant is not None:
@@ -145,13 +145,13 @@ def _parameter(graph: Graph, value: Value | None) -> np.ndarray | None:
     return array_of(found[1]) if found is not None and found[0] is value else None
 
 
-def _uses(graph: Graph) -> dict[int, int]:
+def _uses(graph: OnnxGraph) -> dict[int, int]:
     counts: dict[int, int] = {}
     for node in graph.nodes:
         for v in node.inputs:
             counts[id(v)] = counts.get(id(v), 0) + 1
         for attribute in node.attributes.values():
-            if isinstance(attribute, Graph):
+            if isinstance(attribute, OnnxGraph):
                 for key, n in _uses(attribute).items():
                     counts[key] = counts.get(key, 0) + n
     for v in graph.outputs:
@@ -159,7 +159,7 @@ def _uses(graph: Graph) -> dict[int, int]:
     return counts
 
 
-def _fold_batch_norms(graph: Graph) -> None:
+def _fold_batch_norms(graph: OnnxGraph) -> None:
     """Conv then BatchNormalization: one Conv with other weights."""
     counts = _uses(graph)
     kept = []
@@ -207,13 +207,13 @@ def _fold_batch_norms(graph: Graph) -> None:
     graph.nodes = kept
 
 
-def _fold_parameters(graph: Graph, version: int) -> None:
+def _fold_parameters(graph: OnnxGraph, version: int) -> None:
     """Parameters that are only read rearranged (a weight that is turned, the gates of a recurrent layer) are kept rearranged."""
-    readers: dict[int, list[Node]] = {}
+    readers: dict[int, list[OnnxNode]] = {}
     for node in graph.nodes:
         for value in node.inputs:
             readers.setdefault(id(value), []).append(node)
-        if any(isinstance(a, Graph) for a in node.attributes.values()):
+        if any(isinstance(a, OnnxGraph) for a in node.attributes.values()):
             return  # what the inner graph reads is not known here
     shown = {id(v) for v in graph.outputs}
     sources = {id(v): name for name, (v, _) in graph.parameters.items()}
@@ -240,7 +240,7 @@ def _fold_parameters(graph: Graph, version: int) -> None:
     graph.nodes = kept
 
 
-def _rearranged(graph: Graph, sources: dict[int, str], shown: set[int]) -> dict[int, str]:
+def _rearranged(graph: OnnxGraph, sources: dict[int, str], shown: set[int]) -> dict[int, str]:
     """The nodes that only rearrange parameters, each with the first parameter that goes into it."""
     origin, made = dict(sources), {}
     for node in graph.nodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .builder import Builder, Graph, Node, Value
+from .builder import Builder, OnnxGraph, OnnxNode, Value
 from .errors import OnnxExporterError
 from .serialize import onnx_package
 
@@ -41,7 +41,7 @@ def _write(g: Builder, nodes: Any, known: dict[str, Any], attributes: dict[str, 
         missing = [n for n in proto.input if n and n not in known]
         if missing:
             raise OnnxExporterError(f"the onnxscript function reads {missing[0]!r}, which nothing makes")
-        node = Node(
+        node = OnnxNode(
             proto.domain, proto.op_type, [known[n] if n else None for n in proto.input], values, len(proto.output)
         )
         node.scope = g.scope
@@ -51,7 +51,7 @@ def _write(g: Builder, nodes: Any, known: dict[str, Any], attributes: dict[str, 
         known.update(zip(proto.output, node.outputs))
 
 
-def _inner(g: Builder, proto: Any, known: dict[str, Any], attributes: dict[str, Any], onnx: Any) -> Graph:
+def _inner(g: Builder, proto: Any, known: dict[str, Any], attributes: dict[str, Any], onnx: Any) -> OnnxGraph:
     inner = g.inner(proto.name)
     inside = dict(known)
     for i in proto.input:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.tensor import Tensor
-from .builder import Absent, Builder, Graph, Node, Value
+from .builder import Absent, Builder, OnnxGraph, OnnxNode, Value
 from .dtypes import NUMBER, array_of, tensor_of
 from .errors import UnsupportedOperatorError
 
@@ -48,7 +48,7 @@ def as_output(g: Builder, value: Value, name: str) -> None:
     g.graph.outputs.append(value)
 
 
-def number_values(graph: Graph) -> None:
+def number_values(graph: OnnxGraph) -> None:
     """Count inputs, parameters and results, before anything is simplified: PyTorch names inputs by their number and the first node
     that reads them (`onnx::Gemm_0`), and results by their number alone."""
     without_dead(graph)
@@ -70,13 +70,13 @@ def number_values(graph: Graph) -> None:
         value.name = value.name or str(value.number)
 
 
-def name_everything(graph: Graph, dynamo: bool) -> None:
+def name_everything(graph: OnnxGraph, dynamo: bool) -> None:
     """Names for nodes and values: as PyTorch's two exporters give them."""
     used = {v.name for v in graph.inputs} | {v.name for v in graph.outputs} | set(graph.parameters)
     _name_nodes(graph, dynamo, used, {})
 
 
-def _name_nodes(graph: Graph, dynamo: bool, used: set[str], counts: dict[str, int]) -> None:
+def _name_nodes(graph: OnnxGraph, dynamo: bool, used: set[str], counts: dict[str, int]) -> None:
     for node in graph.nodes:
         if dynamo:
             stem = node.name or f"node_{node.op_type}"
@@ -96,7 +96,7 @@ def _name_nodes(graph: Graph, dynamo: bool, used: set[str], counts: dict[str, in
             value.name = wanted
             used.add(wanted)
         for attribute in node.attributes.values():
-            if isinstance(attribute, Graph):
+            if isinstance(attribute, OnnxGraph):
                 for value in attribute.inputs:
                     if not value.name or value.name in used:
                         value.name = f"{node.name}_input_{len(used)}"
@@ -107,7 +107,7 @@ def _name_nodes(graph: Graph, dynamo: bool, used: set[str], counts: dict[str, in
                         value.name = f"{node.name}_output_{len(used)}"
 
 
-def without_dead(graph: Graph, outer: set[int] | None = None) -> set[int]:
+def without_dead(graph: OnnxGraph, outer: set[int] | None = None) -> set[int]:
     """Drop nodes that nobody reads. Gives the values that are read."""
     read = {id(v) for v in graph.outputs} | (outer or set())
     kept = []
@@ -117,7 +117,7 @@ def without_dead(graph: Graph, outer: set[int] | None = None) -> set[int]:
         while id(node.outputs[-1]) not in read and _is_optional(node.op_type, len(node.outputs) - 1):
             node.outputs.pop()
         for attribute in node.attributes.values():
-            if isinstance(attribute, Graph):
+            if isinstance(attribute, OnnxGraph):
                 read |= without_dead(attribute)
         read |= {id(i) for i in node.inputs if i is not None}
         kept.append(node)
@@ -149,7 +149,7 @@ def tensor_proto(array: np.ndarray, name: str = "") -> Any:
 
 
 def _attribute(key: str, value: Any, onnx: Any) -> Any:
-    if isinstance(value, Graph):
+    if isinstance(value, OnnxGraph):
         return onnx.helper.make_attribute(key, graph_proto(value, onnx))
     if isinstance(value, np.ndarray):
         return onnx.helper.make_attribute(key, tensor_proto(value))
@@ -160,7 +160,7 @@ def _attribute(key: str, value: Any, onnx: Any) -> Any:
     return onnx.helper.make_attribute(key, value)
 
 
-def node_proto(node: Node, onnx: Any) -> Any:
+def node_proto(node: OnnxNode, onnx: Any) -> Any:
     made = onnx.NodeProto(op_type=node.op_type, name=node.name, domain=node.domain)
     made.input.extend("" if v is None else v.name for v in node.inputs)
     made.output.extend(v.name for v in node.outputs)
@@ -168,7 +168,7 @@ def node_proto(node: Node, onnx: Any) -> Any:
     return made
 
 
-def graph_proto(graph: Graph, onnx: Any, parameters: bool = True) -> Any:
+def graph_proto(graph: OnnxGraph, onnx: Any, parameters: bool = True) -> Any:
     nodes = [node_proto(n, onnx) for n in graph.nodes]
     made = onnx.helper.make_graph(
         nodes, graph.name, [_info(v, onnx) for v in graph.inputs], [_info(v, onnx) for v in graph.outputs]
@@ -206,7 +206,7 @@ def model_proto(
     return model
 
 
-def _lift_constants(graph: Graph) -> None:
+def _lift_constants(graph: OnnxGraph) -> None:
     """Constants beside the parameters instead of nodes."""
     kept = []
     for node in graph.nodes:

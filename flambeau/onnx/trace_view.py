@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .builder import Builder, Node, Value
+from .builder import Builder, OnnxNode, Value
 from .enums import OperatorExportTypes, TrainingMode
 from .exporting import DEFAULT_OPSET, _Export
 from .optimize import optimized
@@ -35,7 +35,7 @@ class ValueView:
 class NodeView:
     """A call of an operator of ONNX."""
 
-    def __init__(self, node: Node, values: _Values):
+    def __init__(self, node: OnnxNode, values: _Values):
         self.node, self.values = node, values
 
     def kind(self) -> str:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ..torch_version import TORCH_VERSION
-from .archive import RUNTIMES
+from .archive_reader import RUNTIMES
 
 ARCHIVER_VERSION = "0.12.0"  # the version of TorchServe's archiver whose files these are
 BUILT_IN_HANDLERS = (

@@ -6,9 +6,10 @@ import urllib.parse
 
 from .errors import BadRequestException
 from .http import Request
+from .job import Parameters
 
 
-def body_parameters(request: Request) -> list[tuple[str, str, bytes]]:
+def body_parameters(request: Request) -> Parameters:
     """The body as named values with their types: the fields of a form, or one called `body`."""
     kind = request.content_type
     if kind == "multipart/form-data":
@@ -28,7 +29,7 @@ def _options(header: str) -> dict[str, str]:
     return found
 
 
-def _multipart(body: bytes, content_type: str) -> list[tuple[str, str, bytes]]:
+def _multipart(body: bytes, content_type: str) -> Parameters:
     boundary = _options(content_type).get("boundary", "")
     if not boundary:
         raise BadRequestException("A multipart request needs a boundary.")

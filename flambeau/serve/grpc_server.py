@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 
 from . import bounded_json, errors, tokens
-from .job import CallbackJob
+from .job import CallbackJob, Parameters
 from .models import Model
 from .protos import CLASSES, INFERENCE, MANAGEMENT, OPEN_INFERENCE, SERVICES
 from .registry import Registration
@@ -74,7 +74,7 @@ class Calls:
             raise Refused(grpc.StatusCode.PERMISSION_DENIED, e.message) from e
 
     async def job(
-        self, model: Model, version: str | None, parameters: list[tuple[str, str, bytes]], headers: dict[str, str],
+        self, model: Model, version: str | None, parameters: Parameters, headers: dict[str, str],
         context: Any, *, sequence: str = "", describe: bool = False,
     ) -> AsyncIterator[tuple[bytes, dict[str, str]]]:  # fmt: skip
         """Yield the parts of a model's response."""

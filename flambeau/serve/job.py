@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
+
+Parameters: TypeAlias = list[tuple[str, str, bytes]]  # of a request: name, content type, value
 
 
 class Job:
@@ -16,7 +18,7 @@ class Job:
         self,
         request_id: str,
         headers: dict[str, str],
-        parameters: list[tuple[str, str, bytes]],
+        parameters: Parameters,
         *,
         describe: bool = False,
         sequence: str = "",
@@ -65,7 +67,7 @@ class CallbackJob(Job):
         self,
         request_id: str,
         headers: dict[str, str],
-        parameters: list[tuple[str, str, bytes]],
+        parameters: Parameters,
         reply: Callable[[int, str, str, dict[str, str], bytes, bool], None],
         fail: Callable[[int, str], None],
         is_open: Callable[[], bool],

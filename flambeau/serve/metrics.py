@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .archive import read_yaml
+from .archive_reader import read_yaml
 from .settings import ConfigurationError, host_name
 
 _HOST = ["Level", "Hostname"]

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from .archive import ModelArchive, file_name_of
+from .archive_reader import ModelArchive, file_name_of
 from .batching import batcher_for
 from .job import Job
 from .nursery import Nursery

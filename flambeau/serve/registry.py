@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .archive import RUNTIMES, ModelArchive, check_name, file_name_of, is_url, open_model
+from .archive_reader import RUNTIMES, ModelArchive, check_name, file_name_of, is_url, open_model
 from .errors import (
     BadRequestException,
     ConflictStatusException,

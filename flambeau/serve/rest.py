@@ -21,7 +21,7 @@ from .errors import (
     error_body,
 )
 from .http import Connection, Request
-from .job import Job
+from .job import Job, Parameters
 from .models import Model
 from .registry import Registration
 from .tokens import INFERENCE, MANAGEMENT, TOKEN_API
@@ -400,7 +400,7 @@ class RestJob(Job):
 
     def __init__(
         self, server: Server, connection: Connection, request: Request, model: Model, version: str | None,
-        parameters: list[tuple[str, str, bytes]], headers: dict[str, str], describe: bool = False,
+        parameters: Parameters, headers: dict[str, str], describe: bool = False,
     ):  # fmt: skip
         sequence = ""
         if model.settings.sequence_batching and not describe:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import bounded_json
-from .archive import ModelArchive
+from .archive_reader import ModelArchive
 from .certificates import from_files, server_context
 from .certificates import from_keystore as _from_keystore
 from .checks import check

@@ -22,7 +22,7 @@ import flambeau
 
 from ..compat.as_torch import serving_names
 from . import bounded_json, group
-from .archive import read_yaml
+from .archive_reader import read_yaml
 from .channel import LARGE, Arena, BlockingChannel
 from .errors import BadRequestException, InternalServerException, error_body
 from .ts.context import Context, RequestProcessor

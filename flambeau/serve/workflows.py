@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import bounded_json
-from .archive import ModelArchive, WorkflowArchive, file_name_of, is_url, open_workflow
+from .archive_reader import ModelArchive, WorkflowArchive, file_name_of, is_url, open_workflow
 from .bodies import body_parameters
 from .errors import (
     BadRequestException,
@@ -22,7 +22,7 @@ from .errors import (
     WorkflowNotFoundException,
 )
 from .http import Connection, Request
-from .job import CallbackJob
+from .job import CallbackJob, Parameters
 from .models import Model, Owner
 from .registry import Registration, Registry, paged
 from .settings import ModelSettings, Settings
@@ -33,7 +33,7 @@ _DEFAULTS = {
 
 
 @dataclass
-class Node:
+class WorkflowNode:
     """A model or function of a workflow."""
 
     name: str
@@ -69,15 +69,17 @@ class Workflow:
             raise InvalidWorkflowException(f"{key} of a workflow is a whole number, got {value!r}")
         return value
 
-    def _node(self, name: str, entry: Any) -> Node:
+    def _node(self, name: str, entry: Any) -> WorkflowNode:
         model = f"{self.archive.name}__{name}"
         if isinstance(entry, dict):
             if not isinstance(entry.get("url"), str):
                 raise InvalidWorkflowException(f"Model {name} of the workflow has no url.")
-            return Node(name, model, entry["url"], {k: self._number(entry, k, d) for k, d in self.options.items()})
+            return WorkflowNode(
+                name, model, entry["url"], {k: self._number(entry, k, d) for k, d in self.options.items()}
+            )
         if self.archive.handler is None:
             raise InvalidWorkflowException(f"{name} is no model, and the workflow has no handler with such a function.")
-        return Node(
+        return WorkflowNode(
             name,
             model,
             None,
@@ -159,7 +161,7 @@ class Workflows:
             )
         return 200, f"Workflow {archive.name} has been registered and scaled successfully."
 
-    async def _start(self, workflow: Workflow, node: Node, values: dict[str, Any]) -> None:
+    async def _start(self, workflow: Workflow, node: WorkflowNode, values: dict[str, Any]) -> None:
         try:
             if node.url is None:
                 await self._start_function(workflow, node)
@@ -175,7 +177,7 @@ class Workflows:
         except (ServeError, ValueError) as e:
             raise InternalServerException(f"Workflow Node {node.model} failed to register. Details: {e}") from e
 
-    async def _start_function(self, workflow: Workflow, node: Node) -> None:
+    async def _start_function(self, workflow: Workflow, node: WorkflowNode) -> None:
         handler = workflow.archive.handler
         assert handler is not None  # checked when the workflow was made
         entry = {"modelName": node.model, "modelVersion": "1.0", "handler": f"{handler.name}:{node.name}"}
@@ -216,9 +218,7 @@ class Workflows:
             raise InternalServerException("A workflow with several answers needs them to be JSON.") from e
         connection.send(200, json.dumps(joined, indent=2).encode() + b"\n")
 
-    async def _run(
-        self, workflow: Workflow, parameters: list[tuple[str, str, bytes]], headers: dict[str, str]
-    ) -> dict[str, bytes]:
+    async def _run(self, workflow: Workflow, parameters: Parameters, headers: dict[str, str]) -> dict[str, bytes]:
         sorter = workflow.sorter()
         sorter.prepare()
         outputs: dict[str, bytes] = {}
@@ -239,7 +239,7 @@ class Workflows:
                 task.cancel()
         return outputs
 
-    async def _invoke(self, node: Node, parameters: list[tuple[str, str, bytes]], headers: dict[str, str]) -> bytes:
+    async def _invoke(self, node: WorkflowNode, parameters: Parameters, headers: dict[str, str]) -> bytes:
         attempts = node.options["retry-attempts"]
         for _ in range(attempts + 1):
             try:
@@ -248,7 +248,7 @@ class Workflows:
                 continue
         raise InternalServerException(f"Error executing {node.name}")
 
-    async def _once(self, node: Node, parameters: list[tuple[str, str, bytes]], headers: dict[str, str]) -> bytes:
+    async def _once(self, node: WorkflowNode, parameters: Parameters, headers: dict[str, str]) -> bytes:
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def reply(status: int, phrase: str, kind: str, response: dict[str, str], body: bytes, more: bool) -> None:

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("yaml", reason="serving needs flambeau[serve]")
 
 from flambeau.serve import archiver  # noqa: E402
-from flambeau.serve.archive import Limits, check_allowed, open_model, open_workflow, unpack  # noqa: E402
+from flambeau.serve.archive_reader import Limits, check_allowed, open_model, open_workflow, unpack  # noqa: E402
 from flambeau.serve.errors import InvalidModelException, InvalidWorkflowException, ModelNotFoundException  # noqa: E402
 
 ALL = ["file://.*|http(s)?://.*"]

@@ -19,7 +19,7 @@ import pytest
 import flambeau as torch
 from flambeau.cli import build_parser, main
 from flambeau.serve import quick
-from flambeau.serve.archive import open_model
+from flambeau.serve.archive_reader import open_model
 from flambeau.serve.bench import Results, picture, text
 from flambeau.serve.settings import ConfigurationError
 

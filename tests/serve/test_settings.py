@@ -16,7 +16,7 @@ pytest.importorskip("httptools", reason="serving needs flambeau[serve]")
 pytest.importorskip("yaml", reason="serving needs flambeau[serve]")
 
 from flambeau.serve import snapshots  # noqa: E402
-from flambeau.serve.archive import ModelArchive  # noqa: E402
+from flambeau.serve.archive_reader import ModelArchive  # noqa: E402
 from flambeau.serve.errors import InvalidModelException  # noqa: E402
 from flambeau.serve.settings import (  # noqa: E402
     Address,

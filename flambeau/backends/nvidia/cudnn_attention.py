@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.raw_memory import first_address as _address
 from .. import nvidia
-from .cudnn_graph import BOOLEAN, DATA_TYPES, FLOAT, INT32, Descriptor, ExecutionPlan, Graph
+from .cudnn_graph import BOOLEAN, DATA_TYPES, FLOAT, INT32, Descriptor, ExecutionPlan, OperationGraph
 
 _LIMIT = 1024
 _MAX, _SUM = 3, 0
@@ -28,7 +28,7 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def _planned(key: tuple, where: Any, build: Callable[[], Graph]) -> ExecutionPlan:
+def _planned(key: tuple, where: Any, build: Callable[[], OperationGraph]) -> ExecutionPlan:
     plan = _local.plans.get(key)
     if plan is None:
         nvidia.activate(where)
@@ -82,7 +82,7 @@ class _Attention:
     """Common description of both directions: the operands, and scores in float32 that exist only inside of the kernel."""
 
     def __init__(self, q: Any, k: Any) -> None:
-        self.graph = Graph(q.device)
+        self.graph = OperationGraph(q.device)
         self.kind = DATA_TYPES[q.dtype]
         batch, heads, rows, _ = q.shape
         self.sizes = (batch, heads, rows, k.shape[2])
@@ -115,7 +115,7 @@ class _Attention:
         return pointwise("select", self.scores(), scores, self.graph.number(-math.inf), seen)
 
 
-def _forward_graph(out: Any, q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool) -> Graph:
+def _forward_graph(out: Any, q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool) -> OperationGraph:
     made = _Attention(q, k)
     graph = made.graph
     scores = graph.matmul(made.scores(), made.given(q, _Q), made.given(k, _K, True))
@@ -134,7 +134,7 @@ def _forward_graph(out: Any, q: Any, k: Any, v: Any, bias: Any, scale: float, ca
 
 def _backward_graph(
     grads: list, g: Any, out: Any, q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool
-) -> Graph:
+) -> OperationGraph:
     made = _Attention(q, k)
     graph, (batch, heads, rows, columns) = made.graph, made.sizes
     features = v.shape[3]

@@ -12,7 +12,7 @@ from ...core import dtype as dt
 from ...core.raw_memory import first_address as _address
 from ...core.settings import are_deterministic_algorithms_enabled, cudnn_switches
 from .. import nvidia
-from .cudnn_graph import DATA_TYPES, DOUBLE, FLOAT, Descriptor, ExecutionPlan, Graph, Unsupported
+from .cudnn_graph import DATA_TYPES, DOUBLE, FLOAT, Descriptor, ExecutionPlan, OperationGraph, Unsupported
 
 _LIMIT = 4096
 _OPERATIONS = {  # descriptor, and the attributes alpha, beta, convolution, and those of the tensors by role
@@ -100,7 +100,7 @@ def convolve_and_add(x: Any, w: Any, y: Any, bias: Any, stride: tuple, padding: 
     return plan is not None
 
 
-def _planned(graph: Graph, d: Any, addresses: dict[int, int]) -> ExecutionPlan:
+def _planned(graph: OperationGraph, d: Any, addresses: dict[int, int]) -> ExecutionPlan:
     deterministic = cudnn_switches.deterministic or are_deterministic_algorithms_enabled()
     trial = addresses if cudnn_switches.benchmark else None
     exact = d is dt.float32 and not cudnn_switches.allow_tf32
@@ -123,10 +123,10 @@ def _described(
     last: bool,
     alignment: int,
     bias: Any = None,
-) -> Graph:
+) -> OperationGraph:
     double = tensors["x"].dtype is dt.float64
     compute = DOUBLE if double else FLOAT
-    graph = Graph(tensors["x"].device, compute)
+    graph = OperationGraph(tensors["x"].device, compute)
     spatial = len(stride)
     if spatial == 1:  # as images of one row
         stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)

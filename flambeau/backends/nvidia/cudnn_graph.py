@@ -1,6 +1,6 @@
 """cuDNN's graph interface: tensors and operations are described, the library proposes engines, the first that can be built is kept.
 
-`Graph` collects descriptions, `Graph.plan(...)` makes a `ExecutionPlan`, and `plan.run({uid: address, ...})` computes. Plans are kept by whoever
+`OperationGraph` collects descriptions, `OperationGraph.plan(...)` makes a `ExecutionPlan`, and `plan.run({uid: address, ...})` computes. Plans are kept by whoever
 made them, under a key that says everything the description depends on."""
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Descriptor:
             self.pointer.value = None
 
 
-class Graph:
+class OperationGraph:
     """Operations on tensors that are described, not yet computed. Tensors are known by numbers, their uids."""
 
     def __init__(self, where: Any, compute: int = FLOAT) -> None:
@@ -346,7 +346,7 @@ class ExecutionPlan:
 
     __slots__ = ("plan", "nbytes", "where", "graph", "order", "uids", "places", "words", "table", "call", "handle")
 
-    def __init__(self, graph: Graph, config: Descriptor, where: c_void_p) -> None:
+    def __init__(self, graph: OperationGraph, config: Descriptor, where: c_void_p) -> None:
         self.plan = Descriptor("plan", (400, "handle", where.value), (401, "descriptor", config))
         self.nbytes = self.plan.get(402, "int64", 1)[0]
         self.where = graph.where

@@ -90,7 +90,7 @@ class Sketch(Pool):
         return True
 
 
-class Plan(NamedTuple):
+class MemoryPlan(NamedTuple):
     """For each block in turn its size, the hole it lies in (the one behind the last is memory of its own), and where in that; how
     much of each hole is used, and how large the memory of its own is, as the driver gives it."""
 
@@ -125,7 +125,7 @@ class _Room:
         return at
 
 
-def plan(spans: list[list[int]], holes: list[int]) -> Plan:
+def plan(spans: list[list[int]], holes: list[int]) -> MemoryPlan:
     """Place blocks by size and lifetime in shared memory: large ones first, each in the first hole with room for it."""
     rooms = [_Room(size, len(spans)) for size in (*holes, _FOR_GOOD)]
     places: list[Any] = [None] * len(spans)
@@ -137,13 +137,13 @@ def plan(spans: list[list[int]], holes: list[int]) -> Plan:
                 if at is not None:
                     places[i] = size, number, at
                     break
-    return Plan(places, [room.used for room in rooms[:-1]], -(-rooms[-1].used // LARGE_ROUND) * LARGE_ROUND)
+    return MemoryPlan(places, [room.used for room in rooms[:-1]], -(-rooms[-1].used // LARGE_ROUND) * LARGE_ROUND)
 
 
 class Planned(Pool):
     """The memory of a graph whose blocks are asked for as in the sketch. Should that differ, there is more memory, as in other pools."""
 
-    def __init__(self, stream: int, memory: DeviceMemory, lender: Pool, free: list[Block], found: Plan):
+    def __init__(self, stream: int, memory: DeviceMemory, lender: Pool, free: list[Block], found: MemoryPlan):
         super().__init__(stream, private=True)
         self.bins = _Straight(self)
         self.graphs = 0

@@ -173,7 +173,7 @@ def _kernels(where: Any, tile: tuple[int, int], groups: int, along: tuple[bool, 
     return multiply, module.function("add_up", tuple("qqqqiii"))
 
 
-class Plan:
+class ProductPlan:
     """Matrix product ready to be called with addresses: out = a @ b + bias, all matrices with gaps only between
     rows (or columns). With `sums`, the sums of a's rows are written to the address that otherwise holds the bias."""
 
@@ -251,7 +251,7 @@ def plan(
     b: tuple[bool, int],
     alignment: int,
     sums: bool = False,
-) -> Plan | None:
+) -> ProductPlan | None:
     """The product of matrices that are stored by rows or by columns (True or False), with steps from one of these to the next. None if it is not
     one for these kernels."""
     rows, columns, inner = sizes
@@ -268,7 +268,7 @@ def plan(
     along = (a[0], not b[0])
     shared = driver.attribute("shared_memory_per_block_optin", where.index or 0)
     way = chosen(sizes, along, nvidia.processors(where), shared)
-    return Plan(where, sizes, (out[1], a[1], b[1]), along, *way, sums)
+    return ProductPlan(where, sizes, (out[1], a[1], b[1]), along, *way, sums)
 
 
-__all__ = ["Plan", "chosen", "plan"]
+__all__ = ["ProductPlan", "chosen", "plan"]

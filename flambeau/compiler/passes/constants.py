@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ...core.storage import UntypedStorage
-from ..record.steps import Graph, Launch, Number, Test
+from ..record.steps import Launch, Number, StepGraph, Test
 from ..runtime.program import Program
 
 _MOST = 1 << 20  # bytes that one of them may take for good
 
 
-def fold(graph: Graph, results: set[int]) -> None:
+def fold(graph: StepGraph, results: set[int]) -> None:
     """Run the steps that read nothing, and those that read only what such steps make, now; the program finds what they made."""
     writers: dict[int, list[int]] = {}
     users: dict[int, list[int]] = {}
@@ -34,7 +34,7 @@ def fold(graph: Graph, results: set[int]) -> None:
         return
     made = sorted(found)
     held = [UntypedStorage(graph.buffers[b].size) for b in made]
-    Program(Graph([graph.steps[i] for i in sorted(steps)], graph.buffers), {}, made).run([], held, [])
+    Program(StepGraph([graph.steps[i] for i in sorted(steps)], graph.buffers), {}, made).run([], held, [])
     for b, storage in zip(made, held):
         buffer = graph.buffers[b]
         buffer.source, buffer.storage, buffer.address = "state", storage, storage.ptr

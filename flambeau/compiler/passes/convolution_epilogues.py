@@ -12,20 +12,19 @@ from ...core.dtype import float32
 from ...expr.node import arg, is_const
 from ...graph.loops import Loop, Place
 from ..record.planning import emitted, joined_call, loop_at
-from ..record.steps import Graph, Launch, Other, OtherCall, Ref, Same, new_buffer
+from ..record.steps import Launch, Other, OtherCall, Ref, Same, StepGraph, new_buffer
 from .epilogues import steps_of
 
 _Y, _BIAS, _SCALE, _EXTRA, _TABLE = 0, 4, 5, 6, 7  # arguments of the native function
 
 
-def join_followers(graph: Graph, results: set[int]) -> None:
-    """Let a convolution by Winograd's algorithm do what follows it, while its results are in registers: a batch norm that evaluates,
-    the addition of something of its size, `relu`. Nobody else reads what it makes."""
+def join_followers(graph: StepGraph, results: set[int]) -> None:
+    """Fuse batch norm in evaluation, addition and `relu` into the Winograd convolution before them, if nothing else reads its result."""
     while any(_joined(graph, results, i) for i in range(len(graph.steps))):
         pass
 
 
-def _joined(graph: Graph, results: set[int], i: int) -> bool:
+def _joined(graph: StepGraph, results: set[int], i: int) -> bool:
     step = graph.steps[i]
     if not isinstance(step, Launch) or step.other is None or step.other.calls[0].plan.described.kind != "forward":
         return False
@@ -47,7 +46,7 @@ def _joined(graph: Graph, results: set[int], i: int) -> bool:
     return True
 
 
-def _with_loop(graph: Graph, step: Launch, follower: Launch) -> list[Launch]:
+def _with_loop(graph: StepGraph, step: Launch, follower: Launch) -> list[Launch]:
     """A convolution and a loop over its results, as one step; before it perhaps what makes its numbers for each channel."""
     loop, given = loop_at(follower), list(step.arguments)
     if loop is None or len(loop.results) != 1 or winograd.is_positive(given[_TABLE]):
@@ -79,8 +78,7 @@ def _with_loop(graph: Graph, step: Launch, follower: Launch) -> list[Launch]:
 
 
 def _places(found: list[tuple[Step, Ref | None]]) -> dict[int, Any] | None:
-    """Return the arguments of the native function that do what follows: a factor and an addend for each channel, then something of the result's
-    size that is added. None where there is more to it."""
+    """Arguments of the native function for the steps that follow: a factor and an addend for each channel, then a tensor to add."""
     places: dict[int, Any] = {}
     for position, step in _TAKEN:
         if found and found[0][0] == step:
@@ -91,7 +89,9 @@ def _places(found: list[tuple[Step, Ref | None]]) -> dict[int, Any] | None:
 _TAKEN = ((_SCALE, Step("mul", (), CHANNEL)), (_BIAS, Step("add", (), CHANNEL)), (_EXTRA, Step("add", (), EACH)))
 
 
-def _with_bias(graph: Graph, name: str, told: Any, bias: Ref, scale: Ref, shift: Ref) -> tuple[list[Launch], Ref, Ref]:
+def _with_bias(
+    graph: StepGraph, name: str, told: Any, bias: Ref, scale: Ref, shift: Ref
+) -> tuple[list[Launch], Ref, Ref]:
     """A loop over channels for a convolution that has a bias itself: where the factors are then, addends behind them, and the bias."""
     channels = told.tensors["y"][0][1]
     both, moved = new_buffer(graph, 8 * channels), new_buffer(graph, 4 * channels)

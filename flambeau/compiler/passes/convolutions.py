@@ -14,7 +14,7 @@ from ...core.layout import channels_last_strides
 from ...core.tensor import contiguous_strides
 from ...graph.feature_maps import Convolution, convolution_of
 from ...graph.program import Call
-from ..record.steps import Graph, Launch, Other, OtherCall, Ref, Same, new_buffer
+from ..record.steps import Launch, Other, OtherCall, Ref, Same, StepGraph, new_buffer
 
 # Where the native functions have what a plan of oneDNN has.
 _CONVOLVED = {"y": 0, "x": 2, "w": 3, "bias": 4}
@@ -22,7 +22,7 @@ _SPREAD = {"dx": 0, "dy": 2, "w": 3}
 _GRADIENT = {"dw": 0, "db": 1, "x": 3, "dy": 4}
 
 
-def fewer_products(graph: Graph, results: set[int]) -> None:
+def fewer_products(graph: StepGraph, results: set[int]) -> None:
     """Convolve with windows of 3 x 3 by Winograd's algorithm, where there are channels enough: forward, and for both gradients. Sums
     are rounded in another order."""
     steps: list[Any] = []
@@ -39,7 +39,7 @@ def described(found: Convolution) -> Described:
     return Described(kind, tensors, next(iter(found.tensors.values())).dtype, operands.geometry(2, *found.window))
 
 
-def _rewritten(graph: Graph, call: Call, found: Convolution) -> list[Launch]:
+def _rewritten(graph: StepGraph, call: Call, found: Convolution) -> list[Launch]:
     """Return the launches that replace the native calls of a convolution; none where these stay."""
     told = described(found)
     sizes = sizes_of(told)
@@ -88,7 +88,7 @@ def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _launch(
-    graph: Graph, call: Call, which: str, work: winograd.Work, places: dict[str, Any], positions: dict[str, int], plan: Any
+    graph: StepGraph, call: Call, which: str, work: winograd.Work, places: dict[str, Any], positions: dict[str, int], plan: Any
 ) -> Launch | None:  # fmt: skip
     """The call of a native function on a plan's tensors, beside the call of that plan, if that is all there is to it."""
     if plan is None or plan.before or plan.after:

@@ -18,7 +18,7 @@ from ...expr.node import Expr, arg, arguments, is_const
 from ...graph.loops import Loop, Place
 from ..record.planning import joined_call, loop_at
 from ..record.relaid import relaid_of
-from ..record.steps import Graph, Launch, Other, OtherCall, Ref, Same
+from ..record.steps import Launch, Other, OtherCall, Ref, Same, StepGraph
 
 _RESULT, _BIAS = 1, 4  # which arguments of a product or a convolution they are
 _MOST = 1 + sequence.POINTERS
@@ -28,7 +28,7 @@ _NEAR = 1 << 18
 _ADDED = Step("accumulate")
 
 
-def join_epilogues(graph: Graph, results: set[int]) -> None:
+def join_epilogues(graph: StepGraph, results: set[int]) -> None:
     """Let oneDNN do what follows a product or a convolution while it has the sums in registers, if nobody else reads these: add a
     bias or something of the result's size (a residual, a gradient that is already there), multiply by it or by a number or by one
     number for each channel, apply leaky_relu. Sums may be rounded in another order. Eager calls of small products use code that needs
@@ -65,7 +65,7 @@ class _Chain:
     loops: tuple[Launch, ...] = ()
 
 
-def _joined(graph: Graph, results: set[int], i: int, told: Any, plans: dict[Any, Any]) -> bool:
+def _joined(graph: StepGraph, results: set[int], i: int, told: Any, plans: dict[Any, Any]) -> bool:
     """Join what follows step i, and say whether that has moved down to where the last of it was."""
     step = graph.steps[i]
     chains = [_Chain(i, i, step.arguments[_RESULT])]
@@ -134,7 +134,7 @@ def _size(told: Any) -> int:
 # -- what follows ---------------------------------------------------------------------------------------------------------
 
 
-def _longer(graph: Graph, results: set[int], chain: _Chain, told: Any) -> _Chain | None:
+def _longer(graph: StepGraph, results: set[int], chain: _Chain, told: Any) -> _Chain | None:
     """The chain and the loop that alone reads its result, if oneDNN can do what that does."""
     y, step = chain.out, graph.steps[chain.at]
     users = [k for k, s in enumerate(graph.steps) if any(r.buffer == y.buffer for r in s.refs())]

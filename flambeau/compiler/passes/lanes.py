@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from ...backends.cpu import jit, threads
 from ...backends.cpu.onednn.packed import PackedRows
-from ..record.steps import Graph, Launch, Ref
+from ..record.steps import Launch, Ref, StepGraph
 
 _FEWEST_ROWS, _FEWEST_STEPS = 4, 8  # for each thread, and in a row
 
 
-def side_by_side(graph: Graph, results: set[int]) -> None:
+def side_by_side(graph: StepGraph, results: set[int]) -> None:
     """Split the time steps of recurrent layers into those of some rows and those of others, as many as there are threads."""
     count = threads.get_num_threads()
     if threads.library() is None or count < 2:

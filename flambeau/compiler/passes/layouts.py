@@ -18,7 +18,7 @@ from ...graph.loops import Loop, Place, collapsed
 from ...graph.program import Call, Program
 from ..record.planning import Planner, named
 from ..record.recorder import NotRecordable
-from ..record.steps import Graph, new_buffer
+from ..record.steps import StepGraph, new_buffer
 from .convolutions import described, sizes_of
 
 # What things take on one core, in milliseconds for a million bytes (measured: a convolution by oneDNN with and without laying out
@@ -29,9 +29,8 @@ _ARITHMETIC = 1e-8  # milliseconds
 _WORTHWHILE = 0.01  # of what all convolutions take
 
 
-def keep_layouts(graph: Graph, program: Program) -> None:
-    """Keep maps channels last from one convolution to the next, through batch norms, additions, `relu` and pools, and back the
-    same way. Where a call needs one as it was, it is copied. Sums are rounded in another order."""
+def keep_layouts(graph: StepGraph, program: Program) -> None:
+    """Keep feature maps channels-last between convolutions; copy them where a call needs another layout. Sums round differently."""
     if graph.layouts is False or not heavy.onednn_enabled():
         return
     found, known = units(program)
@@ -131,7 +130,9 @@ class _Rewriting:
     """The calls of a program anew, with some maps in buffers of their own where their channels are last. A map is copied from one
     layout to the other where a call needs it so, and it is not."""
 
-    def __init__(self, graph: Graph, program: Program, units: list[Unit], known: dict[int, FeatureMap], last: set[int]):
+    def __init__(
+        self, graph: StepGraph, program: Program, units: list[Unit], known: dict[int, FeatureMap], last: set[int]
+    ):
         self.graph, self.program, self.known, self.last = graph, program, known, last
         self.units = {u.call: u for u in units}
         self.planner = Planner(graph)

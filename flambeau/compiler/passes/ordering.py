@@ -8,7 +8,7 @@ from typing import Any
 from ...backends import compiled
 from ...expr.node import walk
 from ...graph.loops import LONG
-from ..record.steps import Buffer, Graph, Launch
+from ..record.steps import Buffer, Launch, StepGraph
 from ..runtime.arena import Lives, in_place, lifetimes
 
 _AHEAD = 12  # how many steps are looked at for one that frees memory
@@ -16,7 +16,7 @@ _SMALL = 1 << 16  # bytes that are not worth it
 _FAR = 8  # steps without a use, after which a buffer might as well be computed again
 
 
-def free_earlier(graph: Graph, results: set[int]) -> None:
+def free_earlier(graph: StepGraph, results: set[int]) -> None:
     """Let a step that frees memory come before one that needs some, where neither depends on the other."""
     own = {b.index for b in graph.buffers if b.source == "new"} - results
     before = peak(graph, own)
@@ -41,7 +41,7 @@ def free_earlier(graph: Graph, results: set[int]) -> None:
         graph.steps = steps
 
 
-def _prepared(graph: Graph, before: list[Any], step: Any) -> bool:
+def _prepared(graph: StepGraph, before: list[Any], step: Any) -> bool:
     """Return whether a plan finds something in the memory that all plans share: nothing may come between."""
     plan = isinstance(step, Launch) and step.plan is not None
     return plan and any(graph.buffers[b].source == "workspace" for s in before for b in _touched(s) if b >= 0)
@@ -51,14 +51,14 @@ def _touched(step: Any) -> set[int]:
     return {r.buffer for r in step.refs()}
 
 
-def _grows(graph: Graph, step: Any, own: set[int], left: dict[int, int], made: set[int]) -> int:
+def _grows(graph: StepGraph, step: Any, own: set[int], left: dict[int, int], made: set[int]) -> int:
     """Return by how many bytes the memory in use grows with a step."""
     touched = _touched(step) & own
     size = lambda b: graph.buffers[b].size  # noqa: E731
     return sum(size(b) for b in touched if b not in made) - sum(size(b) for b in touched if left[b] == 1)
 
 
-def _freeing(graph: Graph, waiting: list[Any], own: set[int], left: dict[int, int], made: set[int]) -> int:
+def _freeing(graph: StepGraph, waiting: list[Any], own: set[int], left: dict[int, int], made: set[int]) -> int:
     """Choose the next step: the one that frees most, of those that depend on none before them."""
     best, found = -_SMALL, 0
     read: set[int] = set()
@@ -76,12 +76,12 @@ def _freeing(graph: Graph, waiting: list[Any], own: set[int], left: dict[int, in
     return found
 
 
-def peak(graph: Graph, own: set[int]) -> int:
+def peak(graph: StepGraph, own: set[int]) -> int:
     """The most bytes of these buffers that are in use at the same time."""
     return max(_in_use(graph, lifetimes(graph, own)), default=0)
 
 
-def _in_use(graph: Graph, lives: Lives) -> list[int]:
+def _in_use(graph: StepGraph, lives: Lives) -> list[int]:
     """Return the number of bytes in use at each step."""
     changes = [0] * (len(graph.steps) + 1)
     places = in_place(graph, lives)
@@ -96,7 +96,7 @@ def _in_use(graph: Graph, lives: Lives) -> list[int]:
     return found
 
 
-def recompute(graph: Graph, results: set[int]) -> None:
+def recompute(graph: StepGraph, results: set[int]) -> None:
     """Compute what a short formula gives again where it is needed much later, instead of keeping it, if all that it is computed from
     is there anyway and less memory is needed at the worst moment."""
     own = {b.index for b in graph.buffers if b.source == "new"} - results
@@ -118,7 +118,7 @@ def recompute(graph: Graph, results: set[int]) -> None:
             return
 
 
-def _again(graph: Graph, b: int, worst: int, users: dict[int, list[int]], lives: Lives, own: set[int]) -> bool:
+def _again(graph: StepGraph, b: int, worst: int, users: dict[int, list[int]], lives: Lives, own: set[int]) -> bool:
     """Compute one buffer a second time, after the worst moment; whether that is possible."""
     made, *uses = users[b]
     step = graph.steps[made]
@@ -146,7 +146,7 @@ def _again(graph: Graph, b: int, worst: int, users: dict[int, list[int]], lives:
     return True
 
 
-def _is_short(step: Any, b: int, graph: Graph) -> bool:
+def _is_short(step: Any, b: int, graph: StepGraph) -> bool:
     """Return whether a step is a formula of few instructions that makes this buffer and nothing else."""
     if not isinstance(step, Launch) or step.address not in compiled.maps or [r.buffer for r in step.writes()] != [b]:
         return False

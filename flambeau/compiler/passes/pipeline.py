@@ -17,7 +17,7 @@ from ...graph.placement import place
 from ...graph.reductions import fuse_into_reductions
 from ...graph.sharing import share
 from ..record.planning import Planner, lowered, program_of
-from ..record.steps import Graph, Launch, used
+from ..record.steps import Launch, StepGraph, used
 from .constants import fold
 from .epilogues import join_epilogues
 from .ordering import free_earlier, recompute
@@ -42,10 +42,10 @@ class Stage(NamedTuple):
 
 
 OverCalls: TypeAlias = Callable[[operators.Program], None]
-OverSteps: TypeAlias = Callable[[Graph, set[int]], None]
+OverSteps: TypeAlias = Callable[[StepGraph, set[int]], None]
 
 
-def run(graph: Graph, results: set[int]) -> list[Stage]:
+def run(graph: StepGraph, results: set[int]) -> list[Stage]:
     """Run all passes in order, and return the stages: the graph after each pass that changed something."""
     work = _Work(graph, results)
     work.over_calls(
@@ -78,7 +78,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
 class _Work:
     """A graph on its way through the passes."""
 
-    def __init__(self, graph: Graph, results: set[int]):
+    def __init__(self, graph: StepGraph, results: set[int]):
         self.graph, self.results = graph, results
         self.lines: dict[int, tuple] = {}
         self.trail = [_stage("recording", graph, self.lines)]
@@ -110,7 +110,7 @@ class _Work:
                 self.trail.append(_stage(name, graph, self.lines))
 
 
-def drop_dead(graph: Graph, results: set[int]) -> None:
+def drop_dead(graph: StepGraph, results: set[int]) -> None:
     """Drop native calls whose results are not read."""
     needed = set(results)
     kept: list[Any] = []
@@ -124,31 +124,31 @@ def drop_dead(graph: Graph, results: set[int]) -> None:
     graph.steps = kept[::-1]
 
 
-def keep_layouts(graph: Graph, program: operators.Program) -> None:
+def keep_layouts(graph: StepGraph, program: operators.Program) -> None:
     """Keep activations channels-last between convolutions, where there are some."""
     if graph.layouts is not False and not graph.exact and any(call.op.convolution for call in program.calls):
         layouts.keep_layouts(graph, program)
 
 
-def fewer_products(graph: Graph, results: set[int]) -> None:
+def fewer_products(graph: StepGraph, results: set[int]) -> None:
     """Let convolutions be computed otherwise, where there are some."""
     if any(step.call is not None and step.call.op.convolution for step in graph.steps):
         convolutions.fewer_products(graph, results)
 
 
-def multiply_once(graph: Graph, results: set[int]) -> None:
+def multiply_once(graph: StepGraph, results: set[int]) -> None:
     """Let products of rows of a table be computed with each row once, where a table is read."""
     if any(step.call is not None and step.call.op.table_rows for step in graph.steps):
         repeated_rows.multiply_once(graph, results)
 
 
-def side_by_side(graph: Graph, results: set[int]) -> None:
+def side_by_side(graph: StepGraph, results: set[int]) -> None:
     """Let the rows of a batch go through the time of a recurrent layer on threads of their own, where there is one."""
     if any(step.call is not None and step.call.op.states for step in graph.steps):
         lanes.side_by_side(graph, results)
 
 
-def join_followers(graph: Graph, results: set[int]) -> None:
+def join_followers(graph: StepGraph, results: set[int]) -> None:
     """Fuse steps into the heavy steps whose results they read."""
     if any(isinstance(s, Launch) and s.other is not None for s in graph.steps):
         convolution_epilogues.join_followers(graph, results)
@@ -160,7 +160,7 @@ def _stage_of_calls(name: str, program: operators.Program) -> Stage:
     return Stage(name, zlib.compress(printer.text(program).encode(), 1), steps, moved)
 
 
-def _stage(name: str, graph: Graph, lines: dict[int, tuple]) -> Stage:
+def _stage(name: str, graph: StepGraph, lines: dict[int, tuple]) -> Stage:
     moved = sum(graph.buffers[b].size for step in graph.steps for b in {r.buffer for r in step.refs()} if b >= 0)
     return Stage(name, zlib.compress(graph.text(lines).encode(), 1), len(graph.steps), moved)
 

@@ -8,12 +8,12 @@ from ...backends.cpu import jit
 from ...backends.cpu.onednn import sequence
 from ...backends.cpu.onednn.direct import DirectProduct
 from ...backends.cpu.onednn.gemm import as_primitive
-from ..record.steps import Graph, Launch, Ref
+from ..record.steps import Launch, Ref, StepGraph
 
 _BIAS = 4  # which argument of a product it is
 
 
-def prefer_primitives(graph: Graph, results: set[int]) -> None:
+def prefer_primitives(graph: StepGraph, results: set[int]) -> None:
     """Multiply by transposed matrices, as linear layers do, with code of oneDNN's that is made for their shape. Eager calls use code
     that needs no preparation; it lays such a matrix out before it multiplies, on one thread. Sums may be rounded in another order."""
     made: dict[Any, tuple] = {}

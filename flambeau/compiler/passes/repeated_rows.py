@@ -25,7 +25,7 @@ from ...graph.conversions import Kernel
 from ...graph.program import Call, Value
 from ...kernels.library import repeated as kernels
 from ..record.planning import Planner
-from ..record.steps import Graph, Launch, Ref, Test, new_buffer, used
+from ..record.steps import Launch, Ref, StepGraph, Test, new_buffer, used
 
 # Rows that are read, and columns of both matrices: below, copying takes as long as multiplying.
 _FEWEST, _NARROWEST = 64, 64
@@ -34,7 +34,7 @@ _PRODUCTS = 4  # whose sizes are written
 _ROWS, _INNER, _LETTERS, _STEPS = 6, 8, slice(4, 6), slice(9, 12)  # where a product has its numbers
 
 
-def multiply_once(graph: Graph, results: set[int]) -> None:
+def multiply_once(graph: StepGraph, results: set[int]) -> None:
     """Let products whose left operand are rows of a table, and their gradients, compute with the rows that differ. Sums are rounded in
     another order."""
     for step in list(graph.steps):
@@ -59,7 +59,7 @@ def _rows_of(call: Call) -> tuple[Value, Value, Value] | None:
 class _Reading:
     """A step that reads rows of a table, and the products that use them."""
 
-    def __init__(self, graph: Graph, results: set[int], step: Launch, out: Value, table: Value, index: Value):
+    def __init__(self, graph: StepGraph, results: set[int], step: Launch, out: Value, table: Value, index: Value):
         self.graph, self.results, self.step = graph, results, step
         self.out, self.index = (Ref(v.buffer, v.start) for v in (out, index))
         self.count, (self.rows, self.dim) = numel_of(index.shape), table.shape

@@ -19,13 +19,13 @@ from ...core.tensor import Tensor
 from ...graph.memory import Ref, mapped
 from ...graph.program import Value
 from ..state.arguments import ATOMS
-from .steps import Call, Graph, Launch
+from .steps import Call, Launch, StepGraph
 
 
 class Placed(Protocol):
     """A program with memory: the graph, the buffers that later steps need, and where each of them is."""
 
-    graph: Graph
+    graph: StepGraph
     needed: set[int]
     arena: UntypedStorage
 
@@ -67,7 +67,7 @@ def plain_parts(given: tuple[tuple, dict]) -> set[int] | None:
     return {part.buffer for part in parts if isinstance(part, Value)}
 
 
-def changes_outside(graph: Graph, steps: list[Any]) -> bool:
+def changes_outside(graph: StepGraph, steps: list[Any]) -> bool:
     """Return whether any of the steps changes memory that existed before the function ran, or the state of a generator."""
     for step in steps:
         if isinstance(step, Call) and step.changes:
@@ -79,13 +79,13 @@ def changes_outside(graph: Graph, steps: list[Any]) -> bool:
     return False
 
 
-def can_restart(graph: Graph) -> bool:
+def can_restart(graph: StepGraph) -> bool:
     """Return whether a call can be started anew: nothing that existed before is changed ahead of a result whose layout may differ."""
     compared = [i for i, step in enumerate(graph.steps) if isinstance(step, Call) and step.results is not None]
     return not compared or not changes_outside(graph, graph.steps[: compared[-1]])
 
 
-def holds_numbers(graph: Graph) -> bool:
+def holds_numbers(graph: StepGraph) -> bool:
     """Return whether a derivative of some call depends on numbers that were read from tensors."""
     return any(isinstance(step, Call) and step.numbers is not None for step in graph.steps)
 

@@ -24,12 +24,12 @@ from ...graph.program import NO_MEMORY, Call, Program, Value
 from ...ops.machinery.record import Op
 from .recorder import Leaf, NotRecordable, StepRecorder
 from .steps import Call as Performed
-from .steps import Graph, Number, Test, VaryingNumber, effects, mapped
+from .steps import Number, StepGraph, Test, VaryingNumber, effects, mapped
 
 _ALIGNMENT = 64
 
 
-def program_of(graph: Graph, results: set[int]) -> Program:
+def program_of(graph: StepGraph, results: set[int]) -> Program:
     """Return the operator calls that the steps of a recording belong to."""
     program = Program(graph.buffers, kept={b for b in results if b >= 0})  # not those that are memory of others
     for call, group in itertools.groupby(graph.steps, lambda step: step.call or step):
@@ -39,7 +39,7 @@ def program_of(graph: Graph, results: set[int]) -> Program:
     return program
 
 
-def _with_steps(graph: Graph, call: Call, steps: list[Any]) -> Call:
+def _with_steps(graph: StepGraph, call: Call, steps: list[Any]) -> Call:
     """Attach native steps to a call; memory that they touch besides the operator's arguments counts as changed."""
     written, touched = effects(graph, steps)
     known = call.reads()
@@ -49,7 +49,7 @@ def _with_steps(graph: Graph, call: Call, steps: list[Any]) -> Call:
     return call
 
 
-def _between(graph: Graph, steps: list[Any]) -> Call:
+def _between(graph: StepGraph, steps: list[Any]) -> Call:
     """A step that belongs to no operator."""
     written, touched = effects(graph, steps)
     read = [Value(b, 0, make_size((1,)), (1,), uint8, cpu) for b in sorted(touched)]
@@ -84,7 +84,7 @@ def joined_call(steps: list[Any]) -> Call | None:
     return replace(calls[0], parts=tuple(part for call in calls for part in call.parts or (call,)), steps=None)
 
 
-def emitted(graph: Graph, loop: Loop, name: str = "") -> Any:
+def emitted(graph: StepGraph, loop: Loop, name: str = "") -> Any:
     """A loop as a native call, which is a part of a call of its own."""
     if name:
         loop = replace(loop, parts=(named(name),))
@@ -105,7 +105,7 @@ class Planner(StepRecorder):
 
     skips = 1
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: StepGraph):
         super().__init__()
         self.graph = graph
         self._room: mmap.mmap | None = None  # for the tensors of a call: memory that nobody reads or writes takes none

@@ -31,7 +31,7 @@ from ...optim.fused import Update as FusedUpdate
 from .onednn_plans import Plans
 from .operator_call import changes_outside, parts_of, plain_parts
 from .returned_numbers import only_returned
-from .steps import MEMCPY, MEMSET, Buffer, Call, Graph, Launch, Number, Ref, Test, Update, VaryingNumber, mapped
+from .steps import MEMCPY, MEMSET, Buffer, Call, Launch, Number, Ref, StepGraph, Test, Update, VaryingNumber, mapped
 from .views import Views
 
 
@@ -85,7 +85,7 @@ class StepRecorder(Recorder):
     def __init__(self) -> None:
         super().__init__()
         self.interruption: KeyboardInterrupt | None = None  # one that came while a native call was written down
-        self.graph = Graph()
+        self.graph = StepGraph()
         self.thread = threading.get_ident()
         self.graph.buffers = self.memory.buffers
         self.codes: frozenset = frozenset()  # of the function itself

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...graph.feature_maps import FeatureMap
 from ...graph.program import Call
-from .steps import Graph, Launch
+from .steps import Launch, StepGraph
 
 
 class Relaid(NamedTuple):
@@ -23,7 +23,7 @@ class Relaid(NamedTuple):
         return {r.buffer for step in self.made for r in step.writes()}
 
 
-def relaid_of(graph: Graph, *made: Launch) -> Relaid | None:
+def relaid_of(graph: StepGraph, *made: Launch) -> Relaid | None:
     """Return the recorded meaning of steps of one call that use feature maps in another layout. None where there is no such map,
     where all steps are loops, whose elements stay the same, or where something that the recorded calls read no longer exists."""
     call = made[0].call
@@ -43,7 +43,7 @@ def relaid_of(graph: Graph, *made: Launch) -> Relaid | None:
     return Relaid(list(made), call.origins(), steps, maps)
 
 
-def relaid_steps(graph: Graph) -> list[Relaid]:
+def relaid_steps(graph: StepGraph) -> list[Relaid]:
     """Those of all steps: one by one where each of a call gives results that no other writes, and else all of a call together, if nothing
     has come between them."""
     places: dict[Call, list[int]] = {}

@@ -214,7 +214,7 @@ class Update(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Graph:
+class StepGraph:
     """Everything that happened in one call of a function."""
 
     steps: list[Any] = field(default_factory=list)
@@ -251,13 +251,13 @@ class Graph:
         return "\n".join(lines)
 
 
-def new_buffer(graph: Graph, size: int, source: str = "new") -> Ref:
+def new_buffer(graph: StepGraph, size: int, source: str = "new") -> Ref:
     """Memory of the function's own, or the memory that plans of oneDNN share, which holds nothing between two steps."""
     graph.buffers.append(Buffer(len(graph.buffers), 0, size, source))
     return Ref(graph.buffers[-1].index, 0)
 
 
-def effects(graph: Graph, steps: list[Any]) -> tuple[set[int], set[int]]:
+def effects(graph: StepGraph, steps: list[Any]) -> tuple[set[int], set[int]]:
     """The buffers that steps write to, and all that they touch, without the memory that plans of oneDNN share."""
     touched = {b for step in steps for b in used(step) if b >= 0}
     written = {
@@ -307,6 +307,6 @@ def _formula(address: int) -> str:
 
 
 __all__ = [
-    "MEMCPY", "MEMSET", "Buffer", "Call", "Graph", "VaryingNumber", "Launch", "Number", "Other", "OtherCall", "Ref",
+    "MEMCPY", "MEMSET", "Buffer", "Call", "StepGraph", "VaryingNumber", "Launch", "Number", "Other", "OtherCall", "Ref",
     "Same", "Test", "Update", "effects", "mapped", "new_buffer", "operands", "places_of", "used",
 ]  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..record.steps import Graph, Launch, Ref, Test, operands
+from ..record.steps import Launch, Ref, StepGraph, Test, operands
 
 _ALIGNMENT = 64
 Lives = dict[int, tuple[int, int]]
 
 
-def lifetimes(graph: Graph, wanted: set[int]) -> Lives:
+def lifetimes(graph: StepGraph, wanted: set[int]) -> Lives:
     """First and last step in which each buffer of the function's own is used."""
     found: Lives = {}
     ends: dict[int, int] = {}  # of steps that run side by side, the last
@@ -26,7 +26,7 @@ def lifetimes(graph: Graph, wanted: set[int]) -> Lives:
     return found
 
 
-def arrange(graph: Graph, wanted: set[int]) -> tuple[dict[int, int], int, dict[int, int]]:
+def arrange(graph: StepGraph, wanted: set[int]) -> tuple[dict[int, int], int, dict[int, int]]:
     """Offsets in one arena, its size, and which buffers take the place of which others. Large buffers first, each at the lowest place
     that is free while it lives."""
     lives = lifetimes(graph, wanted)
@@ -53,7 +53,7 @@ def arrange(graph: Graph, wanted: set[int]) -> tuple[dict[int, int], int, dict[i
     return offsets, total, instead
 
 
-def in_place(graph: Graph, lives: Lives) -> dict[int, int]:
+def in_place(graph: StepGraph, lives: Lives) -> dict[int, int]:
     """Results of loops over formulas that can be written over something the loop reads, element by element, and nobody reads later:
     by buffer, the first of those whose place it takes."""
     found: dict[int, int] = {}

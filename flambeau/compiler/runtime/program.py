@@ -6,7 +6,7 @@ Buffers of the function's own are in one arena, where those that live at differe
 Another way of running the steps, such as one captured CUDA graph, takes this class's place. It is made and used like this:
 
     Program(graph, arguments, results)
-        graph       a `graph.Graph`: `steps` in order (`Launch`, `Test`, `Call`) over `buffers`, which say by `source` whose memory
+        graph       a `StepGraph`: `steps` in order (`Launch`, `Test`, `Call`) over `buffers`, which say by `source` whose memory
                     they are; `updates`, whose `prologue` turns an optimizer's options and step counts into the `Number`s among the
                     arguments of launches; `generators`, whose engines launches use, and `draws`, all that random numbers come from
         arguments   {buffer: (position of the argument it belongs to, bytes from the buffer's start to that tensor's first element)}
@@ -45,7 +45,7 @@ from ...core import naming
 from ...core.generator import Generator
 from ...core.storage import UntypedStorage
 from ..record.operator_call import Stale, call_operator
-from ..record.steps import Call, Graph, Launch, Number, Ref, Same, Test
+from ..record.steps import Call, Launch, Number, Ref, Same, StepGraph, Test
 from . import driver
 from .arena import arrange
 from .arena_memory import give_back, shared_arena
@@ -68,7 +68,7 @@ class Program:
     """`arguments` maps buffers to the position of an argument and how far its first element is from the buffer's start; buffers in
     `results` are made anew in every call."""
 
-    def __init__(self, graph: Graph, arguments: dict[int, tuple[int, int]], results: list[int]):
+    def __init__(self, graph: StepGraph, arguments: dict[int, tuple[int, int]], results: list[int]):
         self.graph, self.arguments, self.results = graph, arguments, results
         self.names: list[Any] = []  # what each value is
         self._value: dict[Any, int] = {}

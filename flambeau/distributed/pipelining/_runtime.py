@@ -29,7 +29,7 @@ from ._actions import (
     parts_of,
 )
 from ._lowering import _add_reduce_grad, _add_send_recv, _add_unshard_reshard, _defer_recv_ops, _simulate_comms_compute
-from ._schedule import (
+from ._schedule_base import (
     PipelineScheduleMulti,
     _batch_p2p,
     _PipelineSchedule,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ._actions import OVERLAP_F_B, B, F, I, W, _Action, parts_of
-from ._schedule import PipelineScheduleMulti, PipelineScheduleSingle, _PipelineSchedule
+from ._schedule_base import PipelineScheduleMulti, PipelineScheduleSingle, _PipelineSchedule
 from .schedules import _PipelineScheduleRuntime, get_schedule_class
 
 _LOOKS = {  # what actions are called, how they are drawn, and how long they take

@@ -41,7 +41,7 @@ from ._lowering import (
     _simulate_comms_compute,
 )
 from ._runtime import _CustomFunctionProtocol, _PipelineContext, _PipelineScheduleRuntime
-from ._schedule import (
+from ._schedule_base import (
     PipelineScheduleMulti,
     PipelineScheduleSingle,
     _batch_p2p,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core.dtype import uint32
 from ..loops import i64, local, loop_kernel, prange, scalar_function, unroll
-from .order import order_key
+from .sort_keys import order_key
 
 SHORT = 48  # rows at least this long are worth counting digits
 DIGIT = 8  # bits: larger digits are fewer, but their counts leave the first-level cache

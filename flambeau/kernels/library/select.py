@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...core.dtype import float64, int64, uint64
 from ..loops import i64, isnan, local, loop_kernel, prange, scalar_function
-from .order import LOWEST, order_key
+from .sort_keys import LOWEST, order_key
 
 SMALL = 1024  # lines up to this long are selected from in a local array
 DIGIT = 11  # bits looked at in one pass over a longer line

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import dtype as DType  # noqa: N812
-from ..builder import Graph, Node, Value
+from ..builder import OnnxGraph, OnnxNode, Value
 from ..dtypes import NUMBER
 from ..serialize import node_proto, onnx_package, tensor_proto
 
@@ -48,7 +48,7 @@ def dtype_named(name: str) -> DType | None:
 def find_shape(value: Value, version: int) -> None:
     """Find out the shape of what a node gives, by onnx's own inference."""
     node = value.producer
-    if node is None or node.domain or any(isinstance(a, Graph) for a in node.attributes.values()):
+    if node is None or node.domain or any(isinstance(a, OnnxGraph) for a in node.attributes.values()):
         return
     onnx = onnx_package()
     for given in node.inputs:
@@ -80,7 +80,7 @@ def _type_proto(value: Value, onnx: Any) -> Any:
     return onnx.helper.make_tensor_type_proto(NUMBER[value.dtype], None if value.shape is None else list(value.shape))
 
 
-def computed(node: Node, version: int) -> np.ndarray | None:
+def computed(node: OnnxNode, version: int) -> np.ndarray | None:
     """Return the value of a node whose inputs are constants; None where they are unknown or the result is too large to keep."""
     arrays: list[Any] = [None if v is None else v.constant for v in node.inputs]
     if not arrays or any(a is None and v is not None for a, v in zip(arrays, node.inputs)):
@@ -93,7 +93,7 @@ def computed(node: Node, version: int) -> np.ndarray | None:
     return found if found.size <= _ENOUGH else None
 
 
-def evaluated(node: Node, arrays: list[Any], version: int) -> np.ndarray:
+def evaluated(node: OnnxNode, arrays: list[Any], version: int) -> np.ndarray:
     """Return a node's result for these arrays, by onnx's reference implementation."""
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415  only exports need it
 

@@ -15,7 +15,7 @@ from ..nn.dropout import dropout1d, dropout2d, dropout3d
 from ..nn.resize import interpolate, resized
 from ..nn.softmax import log_softmax, softmax
 from ..pointwise.activation import exponential_unit
-from ..shape.border import pad
+from ..shape.padding import pad
 
 # -- activations and dropout ----------------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ from ..quantizing import methods as quantized_methods
 from ..random import sampling
 from ..reduce import agreement, differences, histogram, quantiles, scan, statistics
 from ..reduce.segments import PLAIN_FUNCTIONS
-from ..shape import border
+from ..shape import padding
 from ..signal import fourier, spectrogram, windows
 from ..sparse import arithmetic as sparse_arithmetic
 from ..sparse import compressed, conversion, coo, reductions, rows, zero_filled

@@ -20,7 +20,7 @@ from ..machinery.quantized_dispatch import on_codes, quantized_form
 from ..machinery.record import OPS
 from ..nn import avg_pool, grid_sample, max_pool, resize, shuffle
 from ..nn import softmax as softmax_operators
-from ..shape import border
+from ..shape import padding
 from .codes import clipped, code_of, decoded, encoded, float32, formula, inverse, quantized, values_of
 from .forms import one_scale
 from .linear import quantized_operator
@@ -86,12 +86,12 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
-@quantized_form(border.pad)
+@quantized_form(padding.pad)
 def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     q = one_scale(input, "pad")
     if mode == "constant":
         value = code_of(value or 0, q.scale, q.zero_point, input.dtype) - q.zero_point
-    return _rounded(border.pad(_as_floats(input), pad, mode, value), input)
+    return _rounded(padding.pad(_as_floats(input), pad, mode, value), input)
 
 
 for _operator in (shuffle.pixel_shuffle, shuffle.pixel_unshuffle, shuffle.channel_shuffle):

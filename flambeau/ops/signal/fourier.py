@@ -21,8 +21,8 @@ from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..machinery.record import Batched, NewTensor
-from ..shape.border import pad
 from ..shape.joining import cat
+from ..shape.padding import pad
 from .fourier_lines import is_real_supported, is_supported, real_along, transform_along
 
 # -- primitives -------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from ...core.tensor import Tensor
 from ..machinery.arguments import as_int, need_tensor
 from ..machinery.declare import composite
 from ..nn.fold import fold
-from ..shape.border import pad
 from ..shape.complex_views import complex_, view_as_real
+from ..shape.padding import pad
 from .fourier import fft, ifft, irfft, rfft
 
 

@@ -181,7 +181,7 @@ alike(linear, 1e-4, 1e-4)
 from flambeau.backends.nvidia import products32
 a, b = fl.randn(200, 68), fl.randn(200, 72)
 A, B, out, sums = a.cuda(), b.cuda(), fl.zeros(68, 72, device="cuda"), fl.zeros(68, device="cuda")
-plan = products32.Plan(out.device, (68, 72, 200), (72, 68, 72), (False, False), (4, 4), 2, 3, True)
+plan = products32.ProductPlan(out.device, (68, 72, 200), (72, 68, 72), (False, False), (4, 4), 2, 3, True)
 plan.run(*(t.data_ptr() for t in (out, A, B, sums)))
 fl.testing.assert_close(out.cpu(), a.t() @ b, rtol=1e-4, atol=1e-4)
 fl.testing.assert_close(sums.cpu(), a.sum(0), rtol=1e-4, atol=1e-4)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...archive import read_yaml
+from ...archive_reader import read_yaml
 
 
 class Units:

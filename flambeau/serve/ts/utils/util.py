@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from ....core.naming import torch_name
-from ...archive import read_yaml
+from ...archive_reader import read_yaml
 
 logger = logging.getLogger(__name__)
 CLEANUP_REGEX = re.compile("<.*?>|&([a-z0-9]+|#[0-9]{1,6}|#x[0-9a-f]{1,6});")

@@ -14,7 +14,7 @@ from .....ops.creation.construct import tensor
 from .....ops.creation.filled import zeros
 from .....ops.quantizing import tensors
 from .....ops.quantizing.operators import quantized as Q
-from .....ops.shape.border import pad
+from .....ops.shape.padding import pad
 from ... import intrinsic as nni
 from ...intrinsic import qat as nniqat
 from .utils import WeightedQuantizedModule, observed_weight

@@ -12,7 +12,7 @@ from ...core import dtype as dt
 from ...core.dtype import opmath
 from ...core.tensor import Tensor, empty, numel_of
 from ...core.typenames import type_name
-from ...kernels.library import border as kernels
+from ...kernels.library import padding as kernels
 from ..machinery.arguments import as_ints, as_number, need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
