@@ -16,17 +16,7 @@ from .methods.operators import bind_operators
 from .pointwise import arithmetic, bitwise, comparison, conjugate, unary
 from .random import fills
 from .reduce import extremes, norms, sums
-from .shape import (
-    complex_views,
-    copies,
-    dimensions,
-    header_changes,
-    joining,
-    parts,
-    rearrange,
-    reshape,
-    strided,
-)
+from .shape import complex_views, copies, dimensions, header_changes, joining, parts, rearrange, reshape, strided
 
 bind_methods()
 bind_operators()

@@ -30,13 +30,7 @@ from .marks import emit_nvtx as emit_nvtx
 from .recorder import DeviceClock, Recorder
 from .results import Results
 from .settings import DeviceType as DeviceType
-from .settings import (
-    ExperimentalConfig,
-    ProfilerActivity,
-    ProfilerState,
-    config_of,
-    supported_activities,
-)
+from .settings import ExperimentalConfig, ProfilerActivity, ProfilerState, config_of, supported_activities
 from .settings import kineto_available as kineto_available
 
 __all__ = ["EnforceUnique", "KinetoStepTracker", "emit_itt", "emit_nvtx", "profile", "record_function"]

@@ -5,18 +5,7 @@ from __future__ import annotations
 import functools
 
 from ...kernels.llvm_text import Function, Value
-from .winograd_code import (
-    ROWS,
-    A,
-    B,
-    G,
-    Part,
-    TileFunction,
-    call_product,
-    each_panel,
-    entry,
-    transposed,
-)
+from .winograd_code import ROWS, A, B, G, Part, TileFunction, call_product, each_panel, entry, transposed
 
 GRADIENT = ("dw", "db", "scratch", "x", "dy", "table")
 

@@ -85,12 +85,7 @@ class _InternalRPCPickler:
         self._class_reducer_dict.setdefault(obj_class, reducer)
 
     def _table(self) -> dict[type, Callable]:
-        return {
-            **copyreg.dispatch_table,
-            Tensor: _send_tensor,
-            Future: _refuse_future,
-            **self._class_reducer_dict,
-        }
+        return {**copyreg.dispatch_table, Tensor: _send_tensor, Future: _refuse_future, **self._class_reducer_dict}
 
     def serialize(self, obj: Any) -> tuple[bytes, list[Tensor]]:
         file = io.BytesIO()

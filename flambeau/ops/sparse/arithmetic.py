@@ -24,16 +24,7 @@ from ..pointwise import activation, comparison, conjugate, rounding, special_fun
 from ..pointwise import arithmetic as strided
 from ..shape.joining import cat
 from .conversion import as_coo, in_layout_of
-from .coo import (
-    add_at,
-    clone,
-    coalesce,
-    coo_from_parts,
-    layout_word,
-    values_at,
-    values_in_place_of,
-    with_values,
-)
+from .coo import add_at, clone, coalesce, coo_from_parts, layout_word, values_at, values_in_place_of, with_values
 from .index import entry_keys, index_tensor, merged, on_host, places_of
 
 # -- sums --------------------------------------------------------------------------------------------------------------

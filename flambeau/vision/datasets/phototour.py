@@ -70,10 +70,7 @@ class PhotoTour(VisionDataset):
     def cache(self) -> None:
         """Read images and lists once, and write them as one file of tensors."""
         patches = read_image_file(self.data_dir, self.image_ext, self.lens[self.name])
-        lists = (
-            read_info_file(self.data_dir, self.info_file),
-            read_matches_files(self.data_dir, self.matches_files),
-        )
+        lists = (read_info_file(self.data_dir, self.info_file), read_matches_files(self.data_dir, self.matches_files))
         save((patches, *lists), self.data_file)
 
     def extra_repr(self) -> str:

@@ -69,11 +69,7 @@ class MNASNet(nn.Module):
             layers.append(nn.Sequential(*blocks))
         self.layers = nn.Sequential(*layers, *_conv(widths[-1], 1280, 1), nn.ReLU(inplace=True))
         self.classifier = nn.Sequential(nn.Dropout(p=dropout, inplace=True), nn.Linear(1280, num_classes))
-        initialise(
-            self,
-            kaiming_fan_out,
-            partial(nn.init.kaiming_uniform_, mode="fan_out", nonlinearity="sigmoid"),
-        )
+        initialise(self, kaiming_fan_out, partial(nn.init.kaiming_uniform_, mode="fan_out", nonlinearity="sigmoid"))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(self.layers(x).mean([2, 3]))

@@ -35,11 +35,7 @@ class VGG(nn.Module):
             nn.Linear(4096, num_classes),
         )
         if init_weights:
-            initialise(
-                self,
-                kaiming_fan_out,
-                partial(nn.init.normal_, mean=0, std=0.01),
-            )
+            initialise(self, kaiming_fan_out, partial(nn.init.normal_, mean=0, std=0.01))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(flatten(self.avgpool(self.features(x)), 1))

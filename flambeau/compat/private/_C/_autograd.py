@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from ....core import modes
 from ....profiler import session as _profiler
-from ....profiler.settings import (
-    DeviceType,
-    ProfilerActivity,
-    ProfilerState,
-    kineto_available,
-    supported_activities,
-)
+from ....profiler.settings import DeviceType, ProfilerActivity, ProfilerState, kineto_available, supported_activities
 from ._profiler import ActiveProfilerType
 
 __all__ = ["DeviceType", "ProfilerActivity", "ProfilerState", "kineto_available"]

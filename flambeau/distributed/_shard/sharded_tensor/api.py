@@ -24,11 +24,7 @@ from ...remote_device import _remote_device
 from ..api import _get_current_process_group
 from ..metadata import ShardMetadata
 from ..sharding_spec import _infer_sharding_spec_from_shards_metadata
-from ..sharding_spec.api import (
-    ShardingSpec,
-    check_tensor,
-    validate_non_overlapping_shards_metadata,
-)
+from ..sharding_spec.api import ShardingSpec, check_tensor, validate_non_overlapping_shards_metadata
 from .metadata import ShardedTensorMetadata, TensorProperties
 from .shard import Shard
 

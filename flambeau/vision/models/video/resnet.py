@@ -175,11 +175,7 @@ class VideoResNet(nn.Module):
         self.layer4 = self._make_layer(block, conv_makers[3], 512, layers[3], stride=2)
         self.avgpool = nn.AdaptiveAvgPool3d((1, 1, 1))
         self.fc = nn.Linear(512 * block.expansion, num_classes)
-        initialise(
-            self,
-            kaiming_fan_out,
-            partial(nn.init.normal_, mean=0, std=0.01),
-        )
+        initialise(self, kaiming_fan_out, partial(nn.init.normal_, mean=0, std=0.01))
         if zero_init_residual:  # each bottleneck starts as the identity
             for module in self.modules():
                 if isinstance(module, Bottleneck):

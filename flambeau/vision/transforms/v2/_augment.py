@@ -18,14 +18,7 @@ from ...tv_tensors._base import plain
 from .. import draws
 from ..photometric import check_erasing, erasing_value
 from . import functional as F
-from ._transform import (
-    RandomApplyTransform,
-    Transform,
-    has_any,
-    parse_labels_getter,
-    query_chw,
-    query_size,
-)
+from ._transform import RandomApplyTransform, Transform, has_any, parse_labels_getter, query_chw, query_size
 
 
 class RandomErasing(RandomApplyTransform):

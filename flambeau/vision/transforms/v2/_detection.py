@@ -13,15 +13,7 @@ from ...tv_tensors import BoundingBoxes, BoundingBoxFormat, Image, KeyPoints, Ma
 from ...tv_tensors._base import plain
 from ...tv_tensors._boxes import check_clamping_mode
 from . import functional as F
-from ._transform import (
-    Transform,
-    get_bounding_boxes,
-    get_keypoints,
-    has_all,
-    has_any,
-    parse_labels_getter,
-    query_size,
-)
+from ._transform import Transform, get_bounding_boxes, get_keypoints, has_all, has_any, parse_labels_getter, query_size
 
 __all__ = [
     "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat", "RandomIoUCrop", "SanitizeBoundingBoxes",
