@@ -284,18 +284,10 @@ def _shape_read(s, x):
     return y.shape[0] * y
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        _changed_then_sized,
-        _sized_then_changed,
-        _drawn_then_sized,
-        _selected_in_place,
-        _argument_in_place,
-        _transposed,
-        _shape_read,
-    ],
-)
+BESIDE = [_changed_then_sized, _sized_then_changed, _drawn_then_sized, _selected_in_place, _argument_in_place]
+
+
+@pytest.mark.parametrize("function", [*BESIDE, _transposed, _shape_read])
 def test_beside_changes_of_the_state(function):
     """Where the number changes, what was done until then is done once, not twice."""
 

@@ -97,22 +97,8 @@ def test_random_programs(seed):
     assert twins.native >= 3, f"{text}\n{twins.compiled.explain()}"
 
 
-ROWS = [
-    row
-    for name in (
-        "LINEAR",
-        "CONVOLUTION",
-        "POOLING",
-        "NORMALIZATION",
-        "ACTIVATION",
-        "DROPOUT",
-        "PADDING",
-        "RECURRENT",
-        "OTHER",
-    )
-    for row in getattr(layer_table, name, [])
-    if row[1]
-]
+TABLES = ("LINEAR", "CONVOLUTION", "POOLING", "NORMALIZATION", "ACTIVATION", "DROPOUT", "PADDING", "RECURRENT", "OTHER")
+ROWS = [row for name in TABLES for row in getattr(layer_table, name, []) if row[1]]
 
 
 @pytest.mark.parametrize("text, shapes", ROWS[::2], ids=[r[0] for r in ROWS[::2]])

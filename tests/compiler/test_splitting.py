@@ -92,7 +92,9 @@ def test_random_programs(seed, capsys):
     except AssertionError as error:
         raise AssertionError(f"{text}\n{error}\n{twins.compiled.explain()}") from None
     assert native_calls(twins.behind) > 0 or "rows" in text, f"{text}\n{twins.compiled.explain()}"
-    printed = capsys.readouterr().out.splitlines()
+    printed = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("sum ")
+    ]  # threads of other tests print, too
     assert printed[::2] == printed[1::2] or "break" in text  # both printed the same
 
 

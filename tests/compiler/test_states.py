@@ -6,6 +6,7 @@ import argparse
 import collections
 import cProfile
 import gc
+import signal
 import sys
 import time
 from pathlib import Path
@@ -169,3 +170,51 @@ def test_what_the_garbage_collector_calls_is_not_what_the_function_does() -> Non
     with observer.watching():
         called("", {})  # somebody's own call is one
     assert any("perf_counter" in why for why in observer.refused)
+
+
+@pytest.mark.parametrize("work", ["clock", "operators"])
+def test_finalizers_of_garbage_are_not_what_the_function_does(work: str) -> None:
+    """Garbage of others is collected in the middle of the recorded call, too: a function is one graph all the same, and what a finalizer
+    computes is computed once, then."""
+    count, times = flambeau.zeros(()), []
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            times.append(time.perf_counter() if work == "clock" else count.add_(1))
+
+    def more(phase: str, info: dict) -> None:
+        if phase == "stop":
+            Garbage()
+
+    layer = nn.Linear(3, 3)
+    compiled = flambeau.compile(lambda x: [layer(x).tanh() for _ in range(50)][-1], fullgraph=True)
+    before = gc.get_threshold()
+    gc.callbacks.append(more)
+    gc.set_threshold(20)
+    try:
+        for _ in range(SETTLED):
+            compiled(flambeau.ones(2, 3))
+    finally:
+        gc.callbacks.remove(more)
+        gc.set_threshold(*before)
+    gc.collect()
+    for _ in range(SETTLED):
+        compiled(flambeau.ones(2, 3))
+    assert state_programs.how(compiled) == "native" and len(times) > 10
+    assert count.item() == (len(times) if work == "operators" else 0)
+
+
+def test_handlers_of_signals_are_not_what_the_function_does() -> None:
+    def handle(number: int, frame: Any) -> None:
+        time.perf_counter()
+
+    observer, before = Observer(), signal.signal(signal.SIGUSR1, handle)
+    try:
+        with observer.watching():
+            signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not any("perf_counter" in why for why in observer.refused) and id(handle.__code__) not in observer.ran

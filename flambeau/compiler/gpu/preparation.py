@@ -53,15 +53,8 @@ class Prepared(preparation.Prepared):
         tensors = self.given.tensors
         if recorded.argument_bumps and len({t._storage.ptr for t in tensors}) < len(tensors):
             raise NotRecordable("it changes an argument that shares memory with another one")
-        changes = (
-            recorded.bumps,
-            recorded.argument_bumps,
-            recorded.switched,
-            recorded.counted,
-            recorded.options,
-            self.read,
-        )
-        if kept and not any(changes) and not recorded.wanted.count:
+        bumps, numbers = (recorded.bumps, recorded.argument_bumps), (recorded.counted, recorded.options)
+        if kept and not any((*bumps, *numbers, recorded.switched, self.read)) and not recorded.wanted.count:
             recorded.makes_only_results()
         return recorded
 

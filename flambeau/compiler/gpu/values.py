@@ -57,13 +57,8 @@ class Bytes:
     """The bytes between a tensor's first and last element, kept on the host: the device may have no memory to spare."""
 
     def __init__(self, t: Tensor):
-        self.shape, self._strides, self.dtype, self.device, self._contig = (
-            t.shape,
-            t._strides,
-            t.dtype,
-            t.device,
-            t._contig,
-        )
+        self.shape, self._strides, self._contig = t.shape, t._strides, t._contig
+        self.dtype, self.device = t.dtype, t.device
         self.size = extent(t)
         self.memory = UntypedStorage(self.size)
         if self.size:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from ...autograd.grad_mode import no_grad
-from ...backends.cpu import native_call
 from ...core import modes, watching
 from ...core.device import cpu
 from ...core.dtype import uint8
@@ -120,12 +119,11 @@ class Planner(StepRecorder):
         given = [*([outs] if call.rewritten else []), *(VaryingNumber(a) if type(a) is Number else a for a in args)]
         self._expected = [] if call.rewritten else list(call.makes)
         leaf = self.running = Leaf(call)
-        native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
         try:
-            with watching.watch(self), no_grad():
+            with self.native_calls(), watching.watch(self), no_grad():
                 modes.unwatched(call.function)(*given, **kwargs)
         finally:
-            native_call.recorder.value, self.running = None, None
+            self.running = None
         if leaf.problem or self.problems or self.interruption:
             raise NotRecordable(f"{call.name} cannot be planned: {leaf.problem or self.problems[0]}")
         for step in leaf.steps:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...backends.cpu import jit, native_call
-from ...core import watching
+from ...core import modes, watching
 from ...core.device import cpu
 from ...core.dtype import float64
 from ...core.generator import Generator, default_generator
@@ -28,6 +28,7 @@ from ...graph.program import Value
 from ...graph.recorder import NotRecordable, Recorder, Running
 from ...ops.index.bad_index import bad_index
 from ...optim.fused import Update as FusedUpdate
+from ..state.collector import around_collections
 from .onednn_plans import Plans
 from .operator_call import changes_outside, parts_of, plain_parts
 from .returned_numbers import only_returned
@@ -106,14 +107,33 @@ class StepRecorder(Recorder):
     def recording(self) -> Iterator[StepRecorder]:
         for buffer in (bad_index.buffer,):
             self.know_storage(buffer._storage, "state")
-        native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
-        try:
-            with super().recording():
-                yield self
-        finally:
-            native_call.recorder.value = None
+        with self.native_calls(), super().recording():
+            yield self
         if self.interruption is not None:
             raise self.interruption
+
+    @contextlib.contextmanager
+    def native_calls(self) -> Iterator[None]:
+        """Context manager: this recorder is told of native calls, but for those of finalizers that a garbage collection runs."""
+        with around_collections(self._unaware):
+            native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
+            try:
+                yield
+            finally:
+                native_call.recorder.value = None
+
+    @contextlib.contextmanager
+    def _unaware(self) -> Iterator[None]:
+        """Context manager: nothing is recorded of what this thread does, and everything of it runs."""
+        stack, modes_before, told = modes.own.stack, list(modes.own.stack), native_call.recorder.value
+        stack.replace([mode for mode in modes_before if mode is not self])
+        native_call.recorder.value = None
+        try:
+            with watching.without(self):
+                yield
+        finally:
+            native_call.recorder.value = told
+            stack.replace(modes_before)
 
     # -- calls ------------------------------------------------------------------------------------------------------
     def instead(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:

@@ -26,17 +26,7 @@ _DECORATED = no_grad()(lambda: None).__code__
 _MOST_INNER = 64  # functions that one statement's calls may be of
 _READERS = frozenset(("item", "tolist", "numpy"))  # methods whose receiver can be computed before
 _TAKERS = frozenset(("float", "int", "bool", "print", "str", "repr", "format"))  # functions whose arguments can be
-_LEAVING = (
-    ast.Return,
-    ast.Break,
-    ast.Continue,
-    ast.Yield,
-    ast.YieldFrom,
-    ast.Await,
-    ast.Delete,
-    ast.Global,
-    ast.Nonlocal,
-)
+_LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete, ast.Global, ast.Nonlocal)  # fmt: skip
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -33,20 +33,7 @@ from typing import Any
 
 import numpy as np
 
-_MODULES = (
-    builtins,
-    math,
-    cmath,
-    itertools,
-    _bisect,
-    _collections,
-    _functools,
-    _heapq,
-    _json,
-    _operator,
-    _sre,
-    _struct,
-)
+_MODULES = (builtins, math, cmath, itertools, _bisect, _collections, _functools, _heapq, _json, _operator, _sre, _struct)  # fmt: skip
 _IMPURE = frozenset((print, input, open, eval, exec, globals, locals, breakpoint, compile, __import__))
 _OF_OBJECTS = frozenset((id,))  # another number for each object: what code of users does with it cannot be known
 _MORE = (sys.intern, sys.exc_info, getattr(sys, "exception", sys.exc_info), sys.getdefaultencoding, sys.is_finalizing, _thread.get_ident, _thread.allocate_lock,
@@ -71,12 +58,7 @@ _TYPES = frozenset((
     _functools.partial, _functools._lru_cache_wrapper, _struct.Struct,
     *(t for t in vars(builtins).values() if isinstance(t, type)),
 ))  # fmt: skip
-_IN_C = (
-    types.BuiltinFunctionType,
-    types.MethodDescriptorType,
-    types.ClassMethodDescriptorType,
-    types.WrapperDescriptorType,
-)
+_IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.WrapperDescriptorType)  # fmt: skip
 _FUNCTIONS: dict[int, Any] = {
     id(f): f
     for module in (*_MODULES, *(m for n, m in sys.modules.items() if n.endswith("._multiarray_umath")))

@@ -24,15 +24,7 @@ OF_GRAD_MODE = frozenset(
     ("requires_grad", "requires_grad_", "no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled", "gradient_checkpointing")
 )  # fmt: skip
 # What is done to gradients of something that a function computes.
-HOOKS = frozenset(
-    (
-        "register_hook",
-        "register_post_accumulate_grad_hook",
-        "register_prehook",
-        "register_multi_grad_hook",
-        "retain_grad",
-    )
-)
+HOOKS = frozenset(("register_hook", "register_post_accumulate_grad_hook", "register_prehook", "register_multi_grad_hook", "retain_grad"))  # fmt: skip
 # Methods that this library calls on objects of users.
 CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad", "__call__"))
 # Names by which code gets at modules inside a module without naming them.

@@ -336,15 +336,7 @@ class AutogradItem(Item):
         return dict_rows(self.held.__dict__)
 
     def difference(self) -> str:
-        words: tuple[str, ...] = (
-            "requires_grad",
-            "grad_fn",
-            "hooks",
-            "post_hooks",
-            "hooks on the accumulator",
-            "retains_grad",
-            "grad",
-        )
+        words: tuple[str, ...] = ("requires_grad", "grad_fn", "hooks", "post_hooks", "hooks on the accumulator", "retains_grad", "grad")  # fmt: skip
         words = words[:-1] if self.any_grad else words
         for name, old, new in zip(words, self.seen, self._state()):
             if old is not new and old != new:

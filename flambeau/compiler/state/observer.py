@@ -8,8 +8,8 @@ from __future__ import annotations
 import _abc
 import _warnings
 import contextlib
-import gc
 import inspect
+import signal
 import sys
 import types
 import warnings
@@ -18,6 +18,7 @@ from typing import Any
 
 from ...kernels.loops_source import parse
 from . import c_functions
+from .collector import around_collections
 from .frames import FRAMES_ARE_KNOWN, function_id, running_id
 from .origins import LIBRARY, SHARED, USER, kind_of, reaches_outside
 
@@ -61,11 +62,13 @@ class Observer:
             yield
             return
         former = sys.getprofile()
-        sys.setprofile(_Watch(self, told, former).callback())
-        try:
-            yield
-        finally:
-            sys.setprofile(former)
+        watch = _Watch(self, told, former)
+        with around_collections(watch.collecting):
+            sys.setprofile(watch.callback())
+            try:
+                yield
+            finally:
+                sys.setprofile(former)
 
     @staticmethod
     def sees() -> bool:
@@ -96,11 +99,21 @@ class _Watch:
         ] = {}  # of code by its id; it is kept, so that the id stays its own
         self.own: set[int] = set()  # ids of code of this library
         self.entered: dict[int, int] = {}  # how often code was, by its id
-        # The outermost frame of an import, of reading a kernel's source, or of what the garbage collector calls: what happens once, or
-        # at any time, does not count.
+        # The outermost frame of an import, of reading a kernel's source, or of a signal's handler, and whether garbage is collected:
+        # what happens once, or at any time, does not count.
         self.aside: types.FrameType | None = None
-        collecting = {code for call in gc.callbacks if (code := getattr(call, "__code__", None)) is not None}
-        self.apart = {inspect.unwrap(parse).__code__, *collecting}
+        self.collects = False
+        handlers = map(signal.getsignal, signal.valid_signals())
+        self.apart = {inspect.unwrap(parse).__code__, *(getattr(f, "__code__", None) for f in handlers)}
+
+    @contextlib.contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Context manager: garbage is collected."""
+        self.collects = True
+        try:
+            yield
+        finally:
+            self.collects = False
 
     def callback(self) -> Callable[[types.FrameType, str, Any], None]:
         """Return the function that `sys.setprofile` is given. Most events are this library's: they are told by one look."""
@@ -117,6 +130,8 @@ class _Watch:
         return told
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        if self.collects:
+            return
         if self.aside is not None:
             if event == "return" and frame is self.aside:
                 self.aside = None

@@ -31,18 +31,7 @@ _PYTHON = os.path.dirname(os.path.abspath(types.__file__)) + os.sep
 called_by_us = [os.path.join(_PACKAGES, name) + os.sep for name in ("numpy", "llvmlite", "scipy", "cuda", "mpi4py")]
 # What the code that makes a named tuple sees.
 _NAMED_TUPLE = set(collections.namedtuple("Sample", "")().__new__.__globals__)
-_BASES = (
-    object,
-    *c_functions.CONTAINERS,
-    types.SimpleNamespace,
-    type,
-    types.ModuleType,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-)
+_BASES = (object, *c_functions.CONTAINERS, types.SimpleNamespace, type, types.ModuleType, int, float, complex, str, bytes)  # fmt: skip
 _METHODS_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 HEAP_TYPE = 1 << 9  # a flag of classes that are made at run time: those of Python, and some of C
 
