@@ -52,9 +52,8 @@ ON_HOST = "on_host"  # a constant of this name is True on the CPU and False on o
 Compiler = Callable[[Callable[[], ir.Kernel], str], Callable[..., Any]]
 _compiler: Compiler | None = None
 _compiler_chosen = False
-made: dict[
-    Callable[..., Any], tuple[LoopKernel, dict[str, Any], dict[str, Any]]
-] = {}  # what native functions were compiled from
+# what native functions were compiled from
+made: dict[Callable[..., Any], tuple[LoopKernel, dict[str, Any], dict[str, Any]]] = {}
 
 
 def use_compiler(compiler: Compiler | None) -> None:

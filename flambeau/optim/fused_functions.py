@@ -56,10 +56,8 @@ def _made(name: str, decoupled: bool) -> Callable[..., None]:
             state = {"exp_avg": _own(exp_avgs[i], param), "exp_avg_sq": _own(exp_avg_sqs[i], param)}
             if amsgrad:
                 state["max_exp_avg_sq"] = _own(max_exp_avg_sqs[i], param)
-            states[part] = {
-                "step": unrecorded(_own(state_steps[i], param).sub, 1),
-                **state,
-            }  # it counts this step itself
+            # it counts this step itself
+            states[part] = {"step": unrecorded(_own(state_steps[i], param).sub, 1), **state}
         options = {
             "lr": _number(lr), "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay, "decoupled": decoupled,
             "amsgrad": amsgrad, "maximize": maximize,

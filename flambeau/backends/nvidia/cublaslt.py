@@ -42,10 +42,8 @@ _CANDIDATES = 8  # algorithms of large products that may be measured
 _LARGE = 1e9  # operations of a large product
 
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relubias": 6, "gelu": 32, "gelubias": 36}
-_SUM_FIRST, _SUM_SECOND = (
-    256,
-    512,
-)  # instead of adding a bias, give sums of what the library has as its first or second factor
+# instead of adding a bias, give sums of what the library has as its first or second factor
+_SUM_FIRST, _SUM_SECOND = (256, 512)
 
 
 class _Heuristic(ctypes.Structure):

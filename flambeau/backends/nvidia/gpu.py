@@ -129,9 +129,8 @@ class CudaBackend(Backend):
         memory = self.memories[index]
         stream = threads.mine.streams[index]
         if memory.capturing is not None:  # a graph must keep it: nobody else may write there while it is replayed
-            return UntypedStorage(
-                nbytes, where
-            ).ptr  # whoever watches the capture holds it while other streams might use it
+            # whoever watches the capture holds it while other streams might use it
+            return UntypedStorage(nbytes, where).ptr
         size, address = self._scratch.get((index, stream), (0, 0))
         if size < nbytes:
             if size:

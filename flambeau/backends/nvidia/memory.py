@@ -84,10 +84,8 @@ class Pool:
     def __init__(self, stream: int, private: bool = False):
         self.stream, self.private = stream, private
         self.bins: Any = collections.defaultdict(list)  # blocks by the size they were found for
-        self.free: dict[bool, list[tuple[int, int, Block]]] = {
-            True: [],
-            False: [],
-        }  # of small and of other segments, sorted
+        # of small and of other segments, sorted
+        self.free: dict[bool, list[tuple[int, int, Block]]] = {True: [], False: []}
         self.segments: dict[int, int] = {}  # address -> size
         self.small_bytes = 0  # of the segments that small blocks share
         self.graphs = 1 if private else 0  # graphs that use it

@@ -52,6 +52,7 @@ class Sketch(Pool):
 
     def begin(self, memory: DeviceMemory) -> bool:
         """Get the first addresses; whether the driver gives any."""
+        self.peak = memory.peak  # of what is allocated: addresses take no memory
         try:
             self.grow(memory, SMALL)
             self.grow(memory, SMALL + 1)

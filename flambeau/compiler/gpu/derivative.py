@@ -9,6 +9,7 @@ from typing import Any
 
 from ...autograd.engine import run_backward
 from ...backends.nvidia import graphs
+from ...core.backend import backend_of
 from ...core.device import device
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, empty_strided
@@ -36,6 +37,8 @@ class CapturedDerivative(Derivative):
         self.which = tuple(range(len(live)))  # of the results are differentiated
         self.usual: CapturedDerivative | None = None  # that of some results, where only these are differentiated
         self.program_of_calls: Any = None  # the backward pass as a program, where it was written down
+        self.graph: Any = None
+        self.forward: dict[int, UntypedStorage] = {}  # buffers of the forward pass, where it has no graph
 
     @classmethod
     def of(
@@ -51,6 +54,12 @@ class CapturedDerivative(Derivative):
     def all(self) -> list[CapturedDerivative]:
         """Return this derivative, and that of some results in front of it."""
         return [self] if self.usual is None else [self.usual, self]
+
+    def captured(self) -> list[CapturedDerivative]:
+        """Return those that become graphs: where some results are differentiated, and all could be by making calls, only that of some."""
+        return (
+            [self] if self.usual is None else [self.usual] if self.program_of_calls is not None else [self.usual, self]
+        )
 
     def sample_grads(self) -> list[Tensor]:
         """Gradients of the results, to capture and to compare with."""
@@ -110,14 +119,34 @@ class CapturedDerivative(Derivative):
         self.graph.inputs, self.graph.outputs = inputs, outputs
         self._live = self._inside = []
 
+    def leave(self, forward: Replay) -> None:
+        """Do not capture it, but remember where the forward pass leaves what it reads: memory of the graph, which stays."""
+        for b in {b for call in self.program_of_calls.calls for b in call.touches()} & forward.at.keys():
+            known = forward.at[b]
+            self.forward[b] = found = UntypedStorage(0, self.where)
+            found.ptr, found.size_bytes = known.ptr, known.size_bytes
+
     def storages_for(self) -> list[UntypedStorage]:
         return [UntypedStorage(slot.size, self.where) for slot in self.slots]
 
     def found(self, grads: list[Tensor]) -> list:
         """Return the gradients of the leaves."""
         made = self.storages_for()
-        self.graph.run(grads, made, [])
+        if self.graph is None:
+            self._call(grads, made)
+        else:
+            self.graph.run(grads, made, [])
         return self.make(grads, made, None)
+
+    def _call(self, grads: list[Tensor], made: list[UntypedStorage]) -> None:
+        """Make the calls of the backward pass, one by one."""
+        replay = Replay(self.program_of_calls)
+        replay.at.update(self.forward)
+        replay.hold |= self.forward.keys()
+        replay.run(grads)
+        for storage, slot in zip(made, self.slots):
+            if slot.size:
+                backend_of(self.where).copy(storage.ptr, replay.at[slot.buffer].ptr, slot.size, self.where)
 
 
 class CapturedNode(CompiledNode):

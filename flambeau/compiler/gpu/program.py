@@ -46,7 +46,8 @@ class GpuProgram:
             self.recorded += len(program.calls)
         remake_between(programs[::-1], results.union(*(program.kept for program in self._derivatives())))
         self._keep(results)
-        for program in programs:
+        captured = [] if self.derivative is None else [d.program_of_calls for d in self.derivative.captured()]
+        for program in (*captured, self.program):
             for work in PASSES:
                 work(program)
 

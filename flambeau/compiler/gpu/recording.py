@@ -39,7 +39,7 @@ from .family import Family
 from .preparation import Prepared, Wanted
 from .program import GpuProgram, write_down
 from .second_stream import MOST
-from .values import Copy, Outcome, alike, perturb, sums
+from .values import Copy, Outcome, alike, perturb, summary, sums
 
 _SPARE = 1 << 16  # bytes of free memory that a graph does not take
 _LARGE = 1 << 30  # bytes of an eager call beside which the graph's memory should not stand
@@ -110,14 +110,14 @@ class GraphRecorded(Recorded):
         One comes after the other, so that the graph's memory and that of the function, history included, are never needed together."""
         before = StateBefore(self.prepared, self.where, self.prepared.read, tensors)
         arguments = [Copy(t) for t in tensors]
-        ends = {i: Boundary(t, []).leaf for i, t in enumerate(tensors) if not t.is_leaf}
-        result = run({id(tensors[i]): end for i, end in ends.items()})
+        leaves = [t if t.is_leaf else Boundary(t, []).leaf for t in tensors]
+        result = run({id(t): end for t, end in zip(tensors, leaves)})
         self.some = self.wanted.some()
         limit = self._memory().reserved
         left = LeftState(self.prepared, self.where)
         eager = self._outcome(tensors, before, result)
-        theirs, failed = self._derivatives([ends.get(i, t) for i, t in enumerate(tensors)], result)
-        del result, ends
+        theirs, failed = self._derivatives(leaves, result, self.some)
+        del result
         if limit > _LARGE:
             gc.collect()  # a history may hold itself
         # A run that needs much memory is better made now than when the graph has its own.
@@ -131,7 +131,7 @@ class GraphRecorded(Recorded):
             try:
                 made[:] = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
                 self.program.capture.replay()
-                derivatives = [] if self.backward is None else [d.sample() for d in self.backward.all()]
+                derivatives = [] if self.backward is None else [d.sample() for d in self.backward.captured()]
                 left.put_back()
                 problem = self._differs(tensors, made, before, eager, arguments, run, left, swings)
                 return problem or _differentiate_otherwise(derivatives, theirs)
@@ -142,11 +142,18 @@ class GraphRecorded(Recorded):
 
         made: list[UntypedStorage] = []
         self._write_down(tensors, run, before)
-        problem = compared()
-        if problem and self.written is not None:
+        problem = "" if self.written is None else compared()
+        if problem:
             self._drop_capture()
             self.written, self.unwritten = None, f"captured as it is; as a program of operator calls, {problem}"
             self._undo(before, arguments, gradients=False)
+        if self.written is None:
+            if self.some and not failed:  # then all may be asked for, too
+                result = run({id(t): end for t, end in zip(tensors, leaves)})
+                found, failed = self._derivatives(leaves, result, ())
+                theirs += found
+                del result
+                self._undo(before, arguments, gradients=False)
             self._make_room()
             problem = compared()
         self.checked = not problem
@@ -219,9 +226,8 @@ class GraphRecorded(Recorded):
             if found is None:
                 return None, most
             sketch, results = found
-            spare = [
-                UntypedStorage(size, self.where) for size in (_SPARE, *results)
-            ]  # which do not belong to the graph
+            # which do not belong to the graph
+            spare = [UntypedStorage(size, self.where) for size in (_SPARE, *results)]
             pool = Planned.make(memory, sketch, threads.mine.streams[index], limit if most else math.inf)
             del spare
             if pool is not None:
@@ -259,12 +265,13 @@ class GraphRecorded(Recorded):
 
     def _drop_capture(self) -> None:
         for derivative in () if self.backward is None else self.backward.all():
-            derivative.graph = None  # type: ignore[assignment]
+            derivative.graph = None
         self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
         self.program = None  # type: ignore[assignment]
 
     def _clear(self, sketch: Sketch, before: StateBefore) -> None:
         """Everything as it was before a capture that is not run."""
+        self._memory().peak = sketch.peak
         before.restore(gradients=False, has_run=False)
         if sketch.alive:
             gc.collect()
@@ -327,9 +334,11 @@ class GraphRecorded(Recorded):
         self.backward = None if written is None else written.derivative
         if live:
             self.backward = CapturedDerivative.of(live, statics, state, where, self.some)
-        for derivative in () if self.backward is None else self.backward.all():
+        for derivative in () if self.backward is None else self.backward.captured():
             derivative.capture(capture.pool(), known, most, replay)
             self.program.after = derivative.graph
+        if self.backward is not None and self.backward.usual is not None and replay is not None:
+            self.backward.leave(replay)
         return made
 
     def run(self, tensors: Any) -> Any:
@@ -361,8 +370,7 @@ class GraphRecorded(Recorded):
         """Return what the function, run as it is, has left behind."""
         gradients = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
         changed: list[Any] = [Copy(tensors[i]) for i, _ in self.argument_bumps]
-        results = [t.detach() for t in tensors_in(result)]  # without their histories
-        return Outcome([sums(t) for t in before.tensors], changed, results, gradients)
+        return _left_behind(before, changed, result, gradients)
 
     def _graph_outcome(self, tensors: list[Tensor], made: list, before: StateBefore) -> Outcome:
         gradients = {
@@ -370,9 +378,7 @@ class GraphRecorded(Recorded):
             for s in self.grads
         }
         changed: list[Any] = [tensors[i] for i, _ in self.argument_bumps]
-        return Outcome(
-            [sums(t) for t in before.tensors], changed, tensors_in(self.make(tensors, made, None)), gradients
-        )
+        return _left_behind(before, changed, self.make(tensors, made, None), gradients)
 
     def _differs(
         self,
@@ -416,25 +422,31 @@ class GraphRecorded(Recorded):
         with modes_off():
             return {(what, which): d.apart for what, which, d in moved.distances(eager, before.sums)}
 
-    def _derivatives(self, tensors: list[Tensor], result: Any) -> tuple[list[dict[int, Tensor | None]], str]:
-        """The derivatives of the function's result for gradients of ones: of some results, if only these are differentiated, and of
-        all; or why there are none. Gradients go by the positions of arguments, or the ids of other leaves."""
+    def _derivatives(
+        self, tensors: list[Tensor], result: Any, which: tuple[int, ...]
+    ) -> tuple[list[dict[int, Tensor | None]], str]:
+        """The derivative of these results of the function (or of all) for gradients of ones, if there are any; or why there is none.
+        Gradients go by the positions of arguments, or the ids of other leaves."""
         positions = {id(t): i for i, t in enumerate(tensors)}
         live = live_in(result, positions, {id(t._storage) for t in tensors} | self.prepared.storages.keys())
-        found: list[dict[int, Tensor | None]] = []
-        if self.some and self.some[-1] >= len(live):
+        if which and which[-1] >= len(live):
             return [], "it does not do the same in each call"
-        for which in filter(None, (self.some, tuple(range(len(live))))):
-            outputs = [live[i] for i in which]
-            leaves = leaves_of(outputs)
-            grads = [empty_strided(t.shape, t._strides, t.dtype, t.device).fill_(1.0) for t in outputs]
-            try:
-                with cut_off(leaves):
-                    given = run_backward(outputs, grads, True, False, leaves, False)
-            except Exception as error:  # of the function's, which its caller may never ask for
-                return [], f"it cannot be differentiated: {type(error).__name__}: {error}"
-            found.append({positions.get(id(leaf), id(leaf)): g for leaf, g in zip(leaves, given)})
-        return found, ""
+        outputs = [live[i] for i in which or range(len(live))]
+        leaves = leaves_of(outputs)
+        grads = [empty_strided(t.shape, t._strides, t.dtype, t.device).fill_(1.0) for t in outputs]
+        try:
+            with cut_off(leaves):
+                given = run_backward(outputs, grads, True, False, leaves, False) if outputs else ()
+        except Exception as error:  # of the function's, which its caller may never ask for
+            return [], f"it cannot be differentiated: {type(error).__name__}: {error}"
+        return [{positions.get(id(leaf), id(leaf)): g for leaf, g in zip(leaves, given)}] if outputs else [], ""
+
+
+def _left_behind(before: StateBefore, changed: list[Any], result: Any, gradients: dict[int, Any]) -> Outcome:
+    results = tensors_in(result)
+    return Outcome(
+        [sums(t) for t in before.tensors], changed, list(map(summary, results)), [t.shape for t in results], gradients
+    )
 
 
 def _differentiate_otherwise(ours: list[dict[int, Any]], theirs: list[dict[int, Any]]) -> str:
@@ -456,10 +468,10 @@ def _told(apart: list[Any], before: StateBefore, eager: Outcome) -> str:
     group: Any = {
         "state": before.tensors,
         "argument": eager.arguments,
-        "result": eager.results,
+        "result": eager.shapes,
         "gradient": eager.gradients,
     }[what]
-    shape = list(getattr(group[which], "shape", ()))
+    shape = list(group[which] if what == "result" else getattr(group[which], "shape", ()))
     return f"{'an' if what == 'argument' else 'a'} {what} of shape {shape} came out differently, {how_far}"
 
 

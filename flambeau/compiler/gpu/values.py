@@ -24,15 +24,12 @@ from ..record.recording import extent
 
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
 _OF_SWING = 4.0  # times how far rounding alone takes a step
-_RELATIVE = {
-    1: 2.0**-2,
-    2: 2.0**-7,
-    4: 2.0**-15,
-    8: 2.0**-40,
-}  # by bytes of a number: the whole range of a perturbation
+# by bytes of a number: the whole range of a perturbation
+_RELATIVE = {1: 2.0**-2, 2: 2.0**-7, 4: 2.0**-15, 8: 2.0**-40}
 _GOLDEN = 0.6180339887498949
 _FEW = 1 << 12
 _PIECE = 1 << 22  # numbers that are compared at once
+_MUCH = 1 << 28  # bytes of a result of which no copy is kept
 _ON_HOST = 1 << 18  # bytes that are compared on the host: kernels for that would have to be compiled first
 
 
@@ -51,6 +48,11 @@ def sums(t: Tensor) -> Tensor | Bytes:
         whole = len(x) // width * width
         pieces = [x[at : min(at + _PIECE, whole)].to(wide) for at in range(0, whole, _PIECE)]
         return cat([*((piece.reshape(-1, width) * weights).sum(1) for piece in pieces), x[whole:].to(wide)])
+
+
+def summary(t: Tensor) -> Tensor | Bytes:
+    """Return what is remembered of a result: itself without its history, or of a very large one its sums."""
+    return t.detach() if extent(t) <= _MUCH else sums(t)
 
 
 class Bytes:
@@ -205,6 +207,7 @@ class Outcome(NamedTuple):
     states: list[Any]
     arguments: list[Any]
     results: list[Any]
+    shapes: list[Size]  # of the results
     gradients: dict[int, Any]
 
     def distances(self, other: Outcome, before: list[Any]) -> Iterator[tuple[str, Any, Distance]]:
@@ -237,4 +240,4 @@ def perturb(t: Tensor) -> None:
         t.detach().mul_(shares.mul_(_RELATIVE[t.dtype.itemsize]).add_(1.0).reshape(t.shape).to(t.dtype))
 
 
-__all__ = ["Bytes", "Copy", "Distance", "alike", "Outcome", "perturb", "distance", "sums"]
+__all__ = ["Bytes", "Copy", "Distance", "alike", "Outcome", "perturb", "distance", "summary", "sums"]

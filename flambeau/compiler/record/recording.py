@@ -42,11 +42,8 @@ class GradSlot:
     """A leaf whose gradient the function sets: a tensor of the state, or an argument."""
 
     def __init__(self, holder: Any, header: Header | None, mold: Callable | None = None):
-        self.holder, self.header, self.mold = (
-            holder,
-            header,
-            mold,
-        )  # `mold` makes what is spread over ranks of this rank's part
+        # `mold` makes what is spread over ranks of this rank's part
+        self.holder, self.header, self.mold = (holder, header, mold)
         self.tensor: Tensor | None = None
         self.counts = (0, 0)
 
@@ -60,12 +57,10 @@ class Recorded:
         self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
         self.argument_bumps: list[tuple[int, int]] = []
         self.switched: list[tuple[dict, str, bool]] = []  # entries of dicts that the call sets, and to what
-        self.counted: list[
-            tuple[Any, str, int]
-        ] = []  # numbers that the call only adds to: in a dict or a cell, and how much
-        self.inputs: list[
-            tuple[Tensor, int]
-        ] = []  # leaves whose gradients it reads wherever they are, and how often it changes them
+        # numbers that the call only adds to: in a dict or a cell, and how much
+        self.counted: list[tuple[Any, str, int]] = []
+        # leaves whose gradients it reads wherever they are, and how often it changes them
+        self.inputs: list[tuple[Tensor, int]] = []
         self.options: list[Any] = []
         self.objects: list[Any] = []  # arguments that are known by what they are: no others take their places in memory
         self.checked = False

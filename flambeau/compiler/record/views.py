@@ -21,11 +21,8 @@ class ViewCall:
         self.records = grad_mode.enabled
         self.takers = 0  # how often a replay asks for one of the results
         self.base: Callable[[Any, Any], Any] | None = None  # the tensor that it makes views of, in a replay
-        self._made: tuple[Any, list[Any], int] = (
-            None,
-            [],
-            0,
-        )  # the replay's storages, the results, and how many are to be taken yet
+        # the replay's storages, the results, and how many are to be taken yet
+        self._made: tuple[Any, list[Any], int] = (None, [], 0)
 
     @property
     def root(self) -> int:

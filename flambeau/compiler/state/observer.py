@@ -45,9 +45,8 @@ class Observer:
 
     def __init__(self) -> None:
         self.ran: dict[int, Ran] = {}  # by the id of the code
-        self.expected: dict[
-            int, Ran
-        ] = {}  # what ran in the function that this one's is a part of: it may run here, too
+        # what ran in the function that this one's is a part of: it may run here, too
+        self.expected: dict[int, Ran] = {}
         self.refused: list[str] = []  # what the last call did that may give something else in each call
         self.library_names: set[str] = set()  # in code of this library that ran
         self.warned = False  # whether a warning was asked for, shown or not
@@ -94,9 +93,8 @@ class _Watch:
 
     def __init__(self, observer: Observer, told: Callable[[str], None] | None, former: Any):
         self.observer, self.told, self.former = observer, told, former
-        self.kinds: dict[
-            int, tuple[int, types.CodeType]
-        ] = {}  # of code by its id; it is kept, so that the id stays its own
+        # of code by its id; it is kept, so that the id stays its own
+        self.kinds: dict[int, tuple[int, types.CodeType]] = {}
         self.own: set[int] = set()  # ids of code of this library
         self.entered: dict[int, int] = {}  # how often code was, by its id
         # The outermost frame of an import, of reading a kernel's source, or of a signal's handler, and whether garbage is collected:

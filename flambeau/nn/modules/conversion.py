@@ -90,9 +90,8 @@ class Conversion:
     def to(self: _Self, *args: Any, **kwargs: Any) -> _Self:
         """Move and convert: to(dtype), to(device), to(tensor); only floating point tensors change dtype."""
         d, where, non_blocking, copy, fmt = parse_to(args, dict(kwargs))
-        where = (
-            None if where is None else Device(where)
-        )  # a parameter's class may have a `to` of its own, which gets a device
+        # a parameter's class may have a `to` of its own, which gets a device
+        where = None if where is None else Device(where)
         if copy:
             raise RuntimeError(".to() does not accept copy argument")
         if d is not None and not (d.is_floating_point or d.is_complex):

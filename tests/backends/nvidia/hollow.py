@@ -84,7 +84,7 @@ class _Product:
 def install() -> HollowDriver:
     """Make this process believe that it has such a GPU. Not to be undone: for processes of their own."""
     import flambeau.backends.nvidia as nvidia
-    from flambeau.backends.nvidia import cublaslt, cudnn_conv, libraries, modules
+    from flambeau.backends.nvidia import cublaslt, cudnn_attention, cudnn_conv, libraries, modules
 
     fake = HollowDriver()
     driver.use(fake)
@@ -98,6 +98,14 @@ def install() -> HollowDriver:
         nvidia.workspace(2 << 20, x.device)
         fake._do(nvidia.current_stream(x.device), (None,))
 
+    class Attention:
+        def __init__(self, where: Any):
+            self.where = where
+
+        def run(self, places: dict) -> None:
+            fake._do(nvidia.current_stream(self.where), (None,))
+
+    cudnn_attention._planned = lambda key, where, build: Attention(where)
     cudnn_conv.run_known = lambda *given: False
     cudnn_conv.keep = lambda *given: None
     cudnn_conv.convolve = convolve

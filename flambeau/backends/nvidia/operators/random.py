@@ -229,9 +229,8 @@ def _(t: Tensor, generator: Generator, sample: Sampler) -> None:
     if is_non_overlapping_and_dense(t.shape, t._strides):
         _sample(_real(t), generator, sample)
         return
-    order = sorted(
-        range(len(t.shape)), key=lambda i: -t._strides[i]
-    )  # elements take their numbers in the order of memory
+    # elements take their numbers in the order of memory
+    order = sorted(range(len(t.shape)), key=lambda i: -t._strides[i])
     shape = make_size(tuple(t.shape[i] for i in order))
     flat = empty(shape, t.dtype, t.device)
     _sample(_real(flat), generator, sample)
