@@ -1,4 +1,5 @@
-"""Models of real size on one GPU: PyTorch eager, torch.compile, Flambeau eager and its compiled step, each in a process of its own.
+"""Models of real size on one GPU: PyTorch eager, torch.compile, JAX (of GPT-2), Flambeau eager and its compiled step, each in a process of
+its own.
 
     python benchmarks/gpu.py                         # all rows: milliseconds a step, peak memory, share of the GPU's arithmetic
     python benchmarks/gpu.py gpt2-124m resnet50      # some rows
@@ -22,7 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-CONTENDERS = ("torch", "torch.compile", "flambeau", "flambeau.compile")
+CONTENDERS = ("torch", "torch.compile", "jax", "flambeau", "flambeau.compile")
+JAX = ("gpt2-124m", "gpt2-350m")  # rows that jax_gpu.py has
 DEVICE = "cuda"
 
 
@@ -96,14 +98,20 @@ def language_models(torch: Any) -> Any:
                 if p.dim() > 1:
                     nn.init.normal_(p, std=0.02)
 
-        def forward(self, index: Any, targets: Any) -> Any:
+        def scores(self, index: Any) -> Any:
             x, n = self.tokens(index), index.shape[1]
             if self.positions is not None:
                 x = x + self.positions(torch.arange(n, device=index.device))
             for block in self.blocks:
                 x = block(x, (self.cos[:n], self.sin[:n]))
-            logits = self.head(self.norm(x))
-            return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+            return self.head(self.norm(x))
+
+        def forward(self, index: Any, targets: Any) -> Any:
+            return self.scored(index, targets)[1]
+
+        def scored(self, index: Any, targets: Any) -> tuple:
+            logits = self.scores(index)
+            return logits, F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
     return Model, Block, GatedBlock
 
@@ -187,6 +195,31 @@ def language(kind: int, batch: int, length: int, layers: int, d: int, heads: int
         return trained(torch, compiled, model, lambda m, x, y: m(x, y), optimizer, (x, x.roll(-1, 1))), flops
 
     return make
+
+
+def in_parts(torch: Any, compiled: bool, parts: int = 2) -> tuple[Callable, float]:
+    """GPT-2 124M as a loop that somebody else wrote: the model alone is compiled, returns scores and loss, and gradients of two batches
+    are summed in front of an update."""
+    Model, Block, _ = language_models(torch)
+    Model.forward = Model.scored
+    batch, length, layers, d = 16, 1024, 12, 768
+    model = Model(Block, 50304, length, layers, d, 12).to(DEVICE)
+    x = torch.randint(50304, (batch, length), device=DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    run, y = torch.compile(model) if compiled else model, x.roll(-1, 1)
+
+    def step() -> Any:
+        for _ in range(parts):
+            with torch.autocast(DEVICE, torch.bfloat16):
+                _, loss = run(x, y)
+            (loss / parts).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    products = sum(p.numel() for p in model.parameters() if p.dim() > 1) - model.positions.weight.numel()
+    return step, parts * (6 * products + 6 * layers * length * d) * batch * length
 
 
 def picture(name: str, batch: int, forward_gflops: float, last: bool = False) -> Callable:
@@ -279,6 +312,7 @@ def diffusion(torch: Any, compiled: bool) -> tuple[Callable, float]:
 
 ROWS: dict[str, Callable] = {
     "gpt2-124m": language(0, 16, 1024, 12, 768, 12),
+    "gpt2-124m-model": in_parts,
     "gpt2-350m": language(0, 8, 1024, 24, 1024, 16),
     "llama-like-160m": language(1, 16, 1024, 12, 1024, 16, 32000),
     "resnet50": picture("resnet50", 128, 8.2, last=True),
@@ -333,27 +367,36 @@ def where_time_goes(torch: Any, step: Callable) -> dict[str, float]:
     return found
 
 
-def measured(name: str, compiled: bool, where: bool) -> dict[str, Any]:
-    """Time and memory of one row with the library that `import torch` gives."""
-    import torch  # noqa: PLC0415 - which one this is, the launcher decides
-
-    torch.manual_seed(0)
-    step, flops = ROWS[name](torch, compiled)
+def timed(step: Callable, wait: Callable) -> dict[str, Any]:
+    """The first call of a step, and the median of later ones."""
     began = time.perf_counter()
     step()
-    torch.cuda.synchronize()
+    wait()
     first = time.perf_counter() - began
     for _ in range(6):
         step()
-    torch.cuda.synchronize()
+    wait()
     times = []
     for _ in range(7):
         began = time.perf_counter()
         for _ in range(4):
             step()
-        torch.cuda.synchronize()
+        wait()
         times.append((time.perf_counter() - began) / 4)
-    result: dict[str, Any] = {"ms": 1e3 * sorted(times)[3], "first_s": first, "flops": flops}
+    return {"ms": 1e3 * sorted(times)[3], "first_s": first}
+
+
+def measured(name: str, contender: str, where: bool) -> dict[str, Any]:
+    """Time and memory of one row; of PyTorch or Flambeau, with the library that `import torch` gives."""
+    if contender == "jax":
+        import jax_gpu  # noqa: PLC0415 - only where it is measured
+
+        return {**timed(jax_gpu.ROWS[name](), lambda: None), "flops": 0.0, "peak_gb": jax_gpu.peak() / 1e9}
+    import torch  # noqa: PLC0415 - which one this is, the launcher decides
+
+    torch.manual_seed(0)
+    step, flops = ROWS[name](torch, contender.endswith(".compile"))
+    result: dict[str, Any] = {**timed(step, torch.cuda.synchronize), "flops": flops}
     result["peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
     if where:
         result["where"] = where_time_goes(torch, step)
@@ -381,11 +424,13 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no row called {', '.join(unknown)}; there are {', '.join(ROWS)}")
     if options.one:
-        print(json.dumps(measured(options.rows[0], options.one.endswith(".compile"), options.where)))
+        print(json.dumps(measured(options.rows[0], options.one, options.where)))
         return
     print("| model | contender | ms | MFU | peak GB | first step, s |\n| --- | --- | --: | --: | --: | --: |")
     for name in options.rows or ROWS:
         for contender in options.contenders.split(","):
+            if contender == "jax" and name not in JAX:
+                continue
             r = in_a_process(name, contender, options.where)
             if "error" in r:
                 print(f"| {name} | {contender} | {r['error']} | | | |", flush=True)
