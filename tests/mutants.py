@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import functools
 import math
 import os
@@ -30,6 +31,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 from tests import line_map
 from tests.equivalent_mutants import reason
@@ -259,6 +261,8 @@ class Copy:
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(ROOT / name, folder / name)
+        # Bytecode that is believed by the hash of its source, so that a changed file alone is compiled in each run.
+        compileall.compile_dir(folder / "flambeau", quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
 
     def pytest(self, arguments: list[str], limit: float) -> tuple[int, str]:
         """(exit status, output) of pytest in the copy; 124 where it takes too long."""

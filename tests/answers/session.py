@@ -214,10 +214,8 @@ class Session:
             return values.Size(real)
         if type(real) in (tuple, set, frozenset) or (type(real) is list and how != "getattr"):
             return type(real)(self.wrap(v, "call") for v in real)
-        if isinstance(real, tuple) and values.fields_of(real):
-            return values.named(
-                type(real).__name__, values.fields_of(real) or (), tuple(self.wrap(v, "call") for v in real)
-            )
+        if isinstance(real, tuple) and type(real).__base__ is tuple and (fields := values.fields_of(real)):
+            return values.named(type(real).__name__, fields, tuple(self.wrap(v, "call") for v in real), real)
         if type(real) in (dict, collections.OrderedDict) and how != "getattr" and not getattr(real, "__dict__", None):
             return type(real)((self.wrap(k, "call"), self.wrap(v, "call")) for k, v in real.items())
         if isinstance(real, type) and real.__module__ in ("builtins", "collections", "numpy"):

@@ -168,7 +168,7 @@ def unwrap(value: Any) -> Any:
         found = [unwrap(v) for v in value]
         return value if all(a is b for a, b in zip(found, value)) else type(value)(found)
     if isinstance(value, tuple) and type(value).__module__ == values.__name__:
-        return tuple(unwrap(v) for v in value)
+        return tuple(value) if type(value) is values.Size else value.answers_real
     if type(value) is dict or type(value).__name__ == "OrderedDict":
         found = {unwrap(k): unwrap(v) for k, v in value.items()}
         same = all(a is b for a, b in zip(found.values(), value.values())) and all(a is b for a, b in zip(found, value))
@@ -176,22 +176,17 @@ def unwrap(value: Any) -> Any:
     if type(value) is slice:
         return slice(unwrap(value.start), unwrap(value.stop), unwrap(value.step))
     if type(value) is types.FunctionType:
-        return _returning_real_things(value)
+        return _of_real_things(value)
     return value
 
 
-def _returning_real_things(function: types.FunctionType) -> Callable:
-    """A test's function, for PyTorch to call: what it closes over and what it returns are real things."""
+def _of_real_things(function: types.FunctionType) -> Callable:
+    """A test's function, for PyTorch to call, with the same parameters: what it closes over is real."""
     real = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, unwrap(function.__defaults__), _cells(function)
     )
     real.__kwdefaults__ = unwrap(function.__kwdefaults__)
-
-    @functools.wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        return unwrap(real(*args, **kwargs))
-
-    return called
+    return functools.update_wrapper(real, function)
 
 
 def _cells(function: types.FunctionType) -> tuple | None:

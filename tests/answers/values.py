@@ -36,10 +36,10 @@ class Size(tuple):
         return Size(found) if isinstance(place, slice) else found
 
 
-def named(name: str, fields: tuple[str, ...], items: tuple) -> Any:
-    """A tuple with names, such as torch.max returns."""
+def named(name: str, fields: tuple[str, ...], items: tuple, real: Any = None) -> Any:
+    """A tuple with names, such as torch.max returns; while recording it keeps the real one."""
     places = {field: property(lambda self, i=i: self[i]) for i, field in enumerate(fields)}
-    return type(name, (tuple,), {**places, "_fields": fields})(items)
+    return type(name, (tuple,), {**places, "_fields": fields, "answers_real": real})(items)
 
 
 def fields_of(value: tuple) -> tuple[str, ...] | None:

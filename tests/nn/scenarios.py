@@ -15,7 +15,7 @@ def plain(value):
     """A result as nested lists, numbers and text that can be compared."""
     if isinstance(value, (torch.Tensor, flambeau.Tensor)):
         numbers = value.detach().double().numpy().round(5).tolist()
-        return [type(value).__name__, str(value.dtype), list(value.shape), value.requires_grad, numbers]
+        return [value.__class__.__name__, str(value.dtype), list(value.shape), value.requires_grad, numbers]
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     if isinstance(value, dict):

@@ -142,10 +142,10 @@ def hook_global(T, nn):
     out = []
     M = nn.modules.module
     hs = [
-        M.register_module_forward_pre_hook(lambda mod, a: out.append("p" + type(mod).__name__)),
-        M.register_module_forward_hook(lambda mod, a, o: out.append("f" + type(mod).__name__)),
-        M.register_module_full_backward_hook(lambda mod, gi, go: out.append("b" + type(mod).__name__)),
-        M.register_module_full_backward_pre_hook(lambda mod, go: out.append("bp" + type(mod).__name__)),
+        M.register_module_forward_pre_hook(lambda mod, a: out.append("p" + mod.__class__.__name__)),
+        M.register_module_forward_hook(lambda mod, a, o: out.append("f" + mod.__class__.__name__)),
+        M.register_module_full_backward_hook(lambda mod, gi, go: out.append("b" + mod.__class__.__name__)),
+        M.register_module_full_backward_pre_hook(lambda mod, go: out.append("bp" + mod.__class__.__name__)),
     ]
     m = net(nn)
     x = T.ones(1, 2).requires_grad_()
@@ -284,7 +284,7 @@ def named_tuples_pass_through_hooks(T, nn):
     m.register_full_backward_hook(lambda mod, gi, go: seen.append([plain(gi), plain(go)]))
     out = m(T.ones(2, requires_grad=True))
     out.first.sum().backward()
-    return [type(out).__name__, out.second, seen]
+    return [out.__class__.__name__, out.second, seen]
 
 
 @scenario

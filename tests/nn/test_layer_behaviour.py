@@ -129,7 +129,7 @@ def aslm(T, nn):
     m = nn.AdaptiveLogSoftmaxWithLoss(16, 20, [4, 10])
     x = T.randn(6, 16)
     r = m(x, T.tensor([0, 3, 5, 9, 10, 19]))
-    return [r.output, r.loss, m.log_prob(x), m.predict(x), type(r).__name__, m(x[0], T.tensor(7)).output]
+    return [r.output, r.loss, m.log_prob(x), m.predict(x), r.__class__.__name__, m(x[0], T.tensor(7)).output]
 
 
 @scenario

@@ -24,7 +24,7 @@ def lazy(T, nn):
     m(T.ones(4, 5))
     return out + [
         repr(m),
-        type(m).__name__,
+        m._get_name(),
         tuple(m.weight.shape),
         m.in_features,
         len(m._forward_pre_hooks),
@@ -37,7 +37,7 @@ def lazy(T, nn):
 def lazy_load(T, nn):
     m = nn.LazyLinear(3)
     m.load_state_dict(nn.Linear(4, 3).state_dict())
-    return [tuple(m.weight.shape), type(m).__name__, repr(m), m(T.ones(1, 4)), type(m).__name__, repr(m)]
+    return [tuple(m.weight.shape), m._get_name(), repr(m), m(T.ones(1, 4)), m._get_name(), repr(m)]
 
 
 @scenario
@@ -68,7 +68,7 @@ def lazy_copy(T, nn):
     return [
         repr(m.weight),
         tuple(m(T.ones(1, 7)).shape),
-        type(m).__name__,
+        m._get_name(),
         repr(n.weight),
         tuple(n(T.ones(1, 7, 4, 4)).shape),
     ]
@@ -149,7 +149,7 @@ def test_first_forward_makes_the_layer(text, shape):
     assert [str(v) for v in ours.state_dict().values()] == [str(v) for v in theirs.state_dict().values()]
     (x,), (y,) = inputs(torch, flambeau, [shape])
     expected, actual = theirs(x), ours(y)
-    assert type(ours).__name__ == type(theirs).__name__ and repr(ours) == repr(theirs)
+    assert ours._get_name() == theirs._get_name() and repr(ours) == repr(theirs)
     assert abs(numbers(actual) - numbers(expected)).max() < 1e-5
     if not ours.state_dict().keys() & {"running_mean"}:
         same_state(theirs.state_dict(), ours.state_dict())

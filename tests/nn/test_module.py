@@ -285,7 +285,7 @@ def requires(T, nn):
 @scenario
 def apply(T, nn):
     out = []
-    net(nn).apply(lambda x: out.append(type(x).__name__))
+    net(nn).apply(lambda x: out.append(x.__class__.__name__))
     return out
 
 
@@ -335,7 +335,7 @@ def buffer_cls(T, nn):
     return [
         list(m.state_dict()),
         [n for n, _ in m.named_buffers()],
-        type(m.b).__name__,
+        m.b.__class__.__name__,
         repr(m.b),
         isinstance(m.b, nn.Buffer),
     ]

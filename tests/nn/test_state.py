@@ -83,7 +83,7 @@ def load_assign(T, nn):
     m.load_state_dict(sd, assign=True)
     return [str(p.dtype) for p in m.parameters()] + [
         m.a.weight.requires_grad,
-        type(m.a.weight).__name__,
+        m.a.weight.__class__.__name__,
         m.a.weight.data_ptr() == sd["a.weight"].data_ptr(),
     ]
 
@@ -108,7 +108,7 @@ def keep_vars(T, nn):
     return [
         m.state_dict(keep_vars=True)["a.weight"] is m.a.weight,
         m.state_dict()["a.weight"].requires_grad,
-        type(m.state_dict()["a.weight"]).__name__,
+        m.state_dict()["a.weight"].__class__.__name__,
     ]
 
 
@@ -153,14 +153,14 @@ def to_meta(T, nn):
     m = net(nn)
     w = m.a.weight
     m.to("meta")
-    return [str(m.a.weight.device), type(m.a.weight).__name__, m.a.weight is w]
+    return [str(m.a.weight.device), m.a.weight.__class__.__name__, m.a.weight is w]
 
 
 @scenario
 def to_empty(T, nn):
     m = nn.Linear(2, 3, device="meta")
     m.to_empty(device="cpu")
-    return [str(m.weight.device), tuple(m.weight.shape), type(m.weight).__name__]
+    return [str(m.weight.device), tuple(m.weight.shape), m.weight.__class__.__name__]
 
 
 @scenario
@@ -223,14 +223,14 @@ def param_repr(T, nn):
 def param_ops(T, nn):
     p = nn.Parameter(T.ones(2))
     return [
-        type(p * 2).__name__,
-        type(p.data).__name__,
-        type(p.detach()).__name__,
-        type(copy.deepcopy(p)).__name__,
-        type(pickle.loads(pickle.dumps(p))).__name__,
+        (p * 2).__class__.__name__,
+        p.data.__class__.__name__,
+        p.detach().__class__.__name__,
+        copy.deepcopy(p).__class__.__name__,
+        pickle.loads(pickle.dumps(p)).__class__.__name__,
         isinstance(p, T.Tensor),
         p.is_leaf,
-        type(p.clone()).__name__,
+        p.clone().__class__.__name__,
     ]
 
 

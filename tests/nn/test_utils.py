@@ -118,7 +118,7 @@ def test_own_parametrization():
         parametrize = library.nn.utils.parametrize
         layer = library.nn.Linear(3, 3)
         parametrize.register_parametrization(layer, "weight", symmetric(library))
-        assert type(layer).__name__ == "ParametrizedLinear"
+        assert layer.__class__.__name__ == "ParametrizedLinear"
         assert parametrize.is_parametrized(layer, "weight") and not parametrize.is_parametrized(layer, "bias")
         assert parametrize.type_before_parametrizations(layer) is library.nn.Linear
         copied = copy.deepcopy(layer)
@@ -131,7 +131,7 @@ def test_own_parametrization():
         state = layer.state_dict()
         assert list(state) == ["bias", "parametrizations.weight.original"]
         parametrize.remove_parametrizations(layer, "weight")
-        assert type(layer) is library.nn.Linear and isinstance(layer.weight, library.nn.Parameter)
+        assert layer.__class__ is library.nn.Linear and isinstance(layer.weight, library.nn.Parameter)
         return [*results, *state.values(), layer.weight, copied_weight]
 
     all_same(both(build))

@@ -152,3 +152,37 @@ def check(expression: Callable[[Any], Any], seed_value: int = 0, **tolerance: An
         raise raised
     assert_same(got, want, **tolerance)
     assert float(ours.torch.rand(())) == float(theirs.torch.rand(())), "a different number of random draws"
+
+
+def weights(model: Any) -> list[Any]:
+    return list(model.state_dict().values())
+
+
+def gradients(model: Any) -> list[Any]:
+    return [p.grad for p in model.parameters()]
+
+
+def numbers_of(library: Any, tree: Any, tensors: Callable[[Any], list[Any]] = lambda leaf: [leaf]) -> Any:
+    """Three numbers for each of the `tensors` of a tree's leaves: its shape, the mean by fixed weights and the mean magnitude.
+
+    One question, and as much as a recording keeps of a model."""
+
+    def numbers(t: Any) -> list[float]:
+        if t is None:
+            return [-1.0, 0.0, 0.0]
+        flat = t.detach().double().flatten()
+        turned = library.cos(library.arange(flat.numel(), dtype=library.float64))
+        shape = sum(size * 1000.0**place for place, size in enumerate(t.shape))
+        return [shape, float((flat * turned).mean()), float(flat.abs().mean())]
+
+    return library.utils._pytree.tree_map(lambda leaf: [numbers(t) for t in tensors(leaf)], tree)
+
+
+def assert_same_numbers(ours: Any, theirs: Any, tolerance: float, least: float = 0.0) -> None:
+    """What `numbers_of` gave for both: apart by `tolerance` of a tensor's magnitude, or of `least` times the largest of all of them."""
+    assert list(ours) == list(theirs) if isinstance(theirs, dict) else len(ours) == len(theirs)
+    a, b = (np.array(flambeau.utils._pytree.tree_leaves(tree)).reshape(-1, 3) for tree in (ours, theirs))
+    np.testing.assert_array_equal(a[:, 0], b[:, 0], "shapes")
+    assert b[:, 2].max() > 0, "nothing to compare"
+    apart = np.abs(a[:, 1] - b[:, 1]) - tolerance * np.maximum(b[:, 2], least * b[:, 2].max())
+    assert (apart <= 0).all(), f"tensor {apart.argmax()}: {a[apart.argmax()]} where {b[apart.argmax()]} was expected"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from typing import Any
 
@@ -11,8 +10,10 @@ import pytest
 from answers import judge
 
 import flambeau
+from flambeau.vision import models
 from flambeau.vision.models import detection
 
+from .compare import assert_same_numbers, gradients, numbers_of, weights
 from .oracle import torchvision
 
 
@@ -83,43 +84,29 @@ def _tensors(library: Any, scene: Any) -> Any:
     return [convert(i) for i in images], [{k: convert(v) for k, v in t.items()} for t in targets]
 
 
-def _near(ours: Any, theirs: Any, tolerance: float, what: str) -> None:
-    a, b = (np.asarray(t.detach().numpy(), np.float64) for t in (ours, theirs))
-    assert a.shape == b.shape, what
-    assert np.abs(a - b).max(initial=0) <= tolerance * max(np.abs(b).max(initial=0), 1e-6), what
-
-
 def _compare(ours: Any, theirs: Any, scene: Any) -> None:
     torch = judge("torch")
-    for (name, a), b in zip(ours.state_dict().items(), theirs.state_dict().values()):
-        assert np.array_equal(a.numpy(), b.numpy()), f"initial {name} differs"
+    assert_same_numbers(numbers_of(flambeau, [ours], weights), numbers_of(torch, [theirs], weights), 1e-12)
     results = []
     for model, library in ((ours, flambeau), (theirs, torch)):
         model.double().train()
         library.manual_seed(5)
         images, targets = _tensors(library, scene)
-        losses = model(images, targets)
+        losses = dict(model(images, targets))
         sum(losses.values()).backward()
-        results.append(losses)
-    assert set(results[0]) == set(results[1])
-    for name in results[0]:
-        assert float(results[1][name].detach()) != 0, f"{name} proves nothing"
-        _near(results[0][name], results[1][name], 1e-6, name)
-    largest = max(float(p.grad.abs().max()) for p in theirs.parameters() if p.grad is not None)
-    for (name, p), q in zip(ours.named_parameters(), theirs.named_parameters()):
-        assert (p.grad is None) == (q[1].grad is None), name
-        if p.grad is not None:
-            gap = np.abs(p.grad.numpy() - q[1].grad.numpy()).max()
-            assert gap <= 1e-5 * max(float(q[1].grad.abs().max()), 1e-3 * largest), name
+        results.append(({name: float(loss) for name, loss in losses.items()}, numbers_of(library, [model], gradients)))
+    (losses, grads), (expected, expected_grads) = results
+    assert all(expected.values()), f"{expected} proves nothing"
+    assert losses == pytest.approx(expected, rel=1e-6)
+    assert_same_numbers(grads, expected_grads, 1e-5, 1e-3)
     with flambeau.no_grad(), torch.no_grad():
         found = ours.eval()(_tensors(flambeau, scene)[0])
         wanted = theirs.eval()(_tensors(torch, scene)[0])
     for a, b in zip(found, wanted):
-        assert list(a) == list(b)
         assert len(b["boxes"]) > 0
         assert a["labels"].tolist() == b["labels"].tolist()
-        for name in a:
-            _near(a[name], b[name], 1e-5, name)
+        np.testing.assert_allclose(a["boxes"].numpy(), b["boxes"].numpy(), rtol=1e-5, atol=1e-5)
+        assert_same_numbers(numbers_of(flambeau, a), numbers_of(torch, b), 1e-5)
 
 
 SMALL = {
@@ -171,7 +158,7 @@ def test_retinanet(oracle: Any, version: int) -> None:
     def make(m: Any, body: Any) -> Any:
         retina = m.retinanet
         anchors = retina._default_anchorgen()
-        nn = importlib.import_module("flambeau" if m is detection else "torch").nn
+        nn = (flambeau if m is detection else judge("torch")).nn
         norm = None if version == 1 else (lambda width: nn.GroupNorm(32, width))
         head = retina.RetinaNetHead(256, 9, 3, norm_layer=norm)
         head.regression_head._loss_type = "l1" if version == 1 else "giou"
@@ -187,7 +174,7 @@ def test_fcos(oracle: Any) -> None:
 def test_ssd(oracle: Any) -> None:
     def make(m: Any, _: Any) -> Any:
         features = m.backbone_utils.mobilenet.mobilenet_v3_small(width_mult=0.5).features
-        nn = importlib.import_module("flambeau" if m is detection else "torch").nn
+        nn = (flambeau if m is detection else judge("torch")).nn
         body = m.ssdlite.SSDLiteFeatureExtractorMobileNet(features, 9, nn.BatchNorm2d, width_mult=0.2)
         anchors = m.anchor_utils.DefaultBoxGenerator([[2], [2, 3], [2], [2], [2], [2]])
         return m.ssd.SSD(body, anchors, (96, 96), 3, **FEW)
@@ -196,28 +183,26 @@ def test_ssd(oracle: Any) -> None:
 
 
 def test_ssd_heads_and_vgg(oracle: Any) -> None:
-    torch = judge("torch")
     outputs = []
-    for library, m in ((flambeau, detection), (torch, oracle)):
-        vgg = importlib.import_module(("flambeau.vision" if library is flambeau else "torchvision") + ".models.vgg")
+    for library, m, vgg in (
+        (flambeau, detection, models.vgg),
+        (judge("torch"), oracle, judge("torchvision.models.vgg")),
+    ):
         library.manual_seed(0)
         cfg = [8, "M", 8, "M", 8, "M", 512, "M", 512, "M"]
         body = m.ssd.SSDFeatureExtractorVGG(vgg.make_layers(cfg), False)
         head = m.ssdlite.SSDLiteHead([512, 1024], [4, 6], 3, library.nn.BatchNorm2d)
         image = library.from_numpy(np.random.default_rng(0).standard_normal((1, 3, 300, 300)).astype(np.float32))
         with library.no_grad():
-            maps = body.eval()(image)
-            outputs.append({**maps, **head.eval()([maps["0"], maps["1"]])})
-    assert list(outputs[0]) == list(outputs[1])
-    for name in outputs[0]:
-        _near(outputs[0][name], outputs[1][name], 1e-5, name)
+            maps = dict(body.eval()(image))
+            outputs.append(numbers_of(library, {**maps, **dict(head.eval()([maps["0"], maps["1"]]))}))
+    assert_same_numbers(*outputs, 1e-5)
 
 
 @pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_mobilenet_v3_large_fpn"])
 def test_builders_draw_the_same_weights(oracle: Any, name: str) -> None:
     ours, theirs = _pair(oracle, lambda m, _: getattr(m, name)(weights_backbone=None, num_classes=3))
-    for (key, a), b in zip(ours.state_dict().items(), theirs.state_dict().values()):
-        assert np.array_equal(a.numpy(), b.numpy()), key
+    assert_same_numbers(numbers_of(flambeau, [ours], weights), numbers_of(judge("torch"), [theirs], weights), 1e-12)
 
 
 # --- without PyTorch

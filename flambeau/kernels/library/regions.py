@@ -81,13 +81,10 @@ def align_regions(
 
 @loop_kernel
 def align_regions_backward(
-    dx, g, image, yt, yf, ys, yn, xt, xf, xs, xn, images, regions, channels, planes, h, w, ph, pw, *, by_position
+    dx, g, image, yt, yf, ys, yn, xt, xf, xs, xn, regions, channels, planes, h, w, ph, pw, *, by_position
 ):
-    """The transpose of align_regions; each plane is one task, so that none writes where another does."""
-    for plane in prange(planes, regions * 64 * (1 if by_position else ph * pw) + images * h * w):
-        for n in range(images):
-            for p in simd((n * planes + plane) * h * w, (n * planes + plane + 1) * h * w):
-                dx[p] = 0
+    """Add the transpose of align_regions to dx; each plane is one task, so that none writes where another does."""
+    for plane in prange(planes, regions * 64 * (1 if by_position else ph * pw)):
         c = plane // (ph * pw) if by_position else plane
         first = plane % (ph * pw) if by_position else 0
         last = first + 1 if by_position else ph * pw
@@ -136,12 +133,9 @@ def pool_largest(out, where_, x, image, y0, y1, x0, x1, regions, channels, h, w,
 
 
 @loop_kernel
-def pool_largest_backward(dx, g, where_, image, images, regions, channels, h, w, bins):
-    """Compute the gradient of pool_largest."""
-    for c in prange(channels, regions * bins + images * h * w):
-        for n in range(images):
-            for p in simd((n * channels + c) * h * w, (n * channels + c + 1) * h * w):
-                dx[p] = 0
+def pool_largest_backward(dx, g, where_, image, regions, channels, h, w, bins):
+    """Add the gradient of pool_largest to dx."""
+    for c in prange(channels, regions * bins):
         for r in range(regions):
             for p in range((r * channels + c) * bins, (r * channels + c + 1) * bins):
                 if where_[p] >= 0:
@@ -165,16 +159,12 @@ def pool_average_by_position(out, x, image, y0, y1, x0, x1, regions, channels, h
 
 
 @loop_kernel
-def pool_average_by_position_backward(dx, g, image, y0, y1, x0, x1, images, regions, channels, h, w, ph, pw):
-    """The transpose of pool_average_by_position."""
-    for plane in prange(channels * ph * pw, regions * 16 + images * h * w):
+def pool_average_by_position_backward(dx, g, image, y0, y1, x0, x1, regions, channels, h, w, ph, pw):
+    """Add the transpose of pool_average_by_position to dx."""
+    for plane in prange(channels * ph * pw, regions * 16):
         c = plane // (ph * pw)
         i = plane // pw % ph
         j = plane % pw
-        for n in range(images):
-            source = (n * channels * ph * pw + plane) * h * w
-            for p in simd(source, source + h * w):
-                dx[p] = 0
         for r in range(regions):
             base = (image[r] * channels * ph * pw + plane) * h
             area = (y1[r * ph + i] - y0[r * ph + i]) * (x1[r * pw + j] - x0[r * pw + j])

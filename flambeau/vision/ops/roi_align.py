@@ -51,7 +51,7 @@ class _Plan:
         dx = flambeau.zeros((self.images, self.planes, self.h, self.w), dtype=self.dtype)
         if g.numel():
             tables = (self.rows.image, *self.y.tables, *self.x.tables)
-            kernels.align_regions_backward(dx, g.contiguous(), *tables, self.images, *self.sizes, by_position=self.ps)
+            kernels.align_regions_backward(dx, g.contiguous(), *tables, *self.sizes, by_position=self.ps)
         return dx.to(g.dtype)
 
 

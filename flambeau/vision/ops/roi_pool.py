@@ -68,7 +68,7 @@ class _Largest(Function):
         plan = ctx.plan
         dx = flambeau.zeros((plan.images, plan.planes, plan.h, plan.w), dtype=plan.dtype)
         if g.numel():
-            sizes = (plan.images, *plan.sizes[:4], plan.ph * plan.pw)
+            sizes = (*plan.sizes[:4], plan.ph * plan.pw)
             kernels.pool_largest_backward(dx, g.contiguous(), ctx.places, plan.rows.image, *sizes)
         return dx.to(g.dtype), None
 
@@ -89,7 +89,7 @@ class _AverageByPosition(Function):
         dx = flambeau.zeros((plan.images, plan.planes, plan.h, plan.w), dtype=plan.dtype)
         if g.numel():
             tables = (plan.rows.image, *plan.y, *plan.x)
-            kernels.pool_average_by_position_backward(dx, g.contiguous(), *tables, plan.images, *plan.sizes)
+            kernels.pool_average_by_position_backward(dx, g.contiguous(), *tables, *plan.sizes)
         return dx.to(g.dtype), None
 
 
