@@ -48,7 +48,7 @@ class _Level(DualLevel):
             return function(*args, **kwargs)
         if any(isinstance(x, BatchedTensor) for x in given):
             raise NotImplementedError("forward_ad does not work on tensors inside vmap: use torch.func.jvp there")
-        if op.name.endswith("_") and not op.name.startswith("_"):
+        if op.in_place:
             return _push_in_place(function, args, kwargs, found)
         return _push(function, args, kwargs, found)
 

@@ -18,7 +18,7 @@ from ..core.generator import default_generator
 from ..core.promotion import promote_types
 from ..core.return_types import NamedResult
 from ..core.tensor import Tensor, tensors_in
-from ..ops.machinery.record import OPS, Batched, Op
+from ..ops.machinery.record import Batched, Op
 from ..ops.shape.joining import stack
 
 Rule = Callable[..., Any]  # rule(level, function, *args, **kwargs), with batched tensors among the arguments
@@ -113,7 +113,7 @@ class Level(modes.Mode):
         rule = op.batching
         if rule is not None:
             return (rule if callable(rule) else named_rule(rule))(self, function, *args, **kwargs)
-        if op.name.endswith("_") and not op.name.startswith("_"):
+        if op.in_place:
             return self.in_place(op, function, args, kwargs)
         if op.kind == "pointwise":
             return self.pointwise(function, args, kwargs)
@@ -166,10 +166,9 @@ class Level(modes.Mode):
                 )
             function(operands[0] if operands[0].dtype is target.dtype else self.front(target), *operands[1:], **kwargs)
             return target
-        plain = OPS.get(op.name[:-1])
-        if plain is not None:
+        if op.plain is not None:
             with self:
-                target.copy_(plain.function(target, *others, **kwargs))
+                target.copy_(op.plain.function(target, *others, **kwargs))
             return target
         self.one_by_one(op, function, args, kwargs)
         return target

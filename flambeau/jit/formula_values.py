@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.dtype import BY_NAME, dtype
-from ..expr.node import arg
+from ..expr.node import PREDICATES, arg
 from ..library.aten.formulas import Steps
 from .ir import Value
 from .matching import Named
@@ -49,7 +49,7 @@ class _Step:
         return BY_NAME["bool" if made in _COMPARISONS else "float32"]
 
 
-_COMPARISONS = frozenset(f"aten::{name}" for name in ("eq", "ne", "lt", "le", "gt", "ge", "logical_not", "isnan"))
+_COMPARISONS = frozenset(f"aten::{name}" for name in PREDICATES)
 
 
 class _Calls:

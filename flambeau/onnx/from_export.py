@@ -22,6 +22,7 @@ from .registry import form_of
 from .serialize import as_output
 
 _MANY = 500  # nodes: models with more show how far they are
+_NUMBERS = ("SymInt", "Scalar")  # types of results that are no tensors
 _SIZES = {
     operator.add: "Add", operator.sub: "Sub", operator.mul: "Mul", operator.floordiv: "Div", operator.mod: "Mod",
     min: "Min", max: "Max",
@@ -151,8 +152,8 @@ class ProgramReader:
         result = in_parts(self, target, arguments, self._examples(node, arguments)) if self.apart else NotImplemented
         if result is NotImplemented:
             result = self.converter.call(schema, arguments, described(node.meta), _place(node), target)
-        number = isinstance(result, Slot) and schema.name in ("aten::sym_size", "aten::sym_numel", "aten::item")
-        return result.value if number else result
+        number = len(schema.returns) == 1 and str(schema.returns[0].type) in _NUMBERS
+        return result.value if number and isinstance(result, Slot) else result
 
     def _examples(self, node: Node, arguments: dict[str, Any]) -> dict[str, Any]:
         """Arguments of a node's call with tensors like those it had."""

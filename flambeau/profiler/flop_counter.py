@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import modes
-from ..core.graph import grad_mode
 from ..core.pytree import tree_map
 from ..core.tensor import Tensor
 from ..library.aten import OpOverloadPacket, aten
@@ -170,8 +169,6 @@ class _Counting(modes.Mode):
             self.counter.count(packet, formula(*args, **kwargs, out_val=result))
         elif op.flops is not None:
             name, flops = op.flops(*op.bind(args, {k: v for k, v in kwargs.items() if k != "out"}).values(), result)
-            if name == "convolution" and getattr(grad_mode.evaluating, "label", "") == "ConvolutionBackward0":
-                name = "convolution_backward"  # the gradient of a transposed convolution is one
             if name:
                 self.counter.count(_packet(f"aten::{name}"), flops)
         return result
@@ -181,10 +178,4 @@ class _Counting(modes.Mode):
 def _packet(name: str) -> Any:
     """`torch.ops.aten.mm` for "aten::mm"; None if PyTorch has no such operator."""
     space, _, short = name.partition("::")
-    if space != "aten":
-        return None
-    found = getattr(aten, short, None)
-    if found is None and short == "convolution_backward":  # nothing here calls it, so that its schema is not known
-        found = OpOverloadPacket(short)
-        setattr(aten, short, found)
-    return found
+    return getattr(aten, short, None) if space == "aten" else None

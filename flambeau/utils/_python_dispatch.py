@@ -203,14 +203,13 @@ def _named_in(cls: type) -> frozenset[str]:
 
 def ask_classes(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Dispatch a call of a public function to the argument classes that define `__torch_dispatch__`."""
-    name = getattr(getattr(face, "op", None), "name", "")
-    kind = type(args[0]).__name__ if args else ""
-    if name == "tolist":
-        raise RuntimeError(f".tolist() is not supported for tensor subclasses, got {kind}")
-    if name == "numpy":
-        raise RuntimeError(".numpy() is not supported for tensor subclasses.")
+    op = getattr(face, "op", None)
+    tells = op.tells if op is not None and op.reads_values else ""
+    if tells not in ("", "number"):
+        rest = f", got {type(args[0]).__name__}" if tells == "list" else "."
+        raise RuntimeError(f".{op.name}() is not supported for tensor subclasses{rest}")
     with _AskClasses():
-        return unrecorded(aten._local_scalar_dense.default, *args) if name == "item" else face(*args, **kwargs)
+        return unrecorded(aten._local_scalar_dense.default, *args) if tells else face(*args, **kwargs)
 
 
 def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> Any:

@@ -102,6 +102,22 @@ def test_gradient_rules_name_real_arguments(op):
             assert known, f"{op.name}: a rule reads '{read}', which nobody provides"
 
 
+IN_PLACE = {op.inplace.op.name: op for op in OWN if op.inplace is not None}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_an_in_place_form_knows_what_it_is_the_form_of(name):
+    """Also where the operator is no function of `torch`, so that its name alone does not find it."""
+    form = IN_PLACE[name].inplace.op
+    assert form.in_place and form.writes and form.plain is IN_PLACE[name]
+
+
+def test_records_tell_which_operators_change_their_first_argument():
+    assert OPS["copy_"].in_place and OPS["copy_"].plain is None
+    assert OPS["nn.functional.relu_"].plain is OPS["nn.functional.relu"]
+    assert not OPS["add"].in_place and not flambeau.Tensor.__add__.op.in_place
+
+
 def test_user_can_declare_an_operator():
     @flambeau.ops.pointwise
     def swish(x, beta):

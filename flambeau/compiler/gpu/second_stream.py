@@ -48,7 +48,7 @@ class Beside:
             return function
         given: list[Tensor] = []
         mapped((args, kwargs), Tensor, given.append)
-        changes = bool(op.writes) or op.name.endswith("_") or kwargs.get("out") is not None
+        changes = bool(op.writes) or op.in_place or kwargs.get("out") is not None
         self.wait_for([t._storage for t in given if hasattr(t, "_storage")], changes)
         if not self.most or sum(t._storage.size_bytes for t in given if hasattr(t, "_storage")) > _SMALL:
             return function

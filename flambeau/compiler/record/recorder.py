@@ -201,7 +201,7 @@ class StepRecorder(Recorder):
             return
         if not leaf.problem and any(b not in touched and self.memory.buffers[b].size for b in leaf.makes):
             leaf.problem = "it fills memory by itself"
-        changes = bool(op.writes or op.draws or op.sends or leaf.name.endswith("_"))
+        changes = bool(op.writes or op.draws or op.sends or op.in_place)
         if not leaf.problem and not leaf.steps and changes and op.kind != "view":
             leaf.problem = "it changes memory by itself"
         if leaf.generator is not None and leaf.generator.state_bytes() == leaf.ready:

@@ -15,7 +15,7 @@ from ...core.device import device
 from ...core.graph import grad_mode, gradient_edge, unrecorded
 from ...core.overrides import _made_by_operator
 from ...core.tensor import Tensor, empty_strided, tensors_in
-from ...ops.machinery.record import OPS, Op
+from ...ops.machinery.record import Op
 from . import _compute_rules, _dtensor, _random, _rules, _view_rules  # noqa: F401 - rules are declared there
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
 from ._recorded import moved, spread_call, wrapped
@@ -197,8 +197,7 @@ def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         return _outside(call)
     if call.op.sharding == "header":
         return _new_header(call)
-    name = call.op.name
-    if (name.endswith("_") and not name.endswith("__")) or call.op.writes:
+    if call.op.in_place or call.op.writes:
         return _in_place(call)
     decision = _decide(call)
     if decision is None:
@@ -208,7 +207,7 @@ def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _outside(call: Call) -> Any:
     """The call on a rank that is not in the mesh: it has nothing, and knows what the others have."""
-    if call.op.writes or (call.op.name.endswith("_") and not call.op.name.endswith("__")):
+    if call.op.in_place or call.op.writes:
         return call.tensors[0]
     try:
         if not call.op.reads_values:
@@ -407,7 +406,7 @@ def _in_place(call: Call) -> Any:
     call.tensors = before
     if decision is None:
         rule = _rules.rule_for(call.op)
-        plain = OPS.get(call.op.name[:-1]) if rule is None else None
+        plain = call.op.plain if rule is None else None
         if plain is not None and not call.op.draws and call.op.kind != "random":
             args, kwargs = call.filled(call.tensors)
             _take_values(target, plain.function(*args, **kwargs))
@@ -431,19 +430,19 @@ def _in_place(call: Call) -> Any:
 def _in_place_recorded(call: Call, target: Any) -> Any:
     if target.requires_grad and target.is_leaf:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    if call.op.name == "zero_" or (call.op.name == "fill_" and len(call.tensors) == 1):  # nothing of the past is left
+    args, kwargs = call.filled(call.tensors)
+    written = () if call.op.formula is None else call.op.formula(*args, **kwargs)[1]
+    if written and not any(isinstance(w, Tensor) for w in written):  # nothing of the past is left
         target._autograd = None
         return _in_place(call)
-    plain = OPS.get(call.op.name[:-1])
-    args, kwargs = call.filled(call.tensors)
-    if call.op.name == "copy_":
-        result = args[1].expand(target.shape).to(target.dtype)
-    elif plain is None:
+    if written:
+        result = written[0].expand(target.shape).to(target.dtype)
+    elif call.op.plain is None:
         raise NotImplementedError(
             f"{call.op.name} on a DTensor whose history is recorded is not in Flambeau yet: use the form without underscore"
         )
     else:
-        result = plain.function(*args, **kwargs)
+        result = call.op.plain.function(*args, **kwargs)
     edge = gradient_edge(_take_values(target, result))
     if edge is not None:
         target._set_history(*edge)
@@ -456,7 +455,7 @@ def _new_header(call: Call) -> Any:
     if grad_mode.enabled and target.requires_grad and target.is_leaf:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     args, kwargs = call.filled(call.tensors)
-    result = OPS[call.op.name[:-1]].function(*args, **kwargs)
+    result = call.op.plain.function(*args, **kwargs)
     target._hold(result._local_tensor, result._spec)
     edge = gradient_edge(result) if result.requires_grad else None
     if edge is not None:

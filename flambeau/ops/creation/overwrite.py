@@ -36,7 +36,9 @@ def copied(input: Tensor, src: Tensor) -> Tensor:
     return input._bare_alias()
 
 
-@composite(function=False, sharding="pointwise")
+@composite(
+    function=False, sharding="pointwise", formula=lambda self, src, non_blocking=False: raw_copy.op.formula(self, src)
+)
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Take the values of `src`, broadcast and converted."""
     if not isinstance(src, Tensor):
@@ -163,13 +165,13 @@ def _overwrite_node(self: Tensor, value: Any, name: str) -> Any:
     return (overwritten_with(self, value) if isinstance(value, Tensor) else overwritten(self)).grad_fn
 
 
-@composite(sharding="pointwise")
+@composite(sharding="pointwise", formula=lambda self, value: fill_raw.op.formula(self, value))
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Set every element to `value`."""
     return _overwrite(self, _fill_value(value, self.dtype, "fill_"), "fill_")
 
 
-@composite(sharding="pointwise")
+@composite(sharding="pointwise", formula=lambda self: fill_raw.op.formula(self, 0))
 def zero_(self: Tensor) -> Tensor:
     """Set every element to zero."""
     if self._autograd is None and self._base is None:

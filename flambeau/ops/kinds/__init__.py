@@ -17,7 +17,7 @@ from ...core.tensor import Tensor
 from ..machinery.declare import composite
 from ..machinery.inplace import check_history_writable, view_through
 from ..machinery.quirks import Quirks
-from ..machinery.record import OPS, Batched, Op, lookup
+from ..machinery.record import Batched, Op, lookup
 from ..machinery.sparse_dispatch import sparse_primitive
 
 HOMES = {
@@ -49,7 +49,7 @@ def to_mkldnn(self: Tensor, dtype: Any = None) -> Tensor:
 
 def base_record(op: Op) -> Op:
     """The record that an in-place form belongs to; other operators' own."""
-    return OPS.get(op.name[:-1], op) if not op.key and op.name.endswith("_") else op
+    return op.plain or op if not op.key else op
 
 
 def call_by_record(
@@ -156,7 +156,7 @@ def holders(args: tuple, kwargs: dict[str, Any]) -> list[HeldTensor]:
 
 def written_by(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """The argument that a call writes into, that of an in-place form or `out=`; None where there is none."""
-    return args[0] if face.op.name.endswith("_") and args else kwargs.get("out")
+    return args[0] if face.op.in_place and args else kwargs.get("out")
 
 
 def on_values(face: Any, args: tuple, kwargs: dict[str, Any], result: Callable[[Tensor], Any]) -> Any:

@@ -128,7 +128,7 @@ def user_pointwise(formula: Callable[..., Any]) -> Callable[..., Any]:
     op = Op(formula.__name__, "pointwise", face, (), None, inplace, True, True, impl, (), doc)
     dress(face, op, formula, face.unwatched_twin)
     face.__module__, face.__qualname__ = formula.__module__, formula.__qualname__
-    impl.op = op
+    impl.op = inplace.op.plain = op
     return face
 
 

@@ -168,6 +168,7 @@ class Op:
     scripted: tuple[Callable, ...] = ()
     aten_backward: str | tuple[str, ...] | dict[str, str] = ""
     tags: tuple[Any, ...] = ()
+    plain: Op | None = None  # of an in-place form: the operator that returns what it leaves in its first argument
     is_bound: bool = False  # whether tensors have its methods, if it has any (see `binding`)
 
     @classmethod
@@ -194,6 +195,11 @@ class Op:
             return False
         chosen = self.quirks.inplace_function
         return getattr(self.impl, "arity", 0) == 1 if chosen is None else chosen
+
+    @property
+    def in_place(self) -> bool:
+        """Return whether it changes its first argument and returns it; PyTorch's names of such operators end with one underscore."""
+        return self.name.endswith("_") and not self.name.endswith("__")
 
     @property
     def has_parts(self) -> bool:
@@ -301,6 +307,12 @@ def register(op: Op) -> Op:
     if op.autocast is None:
         op.autocast = "parts" if op.kind in ("composite", "pointwise", "reduction", "view") else ""
     op.key = key
+    form: Any = op.inplace
+    for twin in (form and form.op, OPS.get(f"{key}_")):
+        if twin is not None:
+            twin.plain = op
+    if op.in_place:
+        op.plain = OPS.get(key[:-1])
     OPS[key] = op
     return op
 

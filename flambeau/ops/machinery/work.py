@@ -8,6 +8,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from ...core.graph import grad_mode
+
 Work = tuple[str, int]
 
 
@@ -54,7 +56,9 @@ def _convolved(positions: Any, batch: int, weight: Any) -> int:
 
 
 def convolution(input: Any, weight: Any, bias: Any, window: Any, out: Any) -> Work:
-    return "convolution", _convolved(out.shape[2:], input.shape[0], weight)
+    inside = getattr(grad_mode.evaluating, "label", "")  # the gradient of a transposed convolution is one
+    name = "convolution_backward" if inside == "ConvolutionBackward0" else "convolution"
+    return name, _convolved(out.shape[2:], input.shape[0], weight)
 
 
 def transposed_convolution(input: Any, weight: Any, bias: Any, shape: Any, window: Any, out: Any) -> Work:

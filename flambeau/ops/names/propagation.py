@@ -14,12 +14,11 @@ from ...core.backend import BACKENDS
 from ...core.named import NamedOperand, Names, any_named, is_named, names_of, plain, refresh, set_names, unsupported
 from ...core.tensor import Tensor
 from ...core.user_frames import user_frame
-from ..machinery.record import NUMPY_NAMES, OPS, Op
+from ..machinery.record import NUMPY_NAMES, Op
 from .algebra import checked, position, quoted, shown, unify_all
 
 # Arguments that name dimensions.
 DIMENSIONS = {"dim", "dims", "dim0", "dim1", "dim2", "start_dim", "end_dim"}
-_UNNAMED = ("item", "tolist", "numpy", "__array__")  # results that are no tensors
 
 
 class Call:
@@ -83,10 +82,8 @@ class Call:
 
 def _places(op: Any, count: int) -> list[str]:
     """The names of positional arguments. Of those that an operator takes as it gets them (`*args`) the first may be a dimension."""
-    if isinstance(op, Op) and op.name.endswith("_") and op.name[:-1] in OPS:
-        op = OPS[op.name[:-1]]
     found: list[str] = []
-    for p in getattr(op, "arguments", {}).values():
+    for p in getattr(getattr(op, "plain", None) or op, "arguments", {}).values():
         found += ["*dim", "keepdim"] if p.kind is p.VAR_POSITIONAL else [p.name]
     return [found[i] if i < len(found) else "" for i in range(count)]
 
@@ -135,7 +132,7 @@ class NamesMode(modes.Mode):
                 return self.through(function, tuple(call.args), call.kwargs)
             except NamedOperand:  # of a part that has no public name
                 raise unsupported(f"aten::{call.name}") from None
-        if rule is None or getattr(rule, "views_only", False) and op.name.endswith("_"):
+        if rule is None or getattr(rule, "views_only", False) and op.in_place:
             raise unsupported(f"aten::{getattr(function, '__name__', op.name)}")
         if rule is _no_names:
             return function(*_values(args), **{k: _values(v) for k, v in kwargs.items()})
@@ -152,8 +149,7 @@ def propagate(rule: Callable[[Call], Any], call: Call) -> Any:
     names = rule(call)
     out = call.kwargs.get("out")
     targets = list(_tensors([out])) if out is not None else []
-    in_place = call.name.endswith("_") and not call.name.endswith("__")
-    if in_place and call.args and isinstance(call.args[0], Tensor):
+    if getattr(call.op, "in_place", False) and call.args and isinstance(call.args[0], Tensor):
         targets.append(call.args[0])
     for i, target in enumerate(targets):
         _check_target(target, names[i] if isinstance(names, list) else names, getattr(rule, "moves", False))
@@ -238,15 +234,15 @@ def rule_of(op: Any) -> Callable | None:
     """Return the rule by which an operator names its results; None if there is none."""
     naming.above("ops.names.rules")  # declares them; needs all operators
     if not isinstance(op, Op):
-        return _no_names if getattr(op, "name", "") in _UNNAMED else None
+        return None
     if op.names is not None:
         return op.names
-    if op.name in _UNNAMED:
+    if op.tells and op.reads_values:
         return _no_names
-    if op.kind == "random" and op.name.endswith("_"):
+    if op.kind == "random" and op.in_place:
         return same
-    if op.name.endswith("_") and op.name[:-1] in OPS:  # the in-place form of an operator
-        return rule_of(OPS[op.name[:-1]])
+    if op.plain is not None:
+        return rule_of(op.plain)
     return _BY_KIND.get(op.kind)
 
 
@@ -286,7 +282,7 @@ def name_recourse(face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | 
     if "names" in kwargs and op.kind in ("creation", "random"):
         return lambda: _new_with_names(face, args, dict(kwargs))
     values = [v for k, v in kwargs.items() if NUMPY_NAMES.get(k, k) in DIMENSIONS] + list(args[1:])
-    told = (OPS.get(op.name[:-1], op) if op.name.endswith("_") else op).arguments
+    told = (op.plain or op).arguments
     if not any(NUMPY_NAMES.get(a, a) in DIMENSIONS for a in told):
         return None
     if any(isinstance(v, str) for v in values) and args and isinstance(args[0], Tensor):
@@ -294,7 +290,7 @@ def name_recourse(face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | 
         rule: Any = rule_of(op)
         if getattr(rule, "whole", False):
             return lambda: rule(face, *args, **kwargs)
-        if face.__name__.endswith("_"):
+        if op.in_place:
             problem = f"{op.name.rstrip('_')}: You passed a dimname (string) to this op in place of a dimension index but it does not yet support"
             problem += " this behavior. Please pass a dimension index to work around this."
         elif is_named(args[0]):

@@ -90,7 +90,7 @@ def _alpha_dropped(input: Tensor, p: float, train: bool, features: bool, inplace
 # -- flambeau.* -----------------------------------------------------------------------------------------------------------
 
 
-def _declare(name: str, run: Any, features: bool) -> tuple[Any, Any]:
+def _declare(name: str, run: Any, features: bool, batching: str) -> tuple[Any, Any]:
     """Declare name(input, p, train) and name_(input, p, train); returns both."""
 
     def plain(input: Tensor, p: float, train: bool) -> Tensor:
@@ -103,14 +103,14 @@ def _declare(name: str, run: Any, features: bool) -> tuple[Any, Any]:
 
     plain.__doc__ = f"`nn.functional.{name}` with all arguments given."
     changed.__doc__ = f"`{name}` in place."
-    declared: dict[str, Any] = {"kind": "random", "method": False}
+    declared: dict[str, Any] = {"kind": "random", "method": False, "batching": batching}
     return composite(plain, name=name, **declared), composite(changed, name=name + "_", **declared)
 
 
-_declare("dropout", dropped, False)
-feature_dropout, feature_dropout_ = _declare("feature_dropout", dropped, True)
-_declare("alpha_dropout", _alpha_dropped, False)
-_declare("feature_alpha_dropout", _alpha_dropped, True)
+_declare("dropout", dropped, False, "mask")
+feature_dropout, feature_dropout_ = _declare("feature_dropout", dropped, True, "channel mask")
+_declare("alpha_dropout", _alpha_dropped, False, "noise")
+_declare("feature_alpha_dropout", _alpha_dropped, True, "channel noise")
 
 
 @pointwise(function=False, method=False, inplace=False, out=False)
@@ -145,7 +145,7 @@ def _(out: Tensor, input: Tensor, mask: Tensor, scale: float) -> None:
     raw_copy(out, input.mul(mask.to(input.dtype).mul_(scale)))
 
 
-@composite(kind="random", method=False)
+@composite(kind="random", method=False, batching="mask")
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Dropout and its mask: (input * mask / (1 - p), mask). Unlike dropout it always draws when training."""
     if numel_of(input.shape) == 0:
@@ -165,21 +165,21 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False, "kind": "random"}
 
 
-@composite(**_FUNCTIONAL, aten="dropout(input, p, training)")
+@composite(**_FUNCTIONAL, batching="mask", aten="dropout(input, p, training)")
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """While training, zero elements with probability `p` and scale the others by 1 / (1 - p)."""
     _check(p, ValueError)
     return dropped(input, p, training, False, inplace)
 
 
-@composite(**_FUNCTIONAL, aten="alpha_dropout(input, p, training)")
+@composite(**_FUNCTIONAL, batching="noise", aten="alpha_dropout(input, p, training)")
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout that keeps mean and variance of normalised inputs, for selu networks."""
     _check(p, ValueError)
     return _alpha_dropped(input, p, training, False, inplace)
 
 
-@composite(**_FUNCTIONAL, aten="feature_alpha_dropout(input, p, training)")
+@composite(**_FUNCTIONAL, batching="channel noise", aten="feature_alpha_dropout(input, p, training)")
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """alpha_dropout of whole channels."""
     _check(p, ValueError)
@@ -197,7 +197,7 @@ def _channels(input: Tensor, p: float, training: bool, inplace: bool, unbatched:
     return result
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, batching="channel mask")
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of (N, C, L) or (C, L) with probability `p`."""
     rank = input.dim()
@@ -219,7 +219,7 @@ def _warn_of_rank(name: str, rank: int, spatial: int) -> None:
     )
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, batching="channel mask")
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of (N, C, H, W) with probability `p`. Three dimensions are taken as (N, C, L)."""
     rank = input.dim()
@@ -234,7 +234,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _channels(input, p, training, inplace, False)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, batching="channel mask")
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with probability `p`."""
     rank = input.dim()

@@ -69,7 +69,7 @@ def _drawn(name: str, sample: Sampler, size: tuple, generator: Any, out: Any, op
     return _new_random(name, shape, sample, generator, out, read_options(name, options), get_default_dtype())
 
 
-@composite(kind="random", method=False)
+@composite(kind="random", method=False, batching="new")
 def rand(*size: Any, generator: Any = None, out: Any = None, **options: Any) -> Tensor:
     """Uniform random numbers on [0, 1).
 
@@ -79,7 +79,7 @@ def rand(*size: Any, generator: Any = None, out: Any = None, **options: Any) -> 
     return _drawn("rand", _UNIT, size, generator, out, options)
 
 
-@composite(kind="random", method=False)
+@composite(kind="random", method=False, batching="new")
 def randn(*size: Any, generator: Any = None, out: Any = None, **options: Any) -> Tensor:
     """Normally distributed random numbers with mean 0 and variance 1.
 
@@ -105,7 +105,7 @@ def _bounds(name: str, args: tuple, kwargs: dict[str, Any], rest: int) -> tuple[
     return values.get("low", 0), values["high"], tuple(left)
 
 
-@composite(kind="random", method=False)
+@composite(kind="random", method=False, batching="new")
 def randint(*args: Any, generator: Any = None, out: Any = None, **options: Any) -> Tensor:
     """randint(low, high=None, size=None, *, generator=None, out=None, **options): random integers from low to high - 1. With two
     arguments, `randint(high, size)`, low is 0.
@@ -124,7 +124,7 @@ def randint(*args: Any, generator: Any = None, out: Any = None, **options: Any) 
     return _new_random("randint", shape, sample, generator, out, read_options("randint", options), dt.int64)
 
 
-@composite(kind="random", method=False)
+@composite(kind="random", method=False, batching="each")
 def randperm(n: Any, *, generator: Any = None, out: Any = None, **options: Any) -> Tensor:
     """A random permutation of 0 ... n - 1.
 
@@ -155,13 +155,13 @@ def _like(name: str, input: Any, sample: Sampler, generator: Any, options: dict[
     return finish(fill(t, as_generator(generator, name), sample), chosen.requires_grad)
 
 
-@composite(kind="random", method=False)
+@composite(kind="random", method=False, batching="like")
 def rand_like(input: Tensor, *, generator: Any = None, **options: Any) -> Tensor:
     """Uniform random numbers on [0, 1) in the shape of another tensor."""
     return _like("rand_like", input, _UNIT, generator, options)
 
 
-@composite(kind="random", method=False)
+@composite(kind="random", method=False, batching="like")
 def randn_like(input: Tensor, *, generator: Any = None, **options: Any) -> Tensor:
     """Standard normal random numbers in the shape of another tensor."""
     return _like("randn_like", input, _STANDARD, generator, options)
@@ -174,7 +174,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-@composite(kind="random", method=False)
+@composite(kind="random", method=False, batching="like")
 def randint_like(input: Tensor, *args: Any, generator: Any = None, **options: Any) -> Tensor:
     """randint_like(input, low, high=None, *, generator=None, **options): random integers from low to high - 1 in the shape of
     another tensor. `randint_like(input, high)`: low is 0."""

@@ -146,7 +146,7 @@ _normal_of_std = _normal_op("float_Tensor", "NormalBackward2", "std")
 _normal_of_both = _normal_op("Tensor_Tensor", "NormalBackward3", "mean", "std")
 
 
-@composite(kind="random", method=False)
+@composite(kind="random", method=False, batching="new")
 def normal(
     mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None, **options: Any
 ) -> Tensor:
@@ -200,7 +200,7 @@ def _normal_into(mean: Any, std: Any, source: Generator, out: Any) -> Tensor:
 # -- discrete ---------------------------------------------------------------------------------------------------------
 
 
-@composite(kind="random")
+@composite(kind="random", batching="rows")
 def multinomial(
     input: Tensor, num_samples: Any, replacement: bool = False, *, generator: Any = None, out: Any = None
 ) -> Tensor:
