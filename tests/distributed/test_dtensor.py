@@ -172,6 +172,32 @@ def in_place_and_optimizers(rank: int, size: int) -> None:
     assert x.placements == (Shard(0),) and x.sum().item() == 12
 
 
+def batch_norms(rank: int, size: int) -> None:
+    """It changes its running statistics, not its first argument."""
+    mesh = _mesh(size)
+    torch.manual_seed(2)
+    x, weight, bias = torch.randn(4, 6, 3), torch.randn(6), torch.randn(6)
+    for placement, of_channels in ((Replicate(), Replicate()), (Shard(0), Replicate()), (Shard(1), Shard(0))):
+        for training in (False, True):
+            for grad in (False, True):
+                leaves = [t.clone().requires_grad_(grad) for t in (x, weight, bias)]
+                placed = zip(leaves, (placement, of_channels, of_channels))
+                spread = [distribute_tensor(t.detach(), mesh, [p]).requires_grad_(grad) for t, p in placed]
+                running = torch.zeros(6), torch.ones(6)
+                followed = [distribute_tensor(t.clone(), mesh, [of_channels]) for t in running]
+                expected = F.batch_norm(leaves[0], *running, *leaves[1:], training=training)
+                found = F.batch_norm(spread[0], *followed, *spread[1:], training=training)
+                _same(found, expected)
+                _same(spread[0], x)
+                for mine, wanted in zip(followed, running):
+                    _same(mine, wanted)
+                if grad:
+                    (expected**2).sum().backward()
+                    (found**2).sum().backward()
+                    for mine, wanted in zip(spread, leaves):
+                        _same(mine.grad, wanted.grad)
+
+
 def _saved_and_loaded(value):
     buffer = io.BytesIO()
     torch.save(value, buffer)
@@ -432,6 +458,7 @@ CHECKS: list[Callable] = [
     in_place_and_optimizers,
     new_tensors_and_modules,
     parts_are_read_and_written,
+    batch_norms,
 ]
 
 

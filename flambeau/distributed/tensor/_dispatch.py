@@ -197,9 +197,9 @@ def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         return _outside(call)
     if call.op.sharding == "header":
         return _new_header(call)
-    if call.op.in_place or call.op.writes:
+    if call.op.in_place or next(iter(call.op.arguments), "") in call.op.writes:
         return _in_place(call)
-    decision = _decide(call)
+    decision = None if call.op.writes else _decide(call)
     if decision is None:
         return _as_wholes(call)
     return _run(call, decision)
@@ -207,7 +207,7 @@ def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _outside(call: Call) -> Any:
     """The call on a rank that is not in the mesh: it has nothing, and knows what the others have."""
-    if call.op.in_place or call.op.writes:
+    if call.op.in_place or next(iter(call.op.arguments), "") in call.op.writes:
         return call.tensors[0]
     try:
         if not call.op.reads_values:
@@ -371,7 +371,14 @@ def _as_wholes(call: Call) -> Any:
         if call.op.kind == "random" or call.op.draws:
             with _random.drawing(None):
                 return call.face(*args, **kwargs)
-        return call.face(*args, **kwargs)
+        result = call.face(*args, **kwargs)
+        bound = call.op.bind(call.args, call.kwargs) if call.op.writes else {}
+        for place in (bound[name] for name in call.op.writes):
+            target = call.tensors[place.index] if type(place) is Place else None
+            if target is not None and not target._spec.is_replicated():  # what was written to is a copy of it
+                part = _dtensor._part_of(parts[place.index].detach(), call.mesh, target.placements)
+                unrecorded(target._local_tensor.copy_, part)
+        return result
 
     inputs = [everywhere] * len(locals_)
 
