@@ -26,7 +26,7 @@ from ..nn.unchanged import unchanged
 from ..ops.machinery.schema import parse_schema
 from ..serialization.names import written_name
 from ..utils import _pytree as pytree
-from .constraints import violations
+from .constraints import violations, within_reach
 from .dynamic_shapes import Sizes, combined, gather
 from .exported_program import ModuleCallSignature
 from .graph_signature import (
@@ -288,6 +288,9 @@ class Trace:
         self.graph, self.pieces = reader.graph, reader.pieces
         self.signature = ExportGraphSignature(reader.inputs, [_output_spec(v) for v in values])
         self.outputs = values
+        nodes = {node.name: node for node in self.graph.nodes if node.op == "placeholder"}
+        constants = [spec for spec in reader.inputs if spec.kind is InputKind.CONSTANT_TENSOR]
+        self.lifted = [(nodes[spec.arg.name], reader.constants_found[spec.target or ""]) for spec in constants]
 
     def _user_input(self, leaf: Any, original: Any, name: str) -> None:
         reader = self.reader
@@ -356,14 +359,19 @@ def trace(
     if not sizes.symbols:
         return first, sizes
     runs = [{s: s.hint for s in sizes.symbols}]
-    traces = [first]
-    for number in range(1, EXAMPLES):
-        values = other_sizes(sizes, number)
+    traces, tried = [first], sizes
+    while len(traces) < EXAMPLES:
+        values = other_sizes(tried, len(traces))
         try:
             found = _run_with(module, args, kwargs, sizes, values)
         except Unsupported:
             raise
         except Exception as problem:
+            if (
+                isinstance(problem, IndexError) and tried is sizes
+            ):  # of an element, as of a table: no fault of the sizes
+                tried = within_reach(sizes, _same_calls(module, args, kwargs, sizes, first))
+                continue
             chosen = ", ".join(f"{s} = {v}" for s, v in values.items())
             text = violations(sizes, _same_calls(module, args, kwargs, sizes, first))
             raise Unsupported(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from itertools import combinations
 
@@ -34,6 +35,16 @@ def violations(sizes: Sizes, works: Works) -> str | None:
     reasons = "\n".join(f"  - {text}" for text, _ in found.values())
     fixes = "\n".join(f"  {fix}" for _, fix in found.values())
     return f'Constraints violated ({names})! For more information, run with TORCH_LOGS="+dynamic".\n{reasons}\nSuggested fixes:\n{fixes}\n'  # fmt: skip
+
+
+def within_reach(sizes: Sizes, works: Works) -> Sizes:
+    """The sizes with bounds up to which the program does the same, whatever is promised beyond them."""
+    found, hints = copy.copy(sizes), {s: s.hint for s in sizes.symbols}
+    found.ranges = {}
+    for s, (low, high) in sizes.ranges.items():
+        end = min(s.hint + _FURTHEST, high or s.hint + _FURTHEST)
+        found.ranges[s] = low, _last(s.hint, end, 1, lambda size, s=s: works({**hints, s: size}))
+    return found
 
 
 def _other(sizes: Sizes, symbol: Symbol, step: int) -> int:

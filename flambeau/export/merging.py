@@ -37,6 +37,15 @@ def _other(sizes: Sizes, symbol: Symbol, number: int, place: int) -> int:
     return room[(number * 7 + place * 3) % len(room)]
 
 
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Return whether two constants are equal, elements that are not numbers included."""
+    return a.shape == b.shape and a.dtype is b.dtype and bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+def _is_whole(t: Tensor) -> bool:
+    return all(isinstance(n, (int, float)) and float(n).is_integer() for n in t.flatten().tolist())
+
+
 class Merger:
     """Compares the graphs of several runs and writes what differs as expressions of the sizes."""
 
@@ -64,7 +73,41 @@ class Merger:
                 changes.append((nodes[0], args, kwargs))
         for node, args, kwargs in changes:
             node.args, node.kwargs = self._computed(args, node), self._computed(kwargs, node)
+        for row in zip(*(getattr(trace, "lifted", ()) for trace in self.traces)):
+            if not all(_same(tensor, row[0][1]) for _, tensor in row):
+                self._compute_constant(row[0][0], [tensor for _, tensor in row])
         self._merge_outputs([row[-1] for row in rows])
+
+    def _compute_constant(self, node: Node, tensors: list[Tensor]) -> None:
+        """Put a tensor of numbers that follow from the sizes, as `torch.tensor([x.shape[0]])`, together from these."""
+        first, reader, aten = tensors[0], self.traces[0].reader, flambeau.ops.aten
+        if len({t.shape for t in tensors}) != 1 or not all(map(_is_whole, tensors)):
+            raise Unsupported(f"the constant {node.name} depends on the sizes of the inputs in a way that is not known")
+        spec = next(s for s in reader.inputs if s.arg.name == node.name)
+        options = {"dtype": first.dtype, "device": first.device, "pin_memory": False}
+
+        def made(parts: list[Tensor], user: Node) -> Node:
+            if parts[0].dim():
+                inner = [made(list(each), user) for each in zip(*(p.unbind() for p in parts))]
+                found = self.graph.create_node("call_function", aten.stack.default, (inner,), {}, "stack")
+            else:
+                number = self._computed(self._expression([int(p) for p in parts], node), node)
+                target = aten.scalar_tensor.default
+                found = self.graph.create_node("call_function", target, (number,), options, "scalar_tensor")
+            shape, strides = list(parts[0].shape), list(parts[0].stride())
+            found.meta = {**user.meta, "val": parts[0], "sizes": shape, "strides": strides}
+            return found
+
+        for user in list(node.users):
+            with self.graph.inserting_before(user):
+                whole = made(tensors, user)
+            lifted = user.target is aten.lift_fresh_copy.default
+            user.replace_all_uses_with(whole) if lifted else user.replace_input_with(node, whole)
+            if lifted:
+                self.graph.erase_node(user)
+        self.graph.erase_node(node)
+        reader.inputs.remove(spec)
+        del reader.constants_found[spec.target]
 
     def _merge_outputs(self, nodes: list[Node]) -> None:
         """Make the sizes that the program returns symbolic."""

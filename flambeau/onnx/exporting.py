@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -11,8 +12,9 @@ from typing import Any
 import flambeau
 
 from ..core.tensor import Tensor
-from ..export import ExportedProgram
+from ..export import Dim, ExportedProgram
 from ..export._trace import input_names
+from ..export.dynamic_shapes import combined, gather
 from ..jit import ScriptFunction, ScriptModule, inlining
 from ..nn import Module
 from ..nn.unchanged import in_mode
@@ -24,7 +26,7 @@ from .enums import OperatorExportTypes, TrainingMode
 from .errors import OnnxExporterError
 from .from_export import ProgramReader
 from .from_script import Pair, ScriptReader, has_control_flow
-from .from_trace import TraceReader, check_other_sizes, mark_sizes, sizes_of_dims, sizes_of_words
+from .from_trace import TraceReader, mark_sizes, sizes_of_words
 from .optimize import optimized
 from .program import ONNXProgram
 from .recorded import Recorded
@@ -117,7 +119,7 @@ def export(
         export_params=export_params,
         inputs_too=keep_initializers_as_inputs,
     )
-    program = ONNXProgram(proto, job.exported_program)
+    program = ONNXProgram(proto, job.program)
     if verify:
         program.verify(args, kwargs)
     if f is not None:
@@ -154,6 +156,7 @@ class _Export:
             training is TrainingMode.PRESERVE and getattr(model, "training", False)
         )
         self.program: Any = None
+        self.words: dict[str, str] = {}  # names of sizes that change, by their symbols
 
     def names(self, inputs: Any, outputs: Any, axes: Any, shapes: Any) -> None:
         self.input_names, self.output_names = list(inputs or ()), list(outputs or ())
@@ -203,30 +206,24 @@ class _Export:
                     f"Obtain model graph for `{text}` with `torch.export.export(..., strict=False)`",
                     lambda: self._recorded(module),
                 )
-        reader = (ProgramReader if self.dynamo else TraceReader)(self.program, self.g, self.table)
+        reader = (ProgramReader if self.dynamo else TraceReader)(self.program, self.g, self.table, self.words)
         reader.apart = self.program is self.model
         self.say("Translate the graph into ONNX", reader.run)
 
     def _recorded(self, module: Module) -> Any:
         """The model as a graph. Where sizes change, and for dynamo=False, what it computes with sizes is in the graph."""
-        if self.dynamo and self.shapes is None and not self.axes:
-            return flambeau.export.export(module, self.args, self.kwargs)
+        leaves = pytree.tree_leaves((self.args, self.kwargs))
+        if not self.dynamo:
+            recorded = Recorded(module, self.args, self.kwargs)
+            mark_sizes(recorded, sizes_of_words(leaves, self._axes_of(module)))
+            return recorded
+        named = combined(module, self.args, self.kwargs)
+        if self.shapes is None and self.axes:
+            dims = [{i: Dim(re.sub(r"\W", "_", word)) for i, word in axes.items()} for axes in self._axes_of(module)]
+            self.shapes = pytree.tree_unflatten([d or None for d in dims], pytree.tree_structure(named))
         if self.shapes is not None:
-            changing = sizes_of_dims(module, self.args, self.kwargs, self.shapes)
-        else:
-            changing = sizes_of_words(pytree.tree_leaves((self.args, self.kwargs)), self._axes_of(module))
-        recorded = Recorded(module, self.args, self.kwargs)
-        if self.dynamo:
-            check_other_sizes(recorded, module, self.args, self.kwargs, changing)
-        mark_sizes(recorded, changing)
-        return recorded
-
-    def exported_program(self) -> Any:
-        """The model as torch.export has it."""
-        if isinstance(self.program, Recorded):
-            with select_model_mode_for_export(self.model, self.training):
-                return flambeau.export.export(self._module(), self.args, self.kwargs, dynamic_shapes=self.shapes)
-        return self.program
+            self.words = {symbol.name: word for word, symbol in gather(named, self.shapes).named.items()}
+        return flambeau.export.export(module, self.args, self.kwargs, dynamic_shapes=self.shapes)
 
     def _axes_of(self, module: Module) -> list[dict[int, str]]:
         """Return the dynamic dimensions and their names for each leaf of the arguments."""

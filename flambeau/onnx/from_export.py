@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from itertools import zip_longest
 from typing import Any
 
@@ -29,22 +30,6 @@ _SIZES = {
 }  # fmt: skip
 
 
-def described(meta: dict[str, Any], value: Any = None) -> Any:
-    """Return the dtype and shape that the export knows of a node's result (a list of them for several), or None."""
-    value = meta.get("val") if value is None else value
-    if isinstance(value, Tensor):
-        sizes = meta.get("sizes")
-        shape = tuple(value.shape) if sizes is None else tuple(_size(s) for s in sizes)
-        return Described(value.dtype, shape)
-    if isinstance(value, (list, tuple)):
-        return [Described(v.dtype, None) if isinstance(v, Tensor) else None for v in value]
-    return None
-
-
-def _size(size: Any) -> Any:
-    return size if size is None or isinstance(size, int) else str(size)
-
-
 def operator_of(target: Any) -> Any:
     """The operator whose overload a node calls."""
     return getattr(target, "overloadpacket", target)
@@ -53,8 +38,10 @@ def operator_of(target: Any) -> Any:
 class ProgramReader:
     """Translator of an exported program's nodes to ONNX."""
 
-    def __init__(self, program: Any, builder: Builder, table: dict[Any, Any] | None = None) -> None:
-        self.program, self.g = program, builder
+    def __init__(
+        self, program: Any, builder: Builder, table: dict[Any, Any] | None = None, words: dict[str, str] | None = None
+    ) -> None:
+        self.program, self.g, self.words = program, builder, words or {}
         self.converter = Converter(builder, table)
         self.known: dict[Node, Any] = {}
         self.apart = False  # whether operators that nothing translates are still to be taken apart
@@ -73,7 +60,7 @@ class ProgramReader:
     def placeholder(self, node: Node) -> None:
         spec: Any = self.kinds.get(node.name)
         kind = spec.kind.name if spec is not None else "USER_INPUT"
-        about = described(node.meta)
+        about = self.described(node.meta)
         if kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
             target = spec.target
             tensor = self.program.state_dict.get(target)
@@ -87,6 +74,20 @@ class ProgramReader:
             value = Value(self.input_name(node), about.dtype, about.shape)
             self.g.graph.inputs.append(value)
             self.known[node] = Slot(value)
+
+    def described(self, meta: dict[str, Any]) -> Any:
+        """Return the dtype and shape that the export knows of a node's result (a list of them for several), or None."""
+        value = meta.get("val")
+        if isinstance(value, Tensor):
+            return Described(value.dtype, tuple(map(self._size, meta.get("sizes") or value.shape)))
+        if isinstance(value, (list, tuple)):
+            return [Described(v.dtype, None) if isinstance(v, Tensor) else None for v in value]
+        return None
+
+    def _size(self, size: Any) -> Any:
+        """A number, or the text of an expression, in which symbols have the user's names."""
+        known = size is None or isinstance(size, int)
+        return size if known else re.sub(r"s\d+", lambda found: self.words.get(found[0], found[0]), str(size))
 
     def input_name(self, node: Node) -> str:
         return node.name
@@ -112,9 +113,9 @@ class ProgramReader:
         with self.g.inside(_scope(node)):
             if target is operator.getitem:
                 many = args[0] if isinstance(args[0], list) else None  # none where the call has no form
-                self.known[node] = Slot(unknown(described(node.meta))) if many is None else many[args[1]]
+                self.known[node] = Slot(unknown(self.described(node.meta))) if many is None else many[args[1]]
                 if isinstance(self.known[node], Slot):
-                    self.converter._describe(self.known[node].value, described(node.meta))
+                    self.converter._describe(self.known[node].value, self.described(node.meta))
             elif target in _SIZES:
                 a, b = (self.converter.plain(x) for x in args)
                 self.known[node] = self.g.arithmetic(_SIZES[target], a, b)
@@ -151,7 +152,7 @@ class ProgramReader:
                     arguments[argument.name] = default
         result = in_parts(self, target, arguments, self._examples(node, arguments)) if self.apart else NotImplemented
         if result is NotImplemented:
-            result = self.converter.call(schema, arguments, described(node.meta), _place(node), target)
+            result = self.converter.call(schema, arguments, self.described(node.meta), _place(node), target)
         number = len(schema.returns) == 1 and str(schema.returns[0].type) in _NUMBERS
         return result.value if number and isinstance(result, Slot) else result
 

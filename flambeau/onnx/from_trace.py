@@ -7,18 +7,14 @@ changes."""
 from __future__ import annotations
 
 import operator
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import flambeau
 
 from ..core.tensor import Tensor
-from ..export._trace import FunctionTarget, Unsupported, resized
-from ..export.dynamic_shapes import combined, gather
+from ..export._trace import FunctionTarget, Unsupported
 from ..export.graph_signature import InputKind
 from ..fx.node import Node, map_arg
-from ..nn import Module
-from ..utils import _pytree as pytree
 from .converter import Slot
 from .from_export import ProgramReader, _place, operator_of
 from .recorded import ARITHMETIC, Recorded, is_needed
@@ -97,65 +93,6 @@ def sizes_of_words(leaves: list[Any], axes: list[dict[int, str]]) -> Sizes:
             others.setdefault(word, leaf.shape[axis] + 1 + len(others))
         found.append({axis: Changing(word, others[word]) for axis, word in wanted.items()})
     return found
-
-
-def sizes_of_dims(module: Module, args: tuple, kwargs: dict[str, Any], shapes: Any) -> Sizes:
-    """Sizes that are told by `torch.export.Dim` (`dynamic_shapes`)."""
-    sizes = gather(combined(module, args, kwargs), shapes)
-    names = {symbol: word for word, symbol in sizes.named.items()}
-    others = {s: _other(sizes, s, place) for place, s in enumerate(sizes.symbols)}
-
-    def word(size: Any) -> str:
-        text = str(size)
-        for symbol, name in names.items():
-            text = text.replace(symbol.name, name)
-        return text
-
-    found: Sizes = []
-    for number in range(len(pytree.tree_leaves((args, kwargs)))):
-        dims = sizes.of_leaf.get(number, {})
-        found.append({d: Changing(word(e), e.value(others)) for d, e in dims.items() if not e.is_constant})
-    return found
-
-
-def _other(sizes: Any, symbol: Any, place: int) -> int:
-    """Another size within the symbol's bounds: a little more, else a little less."""
-    low, high = sizes.ranges[symbol]
-    wanted = symbol.hint + 1 + place
-    return wanted if high is None or wanted <= high else max(symbol.hint - 1 - place, low)
-
-
-def check_other_sizes(recorded: Recorded, module: Module, args: tuple, kwargs: dict[str, Any], sizes: Sizes) -> None:
-    """Run the model once more, with other sizes: it must do the same."""
-    leaves, spec = pytree.tree_flatten((args, kwargs))
-    for number, wanted in enumerate(sizes):
-        if wanted:
-            shape = [wanted[d].other if d in wanted else s for d, s in enumerate(leaves[number].shape)]
-            leaves[number] = resized(leaves[number], shape)
-    chosen = ", ".join(dict.fromkeys(f"{c.name} = {c.other}" for wanted in sizes for c in wanted.values()))
-    try:
-        again = Recorded(module, *pytree.tree_unflatten(leaves, spec))
-    except Exception as problem:
-        raise Unsupported(
-            f"Constraints violated: the program does not run with other sizes ({chosen}), though dynamic_shapes says that it does: "
-            f"{type(problem).__name__}: {problem}"
-        ) from problem
-    first, second = ([n for n in r.graph.nodes if n.op == "call_function"] for r in (recorded, again))
-    for a, b in zip_longest(first, second):
-        if a is None or b is None or a.target is not b.target:
-            place = a.format_node() if a is not None else "its end"
-            raise Unsupported(f"the program does something else for other sizes ({chosen}), from {place} on")
-        for one, other in zip(_numbers(a), _numbers(b)):
-            if one != other and not one != one:  # noqa: PLR0124  not a number is never equal
-                raise Unsupported(
-                    f"the program computes {other} instead of {one} for other sizes ({chosen}), in a way that is not recorded, and gives"
-                    f" it to {a.format_node()}"
-                )
-
-
-def _numbers(node: Node) -> list[Any]:
-    """The numbers among a call's arguments."""
-    return [n for n in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(n, (int, float))]
 
 
 def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,14 +21,9 @@ _EXTERNAL_FROM = 1024  # bytes: smaller tensors stay in the file itself
 class ONNXProgram:
     """An exported model. Calling it runs it in onnxruntime."""
 
-    def __init__(self, model_proto: Any, exported: Callable[[], Any]) -> None:
-        self.model_proto, self._exported = model_proto, exported
+    def __init__(self, model_proto: Any, exported_program: Any) -> None:
+        self.model_proto, self.exported_program = model_proto, exported_program
         self._session: Any = None
-
-    @functools.cached_property
-    def exported_program(self) -> Any:
-        """The model as torch.export has it; where sizes change it is made when it is first asked for."""
-        return self._exported()
 
     @property
     def model(self) -> Any:

@@ -177,6 +177,55 @@ def test_a_size_that_cannot_change_is_an_error() -> None:
         export(Choosing(), (flambeau.ones(3, 4),), dynamic_shapes={"x": {0: Dim("n")}})
 
 
+class SizesInTensors(nn.Module):
+    """Its tensors of numbers follow from the sizes of its input."""
+
+    def forward(self, x):
+        grid = flambeau.tensor([[x.shape[0], 1], [2, x.shape[0] * x.shape[1] + 1]])
+        return x * flambeau.tensor([float(x.shape[1])]) + flambeau.tensor(x.shape[0]), grid
+
+
+def test_sizes_that_are_put_into_tensors_stay_sizes():
+    """They were constants of the example."""
+    shapes, buffer = {"x": {0: Dim("n"), 1: Dim("m")}}, io.BytesIO()
+    program = export(SizesInTensors(), (flambeau.ones(3, 4),), dynamic_shapes=shapes)
+    names = [node.target.overloadpacket.__name__ for node in program.graph.nodes if hasattr(node.target, "_schema")]
+    assert names.count("scalar_tensor") == 6 and names.count("stack") == 4 and not program.constants
+    save(program, buffer)
+    buffer.seek(0)
+    x = flambeau.ones(5, 2)
+    for module in (program.module(), load(buffer).module(), program.run_decompositions().module()):
+        flambeau.testing.assert_close(module(x), SizesInTensors()(x), rtol=0, atol=0)
+
+
+def test_constants_that_follow_from_sizes_in_another_way_are_refused():
+    class Ramp(nn.Module):
+        def forward(self, x):
+            return x * flambeau.tensor([1 / x.shape[0]])
+
+    with pytest.raises(RuntimeError, match="the constant c_lifted_tensor_0 depends on the sizes of the inputs"):
+        export(Ramp(), (flambeau.ones(3, 4),), dynamic_shapes={"x": {0: Dim("n")}})
+
+
+def test_a_table_with_few_rows_is_no_bound_of_sizes():
+    """PyTorch does not see which rows are read: that is found out when the program runs."""
+
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(16, 3)
+
+        def forward(self, x):
+            return x[..., None] + self.table(flambeau.arange(x.shape[1]))
+
+    model = Positions()
+    program = export(model, (flambeau.ones(2, 7),), dynamic_shapes={"x": {1: Dim("time")}})
+    x = flambeau.ones(2, 16)
+    flambeau.testing.assert_close(program.module()(x), model(x))
+    with pytest.raises(IndexError):
+        program.module()(flambeau.ones(2, 17))
+
+
 def test_values_cannot_steer() -> None:
     class Steering(nn.Module):
         def forward(self, x: Any) -> Any:
