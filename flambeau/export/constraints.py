@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from itertools import combinations
 
@@ -41,10 +42,15 @@ def within_reach(sizes: Sizes, works: Works) -> Sizes:
     """The sizes with bounds up to which the program does the same, whatever is promised beyond them."""
     found, hints = copy.copy(sizes), {s: s.hint for s in sizes.symbols}
     found.ranges = {}
-    for s, (low, high) in sizes.ranges.items():
-        end = min(s.hint + _FURTHEST, high or s.hint + _FURTHEST)
-        found.ranges[s] = low, _last(s.hint, end, 1, lambda size, s=s: works({**hints, s: size}))
+    for symbol, (low, high) in sizes.ranges.items():
+        end = min(symbol.hint + _FURTHEST, high or symbol.hint + _FURTHEST)
+        top = _last(symbol.hint, end, 1, functools.partial(_works_with, works, hints, symbol))
+        found.ranges[symbol] = low, top
     return found
+
+
+def _works_with(works: Works, hints: dict[Symbol, int], symbol: Symbol, size: int) -> bool:
+    return works({**hints, symbol: size})
 
 
 def _other(sizes: Sizes, symbol: Symbol, step: int) -> int:
@@ -58,9 +64,7 @@ def _alone(sizes: Sizes, symbol: Symbol, hints: dict[Symbol, int], works: Works)
     name, source = sizes.spoken(symbol), sizes.sources[symbol]
     low, high = sizes.ranges[symbol]
 
-    def ok(size: int) -> bool:
-        return works({**hints, symbol: size})
-
+    ok = functools.partial(_works_with, works, hints, symbol)
     top = _last(symbol.hint, min(symbol.hint + _FURTHEST, high or symbol.hint + _FURTHEST), 1, ok)
     bottom = _last(symbol.hint, max(low, 2), -1, ok)
     if top == bottom:

@@ -203,7 +203,7 @@ def _named_in(cls: type) -> frozenset[str]:
 
 def ask_classes(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Dispatch a call of a public function to the argument classes that define `__torch_dispatch__`."""
-    op = getattr(face, "op", None)
+    op: Any = getattr(face, "op", None)
     tells = op.tells if op is not None and op.reads_values else ""
     if tells not in ("", "number"):
         rest = f", got {type(args[0]).__name__}" if tells == "list" else "."

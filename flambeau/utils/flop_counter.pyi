@@ -10,7 +10,6 @@ from ..profiler.flop_counter import convert_to_percent_str as convert_to_percent
 from ..profiler.flop_counter import flop_registry as flop_registry
 from ..profiler.flop_counter import get_shape as get_shape
 from ..profiler.flop_counter import get_suffix_str as get_suffix_str
-from ..profiler.flop_counter import grad_mode as grad_mode
 from ..profiler.flop_counter import operator_name as operator_name
 from ..profiler.flop_counter import register_flop_formula as register_flop_formula
 from ..profiler.flop_counter import shape_wrapper as shape_wrapper

@@ -462,7 +462,7 @@ def _new_header(call: Call) -> Any:
     if grad_mode.enabled and target.requires_grad and target.is_leaf:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     args, kwargs = call.filled(call.tensors)
-    result = call.op.plain.function(*args, **kwargs)
+    result: Any = call.op.plain and call.op.plain.function(*args, **kwargs)
     target._hold(result._local_tensor, result._spec)
     edge = gradient_edge(result) if result.requires_grad else None
     if edge is not None:
