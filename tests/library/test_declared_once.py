@@ -16,6 +16,7 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
+from flambeau.distributed.tensor.debug import CommDebugMode
 from flambeau.distributed.tensor.experimental import register_sharding
 from flambeau.fx import symbolic_trace
 from flambeau.fx.experimental.proxy_tensor import make_fx
@@ -37,6 +38,11 @@ def sine(x: flambeau.Tensor, scale: float) -> flambeau.Tensor:
     return flambeau.from_numpy(np.sin(x.numpy() * np.float32(scale)))
 
 
+@sine.register_kernel("cuda")
+def _(x, scale):
+    return (x * scale).sin()
+
+
 @sine.register_fake
 def _(x, scale):
     return flambeau.empty_like(x)
@@ -55,6 +61,7 @@ def _keep(ctx, inputs, output):
 sine.register_autograd(_backward, setup_context=_keep)
 sine.register_vmap(lambda info, in_dims, x, scale: (sine(x, scale), in_dims[0]))
 sine.register_autocast("cpu", flambeau.float32)
+sine.register_autocast("cuda", flambeau.float32)
 
 
 @register_flop_formula(flambeau.ops.once.sine)
@@ -69,6 +76,9 @@ def _(x, scale):
 
 def _onnx_sine(graph, x, scale):
     return graph.op("Sin", graph.op("Mul", x, scale))
+
+
+flambeau.onnx.register_custom_op_symbolic("once::sine", _onnx_sine, 17)
 
 
 # -- and every verb -----------------------------------------------------------------------------------------------------------
@@ -122,6 +132,8 @@ def test_it_is_differentiated(kind, x) -> None:
     flambeau.testing.assert_close(found.grad, expected.grad)
     tangent = flambeau.func.jvp(kind.function, (x,), (flambeau.ones_like(x),))[1]
     flambeau.testing.assert_close(tangent, expected.grad)
+    second, wanted = (flambeau.func.hessian(lambda t, f=f: f(t).sum())(x[0]) for f in (kind.function, kind.exact))
+    flambeau.testing.assert_close(second, wanted)
 
 
 @both
@@ -172,22 +184,55 @@ import pathlib, sys, warnings
 from tests.backends.nvidia import fake_driver
 fake_driver.install(pathlib.Path(sys.argv[1]))
 import flambeau as fl
-from tests.library.test_declared_once import sine, swish
-
-@sine.register_kernel("cuda")
-def _(x, scale):
-    return (x * scale).sin()
+from tests.library.test_declared_once import WithFormula, WithKernel, _Parts, sine, swish
 
 def step(x):
     return sine(swish(x * 2, 1.5, shift=0.25).relu(), 1.5)
 
+def names_of(compiled):
+    return [call.op.name for call in compiled._compiled.recordings()[0].written.program.calls]
+
 compiled, x = fl.compile(step), fl.linspace(-2, 2, 32).view(4, 8)
 for _ in range(6):
     fl.testing.assert_close(compiled(x.cuda()).cpu(), step(x), rtol=1e-5, atol=1e-5)
-written = compiled._compiled.recordings()[0].written.program
-names = [call.op.name for call in written.calls]
+names = names_of(compiled)
 assert names[0] == "mul+swish+relu" and len(names) < 5, names
+
+for kind in (WithFormula, WithKernel):  # differentiated, batched, autocast, and a step of training
+    def gradient(x):
+        x = x.detach().requires_grad_()
+        kind.function(x).pow(2).sum().backward()
+        return x.grad
+
+    fl.testing.assert_close(gradient(x.cuda()).cpu(), gradient(x), rtol=1e-5, atol=1e-5)
+    fl.testing.assert_close(fl.func.vmap(kind.function)(x.cuda()).cpu(), kind.function(x), rtol=1e-5, atol=1e-5)
+    with fl.autocast("cuda", fl.bfloat16):
+        found = kind.function(x.cuda().bfloat16())
+    assert found.dtype is (fl.bfloat16 if kind is WithFormula else fl.float32), found.dtype
+    plain, mine = _Parts(kind, x), _Parts(kind, x.cuda())
+    compiled = fl.compile(mine.step)
+    for _ in range(6):
+        fl.testing.assert_close(compiled().cpu(), plain.step(), rtol=1e-4, atol=1e-4)
+        fl.testing.assert_close(mine.weight.cpu(), plain.weight, rtol=1e-4, atol=1e-4)
+    names = names_of(compiled)
+    whole = ("mul+swish+relu+pow", "swish_backward") if kind is WithFormula else ("once::sine", "pow_backward+relu_backward")
+    assert len(names) <= 6 and all(any(part in name for name in names) for part in whole), names
 """
+
+
+class _Parts:
+    """A step of training without matrix products, which the emulated GPU does not have."""
+
+    def __init__(self, kind, x) -> None:
+        self.kind, self.x = kind, x
+        self.weight = flambeau.full_like(x, 0.5).requires_grad_()
+
+    def step(self):
+        loss = self.kind.function(self.x * self.weight).relu().pow(2).sum()
+        (gradient,) = flambeau.autograd.grad(loss, [self.weight])
+        with flambeau.no_grad():
+            self.weight -= 0.01 * gradient
+        return loss
 
 
 @pytest.mark.skipif(COMPILER is None, reason="needs a C compiler, to emulate kernels")
@@ -199,12 +244,14 @@ def test_both_are_compiled_and_fused_on_an_emulated_gpu(tmp_path) -> None:
 @both
 def test_it_is_exported_and_read_back(kind, x) -> None:
     model, file = kind(), io.BytesIO()
-    program = flambeau.export.export(model, (x,))
+    program = flambeau.export.export(model, (x,), dynamic_shapes={"x": {0: flambeau.export.Dim("rows")}})
     names = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
     assert all(any(name in found for found in names) for name in kind.nodes), names
     flambeau.export.save(program, file)
     file.seek(0)
-    flambeau.testing.assert_close(flambeau.export.load(file).module()(x), model(x))
+    for given in (x, x[:3]):
+        flambeau.testing.assert_close(flambeau.export.load(file).module()(given), model(given))
+        file.seek(0)
 
 
 @both
@@ -228,18 +275,21 @@ def test_a_number_that_is_not_known_is_one_in_torchscript(x) -> None:
 
 
 @both
-def test_it_is_translated_to_onnx(kind, x, tmp_path) -> None:
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_it_is_translated_to_onnx(kind, dynamo, x, tmp_path) -> None:
+    """With both exporters, for other sizes than the example's."""
     runtime = pytest.importorskip("onnxruntime")
     onnx = pytest.importorskip("onnx")
-    flambeau.onnx.register_custom_op_symbolic("once::sine", _onnx_sine, 17)
     model, path = kind(), str(tmp_path / "model.onnx")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        flambeau.onnx.export(model, (x,), path, opset_version=17, dynamo=False)
+        sizes = {"input_names": ["x"], "dynamic_axes": {"x": {0: "rows"}}, "verbose": False}
+        flambeau.onnx.export(model, (x,), path, opset_version=17, dynamo=dynamo, **sizes)
     assert {"Sin" if kind is WithKernel else "Exp", "Relu"} <= {n.op_type for n in onnx.load(path).graph.node}
     session = runtime.InferenceSession(path)
-    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    np.testing.assert_allclose(found, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    for given in (x, x[:3]):
+        (found,) = session.run(None, {session.get_inputs()[0].name: given.numpy()})
+        np.testing.assert_allclose(found, model(given).detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 @both
@@ -272,13 +322,19 @@ def test_it_is_drawn_and_profiled(kind, x) -> None:
 
 @both
 def test_it_is_sharded(kind, x) -> None:
-    """Each rank computes its part, and nothing is sent."""
+    """Each rank computes its part and its gradient, and nothing is sent."""
     dist = flambeau.distributed
     dist.init_process_group("fake", rank=0, world_size=2, store=dist.HashStore())
     try:
         mesh = init_device_mesh("cpu", (2,))
-        part = DTensor.from_local(x, mesh, [Shard(0)], run_check=False)
-        found = kind.function(part)
+        part = DTensor.from_local(x, mesh, [Shard(0)], run_check=False).requires_grad_()
+        with CommDebugMode() as sent:
+            found = kind.function(part)
+            found.backward(flambeau.ones_like(found))
+        assert not sent.get_total_counts()
+        wanted = flambeau.func.grad(lambda t: kind.exact(t).sum())(x)
+        assert part.grad.placements == (Shard(0),)
+        flambeau.testing.assert_close(part.grad.to_local(), wanted)
         assert found.placements == (Shard(0),) and found.shape == (10, 4)
         flambeau.testing.assert_close(found.to_local(), kind.function(x))
     finally:
