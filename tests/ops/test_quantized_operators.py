@@ -383,3 +383,18 @@ def test_averages(shape, dim):
     array = codes(np.random.default_rng(3), shape)
     made = [lib._make_per_tensor_quantized_tensor(given(lib, array), 0.25, 2) for lib in LIBRARIES]
     assert_same([lib.mean(x, dim) for lib, x in zip(LIBRARIES, made, strict=True)])
+
+
+@pytest.mark.parametrize("code", [2**31 - 1, 2**24 + 1, -(2**31)])
+@pytest.mark.parametrize("zero_point", [0, 2**31 - 100])
+def test_codes_of_32_bits_are_pooled_exactly(code, zero_point):
+    """As floats of 32 bits the largest one became the smallest."""
+    held = flambeau.full((1, 1, 4, 4), code, dtype=flambeau.int32)
+    q = flambeau._make_per_tensor_quantized_tensor(held, 0.5, zero_point)
+    functional = flambeau.nn.functional
+    for found in (
+        functional.max_pool2d(q, 3),
+        functional.interpolate(q, scale_factor=2),
+        functional.max_pool1d(q[0], 2),
+    ):
+        assert found.int_repr().unique().tolist() == [code]

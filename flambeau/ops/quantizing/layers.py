@@ -36,14 +36,17 @@ def nearest_codes(value, zero=0.0, low=0.0, high=0.0):
 
 
 def _as_floats(t: Any) -> Tensor:
-    """Return code - zero point as floats."""
-    return t._codes.to(dt.float32) - float(t._quantizer.zero_point)
+    """Return code - zero point as floats, which hold all codes exactly."""
+    return t._codes.to(dt.float64 if t.dtype is dt.qint32 else dt.float32) - float(t._quantizer.zero_point)
 
 
 def _rounded(values: Tensor, like: Any) -> Tensor:
     q = like._quantizer
     low, high = CODE_RANGES[like.dtype]
-    codes = nearest_codes.call((values,), (float(q.zero_point), float(low), float(high)), CODE_DTYPES[like.dtype])
+    if values.dtype is dt.float64:
+        codes = (values + float(q.zero_point)).round().clamp(low, high).to(CODE_DTYPES[like.dtype])
+    else:
+        codes = nearest_codes.call((values,), (float(q.zero_point), float(low), float(high)), CODE_DTYPES[like.dtype])
     return per_tensor(codes, q.scale, q.zero_point, like.dtype)
 
 
@@ -67,8 +70,8 @@ for _operator in (
 
 @quantized_form(resize.interpolate)
 def interpolate(input: Any, *args: Any, **kwargs: Any) -> Tensor:
-    zero = float(one_scale(input, "interpolate").zero_point)
-    return _rounded(resize.interpolate(input._codes.to(dt.float32), *args, **kwargs) - zero, input)
+    one_scale(input, "interpolate")
+    return _rounded(resize.interpolate(_as_floats(input), *args, **kwargs), input)
 
 
 @quantized_form(resize.upsample)
