@@ -17,16 +17,13 @@ from .casting import Casting
 CASTING = ("cpu", "cuda")  # types of device whose operators choose
 
 
-class _Switches(threading.local):
-    """Autocast switches of this thread. The parts are replaced, not changed, so that `switch` needs no calls."""
+class _Contexts(threading.local):
+    """Counter of the contexts of autocast that this thread is in."""
 
-    def __init__(self) -> None:
-        self.enabled: frozenset[str] = frozenset()
-        self.dtypes = dict(DEFAULT_DTYPES)
-        self.nesting = 0
+    nesting = 0
 
 
-_switches = _Switches()
+_contexts = _Contexts()
 _casting = Casting()
 
 
@@ -59,18 +56,18 @@ class Setting(NamedTuple):
 
 def current_setting(device_type: str) -> Setting:
     kind = _type_of(device_type, "autocast")
-    return Setting(kind, kind in _switches.enabled, _switches.dtypes[kind], casts.cache_enabled)
+    return Setting(kind, kind in casts.switched, casts.dtypes[kind], casts.cache_enabled)
 
 
 @uninterrupted
 def switch(setting: Setting, nesting: int) -> None:
     """Set all of it, `nesting` contexts deeper: a Ctrl-C comes before or after, so that no part is left behind."""
     kind, enabled, dtype, casts.cache_enabled = setting
-    _switches.nesting += nesting
-    if nesting < 0 and not _switches.nesting:
+    _contexts.nesting += nesting
+    if nesting < 0 and not _contexts.nesting:
         casts.cache = {}
-    _switches.dtypes = {**_switches.dtypes, kind: dtype}
-    _switches.enabled = _switches.enabled | {kind} if enabled else _switches.enabled - {kind}
+    casts.dtypes = {**casts.dtypes, kind: dtype}
+    casts.switched = casts.switched | {kind} if enabled else casts.switched - {kind}
     if kind in CASTING:
         was_active = casts.enabled != {}  # neither calls nor loops: see core/uninterrupted.py
         on = {**casts.enabled, kind: dtype}
@@ -93,7 +90,7 @@ def switch(setting: Setting, nesting: int) -> None:
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Return whether operators on this type of device choose their precision now."""
-    return _type_of(device_type, "is_autocast_enabled") in _switches.enabled
+    return _type_of(device_type, "is_autocast_enabled") in casts.switched
 
 
 def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
@@ -105,7 +102,7 @@ def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
         raise TypeError(
             f"set_autocast_enabled(): argument 'enabled' (position 2) must be bool, not {type_name(enabled)}"
         )
-    switch(Setting(kind, enabled, _switches.dtypes[kind], casts.cache_enabled), 0)
+    switch(Setting(kind, enabled, casts.dtypes[kind], casts.cache_enabled), 0)
 
 
 # -- dtype --------------------------------------------------------------------------------------------------------------
@@ -113,7 +110,7 @@ def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
 
 def get_autocast_dtype(device_type: str) -> dtype:
     """The dtype that products and convolutions are computed in under autocast."""
-    return _switches.dtypes[_type_of(device_type, "get_autocast_dtype")]
+    return casts.dtypes[_type_of(device_type, "get_autocast_dtype")]
 
 
 def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
@@ -150,14 +147,14 @@ def clear_autocast_cache() -> None:
 
 def autocast_increment_nesting() -> int:
     """Enter one more autocast context; returns how many there are."""
-    _switches.nesting += 1
-    return _switches.nesting
+    _contexts.nesting += 1
+    return _contexts.nesting
 
 
 def autocast_decrement_nesting() -> int:
     """Leave an autocast context; returns how many are left."""
-    _switches.nesting -= 1
-    return _switches.nesting
+    _contexts.nesting -= 1
+    return _contexts.nesting
 
 
 # -- the older names ----------------------------------------------------------------------------------------------------

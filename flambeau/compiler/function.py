@@ -39,7 +39,7 @@ from .record.results import live_in, replaced, write_back
 from .sizes import Waiting
 from .state.arguments import Arguments, settings_key
 from .state.guards import Item
-from .state.reach import Reach, Unreachable
+from .state.reach import Reach
 
 if TYPE_CHECKING:
     from .record.differentiable import Derivative
@@ -83,14 +83,8 @@ class CompiledFunction(KnownFunction):
     in what `explain` tells of the whole."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if (
-            self.given_up
-            or recording.on
-            or not available
-            or unusual
-            or any(_GLOBAL_HOOKS)
-            or stance[0] == "force_eager"
-        ):
+        off = self.given_up or recording.on or not available or stance[0] == "force_eager"
+        if off or unusual or any(_GLOBAL_HOOKS):
             return self.function(*args, **kwargs)
         stack = modes.own.stack
         if stack and not all(mode.stays or only_for_subclasses(mode) for mode in stack):
@@ -115,7 +109,8 @@ class CompiledFunction(KnownFunction):
             key = (given.key, settings_key())
             entry = self.found.get(key)
         except TypeError:  # an argument that cannot be hashed
-            return self._eager(args, kwargs, "an argument cannot be compared")
+            entry = Unfit("an argument cannot be compared")
+            self._say(entry.why)
         if entry is None and self._varies(args, kwargs):
             return self._find_parts(given, key, args, kwargs, "a number among its arguments changes again and again")
         if entry is None or type(entry) is Waiting:
@@ -210,10 +205,9 @@ class CompiledFunction(KnownFunction):
         self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, guess: bool = False
     ) -> Any:
         """Run the function with a mark before each statement, split it at those that cannot be recorded."""
-        try:
-            reach = self._reach(given)
-        except Unreachable as problem:
-            return self._unreached(given, key, args, kwargs, str(problem))
+        reach = self._reach_or_why(given)
+        if isinstance(reach, str):
+            return self._unreached(given, key, args, kwargs, reach)
         found = self._found_source()
         if isinstance(found, str):  # a hook that was not there when it was recorded
             self.found[key] = Unfit(why)
@@ -221,16 +215,13 @@ class CompiledFunction(KnownFunction):
         source, first = found
         marks, before = marking.Marks(source), set(self.observer.ran)
         marked = functools.partial(marks.function, *first)
-        try:
-            counters.set_free(reach)
-            prepared, table, result = self._watched(
-                self._recorder(reach, given), reach, given, key, args, kwargs, marked, marks.begin
-            )
-        except _Busy:
-            return self.function(*args, **kwargs)  # another thread is recording
-        except _NotPrepared as problem:
-            self.found[key] = Unfit(str(problem))
-            return self._eager(args, kwargs, str(problem))
+        counters.set_free(reach)
+        watched = self._watched_or_why(
+            self._recorder(reach, given), reach, given, key, args, kwargs, marked, marks.begin
+        )
+        if isinstance(watched, str):
+            return self._unwatched(watched, key, args, kwargs)
+        prepared, _, result = watched
         bad = marks.end()
         self.observer.forget_marked(before)
         if guess and not bad:
@@ -364,22 +355,18 @@ class CompiledFunction(KnownFunction):
             else:
                 return self._unreached(given, key, args, kwargs, why, changed)
         started = time.perf_counter()
-        try:
-            reach = self._reach(given) if family is None else family.reach
-        except Unreachable as problem:
-            return self._unreached(given, key, args, kwargs, str(problem))
+        reach = self._reach_or_why(given) if family is None else family.reach
+        if isinstance(reach, str):
+            return self._unreached(given, key, args, kwargs, reach)
         recorder = self._recorder(reach, given) if family is None else on_gpu.observer(family)
         recorder.codes, recorder.graph.exact = self._codes(), self.exact
         asked = self.options.get("options") or {}
         recorder.graph.recomputes = bool(asked.get("recompute"))
         recorder.graph.layouts = asked.get("layouts") if self.layouts else False
-        try:
-            prepared, table, result = self._watched(recorder, reach, given, key, args, kwargs, self.function)
-        except _Busy:
-            return self.function(*args, **kwargs)  # another thread is recording
-        except _NotPrepared as problem:
-            self.found[key] = Unfit(str(problem))
-            return self._eager(args, kwargs, str(problem))
+        watched = self._watched_or_why(recorder, reach, given, key, args, kwargs, self.function)
+        if isinstance(watched, str):
+            return self._unwatched(watched, key, args, kwargs)
+        prepared, table, result = watched
         if not recorder.problems and self._runs_new_code(reach, key):
             return replaced(result, prepared.outside)
         try:
@@ -429,6 +416,15 @@ class CompiledFunction(KnownFunction):
         if self.unforeseen >= _TRIES:
             self._unfit(key, f"it runs new code again and again: {new[0].co_name} ({new[0].co_filename})", "")
         return True
+
+    def _watched_or_why(self, *given: Any) -> tuple[Prepared, dict[int, Tensor], Any] | str:
+        """Return what `_watched` returns; or why the function was not run, an empty string while another thread is recording."""
+        try:
+            return self._watched(*given)
+        except _Busy:
+            return ""
+        except _NotPrepared as problem:
+            return str(problem)
 
     def _watched(
         self, recorder: StepRecorder, reach: Reach, given: Arguments, key: tuple, args: tuple, kwargs: dict, function: Callable,

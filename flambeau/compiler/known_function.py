@@ -15,7 +15,7 @@ from .record.recording import Last, Recorded
 from .sizes import FREE, UNUSED, Idling, Sizes
 from .state.arguments import Arguments
 from .state.observer import Observer
-from .state.reach import Reach
+from .state.reach import Reach, Unreachable
 
 if TYPE_CHECKING:
     from .split.splitting import Split
@@ -168,6 +168,13 @@ class KnownFunction:
             return self.function(*args, **kwargs)
         return self.split.function(*self._first, *args, **kwargs)
 
+    def _unwatched(self, why: str, key: tuple, args: tuple, kwargs: dict) -> Any:
+        """Run a function eagerly that could not be watched, for a reason that lasts, or while another thread is recording."""
+        if why:
+            self.found[key] = Unfit(why)
+            self._say(why)
+        return self.function(*args, **kwargs)
+
     def _eager(self, args: tuple, kwargs: dict, why: str) -> Any:
         self._say(why)
         return self.function(*args, **kwargs)
@@ -206,6 +213,13 @@ class KnownFunction:
         if self.tries or self.causes:  # something changes: it may be a number that is only counted
             counters.set_free(reach)
         return reach
+
+    def _reach_or_why(self, given: Arguments) -> Reach | str:
+        """Return what the function depends on, or why that cannot be known: nothing of a user's runs while an exception is handled."""
+        try:
+            return self._reach(given)
+        except Unreachable as problem:
+            return str(problem)
 
     def _codes(self) -> frozenset:
         code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)

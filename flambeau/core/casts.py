@@ -16,11 +16,14 @@ DEFAULT_DTYPES = {
 
 class Casts(threading.local):
     """The autocast dtypes of one thread. `active` is False, too, while an operator whose arguments have been cast runs. `kind` and
-    `dtype` are those of the operator at hand; `enabled` has the dtype for every type of device that autocast is on for."""
+    `dtype` are those of the operator at hand; `enabled` has the dtype for every type of device whose operators are cast. `switched` are the
+    types of device that autocast is on for, `dtypes` those that it has or would have; both are replaced, not changed."""
 
     def __init__(self) -> None:
         self.active = False
         self.enabled: dict[str, dtype] = {}
+        self.switched: frozenset[str] = frozenset()
+        self.dtypes = dict(DEFAULT_DTYPES)
         self.kind = "cpu"
         self.dtype: dtype = bfloat16
         self.cache_enabled = True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+import time
 import types
 import weakref
 from types import SimpleNamespace
@@ -65,8 +67,53 @@ def test_numbers(values: tuple) -> None:
 
 def test_one_tensor_given_twice_and_two_that_share_memory() -> None:
     by_turns(lambda x, y: x if x is y else x + y, (X, X), (X, X.view(6)), (X, X.clone()))
-    one = [X]
+    one, none = [X], flambeau.ones(0)
     by_turns(lambda a, b: a[0] if a is b else a[0] + 1, (one, one), (one, [X]))
+    by_turns(lambda x, a, b: x if a is b else x + 1, (X, none, flambeau.ones(0)), (X, none, none))
+
+
+class Named(str):
+    """Texts that are equal whatever their weights are."""
+
+    weight: float
+
+    def __new__(cls, weight: float) -> Named:
+        made = super().__new__(cls, "name")
+        made.weight = weight
+        return made
+
+
+def test_keys_that_are_equal() -> None:
+    for keys in ([(1, 2), (1.0, 2), (True, 2)], [frozenset([1]), frozenset([1.0])], [np.int64(1), np.float32(1)]):
+        by_turns(
+            lambda x, d: [x * max(k) if type(k) in (tuple, frozenset) else x * k for k in d],
+            *((COUNTS, {k: 0}) for k in keys),
+        )
+    by_turns(lambda x, d: [x * k.weight for k in d], *((X, {Named(w): 0}) for w in (2.0, 5.0)))
+
+
+def test_numbers_of_numpy_with_the_same_bytes() -> None:
+    hour = np.timedelta64(1, "h")
+    by_turns(lambda x, t: x * float(t / hour), *((X, np.timedelta64(1, unit)) for unit in ("h", "D")))
+    records = [np.zeros(1, [("a", kind)])[0] for kind in ("<f4", "<i4")]
+    by_turns(lambda x, r: x * (2 if r.dtype["a"] == np.float32 else 5), *((X, r) for r in records))
+
+
+def test_the_exception_that_is_handled() -> None:
+    compiled = flambeau.compile(lambda x: x * (2 if sys.exc_info()[0] is None else 5))
+    for _ in range(SETTLED):
+        assert flambeau.equal(compiled(X), X * 2)
+    try:
+        raise ValueError
+    except ValueError:
+        assert flambeau.equal(compiled(X), X * 5)
+
+
+def test_functions_run_while_no_exception_of_this_library_is_handled() -> None:
+    """Not even while it is found out that a function cannot be recorded."""
+    compiled = flambeau.compile(lambda x: (x * 2, time.time() > 0, sys.exc_info()[1]))
+    for _ in range(SETTLED):
+        assert compiled(X)[2] is None
 
 
 def test_attributes_of_tensors() -> None:

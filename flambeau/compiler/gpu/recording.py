@@ -88,7 +88,7 @@ class GraphRecorded(Recorded):
         """The storage over a gradient's place in the graph's memory, which nobody else holds from now on."""
         held: Any = slot.tensor
         memory = held._storage
-        in_use = slot.holder.grad is held and held._autograd is None
+        in_use = slot.holder.grad is held and held._autograd is None and not held.__dict__
         alone = sys.getrefcount(held) == 3 + (slot.holder.grad is held) and sys.getrefcount(memory) == 3
         if not in_use or not alone:
             slot.tensor = None

@@ -146,6 +146,7 @@ class Recorded:
                 and slot.holder.grad is held
                 and (sys.getrefcount(held), sys.getrefcount(held._storage)) == slot.counts
                 and held._autograd is None
+                and not held.__dict__
             ):
                 made[header.slot] = held._storage
             else:
@@ -199,7 +200,10 @@ class Recorded:
             return  # two gradients in one storage
         rows: list[tuple[int, int]] = []
         for s in slots:
-            rows += gradient_rows(s.tensor, s.holder._autograd)
+            found = gradient_rows(s.tensor, s.holder._autograd)
+            if found is None:
+                return
+            rows += found
         mine = {s.header.slot for s in slots if s.header}
         self.others = [i for i in range(len(made)) if i not in mine]
         self.kept = [storage if i in mine else None for i, storage in enumerate(made)]
@@ -250,6 +254,7 @@ class Recorded:
             and not held.is_sparse
             and held._autograd is None
             and held._base is None
+            and not held.__dict__
             and held._offset == slot.header.offset
             and held._storage.owner is None
             and held._storage.size_bytes == self.slots[slot.header.slot].size

@@ -75,9 +75,19 @@ class Arguments:
         if kind is tuple or kind is list:
             return kind, tuple([self._describe(v) for v in value])
         if kind is dict:
-            return kind, tuple([(atom(k) if type(k) in ATOMS else k, self._describe(v)) for k, v in value.items()])
+            return kind, tuple([(self._describe_key(k), self._describe(v)) for k, v in value.items()])
+        return self._describe_object(value)
+
+    def _describe_key(self, key: Any) -> Any:
+        """Describe a key of a dict: it may be equal to others that cannot stand for it."""
+        kind = type(key)
+        if kind is tuple or kind is frozenset:
+            return kind, tuple([self._describe_key(k) for k in key])
+        return atom(key) if kind in ATOMS else self._describe_object(key)
+
+    def _describe_object(self, value: Any) -> tuple:
         if isinstance(value, np.generic):
-            return kind, value.tobytes()
+            return type(value), value.dtype, value.tobytes()
         self.objects.append(value)  # whoever keeps the key keeps these, so that their numbers stay theirs
         return "object", id(value)
 
@@ -112,6 +122,8 @@ class Arguments:
             if first != i and at:
                 apart = t._offset * t.dtype.itemsize - tensors[first]._offset * tensors[first].dtype.itemsize
                 found.append((first, i, apart, one.get(id(t))))
+            elif id(t) in one:  # without memory
+                found.append((one[id(t)], i))
             one.setdefault(id(t), i)
         return tuple(found)
 
@@ -172,11 +184,11 @@ def general_history(history: Any) -> Any:
 
 def settings_key() -> tuple:
     """The switches that decide what operators do."""
-    cast = (casts.dtype, casts.cache_enabled) if casts.active else None
+    cast = (casts.active, casts.switched, tuple(casts.dtypes.values()), casts.cache_enabled)
     state = settings._State
     return (
         grad_mode.enabled, grad_mode.inference, cast, get_default_dtype(), default_device(), threads.get_num_threads(),
-        heavy._enabled, settings.matmul_switches.state, settings.cudnn_switches.state(), _chosen_gpu(), state.deterministic,
+        heavy._enabled, settings.matmul_switches.state, settings.matmul_switches.precision, settings.cudnn_switches.state(), _chosen_gpu(), state.deterministic, state.warn_only,
         state.fill_uninitialized_memory, state.warn_always, tuple(settings.attention_kernels.values()),
         threading.get_ident(), os.getpid(), generation[0],
     )  # fmt: skip

@@ -35,8 +35,11 @@ import numpy as np
 
 _MODULES = (builtins, math, cmath, itertools, _bisect, _collections, _functools, _heapq, _json, _operator, _sre, _struct)  # fmt: skip
 _IMPURE = frozenset((print, input, open, eval, exec, globals, locals, breakpoint, compile, __import__))
-_OF_OBJECTS = frozenset((id,))  # another number for each object: what code of users does with it cannot be known
-_MORE = (sys.intern, sys.exc_info, getattr(sys, "exception", sys.exc_info), sys.getdefaultencoding, sys.is_finalizing, _thread.get_ident, _thread.allocate_lock,
+_OF_OBJECTS = frozenset(
+    (id, _weakref.getweakrefcount)
+)  # another number for each object: what code of users does with it cannot be known
+ASK_FOR_EXCEPTIONS = frozenset((sys.exc_info, getattr(sys, "exception", sys.exc_info)))
+_MORE = (sys.intern, *ASK_FOR_EXCEPTIONS, sys.getdefaultencoding, sys.is_finalizing, _thread.get_ident, _thread.allocate_lock,
          _weakref.getweakrefcount, _warnings.warn, _warnings.warn_explicit, _abc._abc_instancecheck, _abc._abc_subclasscheck,
          _abc.get_cache_token)  # fmt: skip
 _LOOKS_AT_FRAMES = frozenset((sys._getframe, getattr(sys, "_getframemodulename", None)))
@@ -109,4 +112,4 @@ def _name(f: Any) -> str:
     return f"{module}.{f.__qualname__}()" if module not in ("", "builtins") else f"{f.__qualname__}()"
 
 
-__all__ = ["CONTAINERS", "IMMUTABLE", "NUMBERS", "is_known", "looks_at_frames", "objection"]
+__all__ = ["ASK_FOR_EXCEPTIONS", "CONTAINERS", "IMMUTABLE", "NUMBERS", "is_known", "looks_at_frames", "objection"]

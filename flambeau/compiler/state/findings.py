@@ -106,3 +106,14 @@ class Findings:
 
     def _proxy(self, what: str, held: types.MappingProxyType) -> None:
         self._add(what, gc.get_referents(held)[0])
+
+    def _record(self, what: str, op: Any) -> None:
+        """An operator of a user's: what runs when it is called. Its other rules (sharding, ONNX) are only guarded."""
+        self.items.append(DictItem(what, vars(op)))
+        for name in ("kernels", "impl", "autocast", "source"):
+            self._add(f"{what}.{name}", getattr(op, name))
+
+    @staticmethod
+    def _is_number(value: Any) -> bool:
+        """Return whether a value is a number of NumPy's, which never changes; one of a class of a user's may have attributes."""
+        return isinstance(value, c_functions.NUMBERS) and not is_pythons(type(value))  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from .arguments import ATOMS, layout_of
 from .object_layouts import (
     CLASS_PLACES,
     CLASSES_ARE_KNOWN,
+    DICT_SIZE,
     DICT_VERSION,
     FUNCTION_PLACES,
     POINTER_SLOT,
@@ -240,7 +241,7 @@ class FunctionItem(Item):
     """Parts of a function that can be exchanged: its code, defaults, attributes and name."""
 
     __slots__ = ("held", "seen", "attributes")
-    _WORDS = ("code", "defaults", "keyword defaults", "name")
+    _WORDS = ("code", "defaults", "keyword defaults", "name", "qualified name", "text", "module")
 
     def __init__(self, what: str, held: Any):
         self.what, self.held, self.attributes = what, held, held.__dict__
@@ -248,7 +249,7 @@ class FunctionItem(Item):
 
     def _state(self) -> tuple:
         f = self.held
-        return f.__code__, f.__defaults__, f.__kwdefaults__, f.__name__
+        return f.__code__, f.__defaults__, f.__kwdefaults__, f.__name__, f.__qualname__, f.__doc__, f.__module__
 
     def rows(self) -> Rows | None:
         return [word(id(self.held) + place) for place in FUNCTION_PLACES] or None
@@ -261,12 +262,12 @@ class FunctionItem(Item):
 
 
 class TypeItem(Item):
-    """Parts of a class that are not in its dict: its bases and its name."""
+    """Parts of a class that are not in its dict: its bases and its names."""
 
     __slots__ = ("held", "seen")
 
     def __init__(self, what: str, held: type):
-        self.what, self.held, self.seen = what, held, (held.__mro__, held.__name__)
+        self.what, self.held, self.seen = what, held, (held.__mro__, held.__name__, held.__qualname__)
 
     def rows(self) -> Rows | None:
         return [word(id(self.held) + place) for place in CLASS_PLACES] or None
@@ -274,7 +275,9 @@ class TypeItem(Item):
     def difference(self) -> str:
         if not same(self.seen[0], self.held.__mro__):
             return f"the bases of {self.what} changed"
-        return "" if self.held.__name__ == self.seen[1] else f"the name of {self.what} changed"
+        return (
+            "" if (self.held.__name__, self.held.__qualname__) == self.seen[1:] else f"the name of {self.what} changed"
+        )
 
 
 class ValueItem(Item):
@@ -457,13 +460,15 @@ class Words:
         return self.result.value == self.count
 
 
-def gradient_rows(t: Any, meta: Any) -> list[tuple[int, int]]:
+def gradient_rows(t: Any, meta: Any) -> Rows | None:
     """Return the rows that hold while only its leaf, and whoever keeps the gradient and its storage once more, holds them: their reference counts
-    are two, the gradient is the leaf's, and it has no history."""
-    storage = t._storage
+    are two, the gradient is the leaf's, and it has no history and no attributes. None if attributes cannot be seen from outside."""
+    storage, own = t._storage, own_dict_row(t)
     rows = [(id(t), 2), (id(storage), 2)]
     rows += [word(id(t) + offset) for offset in TENSOR_SLOTS]
-    return [*rows, word(id(meta.__dict__) + DICT_VERSION)]
+    return (
+        None if own is None else [*rows, *own, (id(t.__dict__) + DICT_SIZE, 0), word(id(meta.__dict__) + DICT_VERSION)]
+    )
 
 
 def _contents(cell: Any) -> Any:

@@ -15,7 +15,7 @@ from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 
 Rows = list[tuple[int, int]]
-DICT_VERSION = 24
+DICT_SIZE, DICT_VERSION = 16, 24
 SET_SIZE = 24
 
 
@@ -108,7 +108,7 @@ def _entry_rows(held: dict, names: Iterable[str] | None) -> Rows:
     first, size = table + 32 + (1 << index_bytes) + 8 * general, 16 + 8 * general
     watched = None if names is None else set(names)
     wanted = {id(k) for k in dict.__iter__(held) if watched is None or (type(k) is str and k in watched)}
-    rows = [word(id(held) + 16), keys, values, used]
+    rows = [word(id(held) + DICT_SIZE), keys, values, used]
     for i in range(used[1]):
         key = word(first + size * i)
         if key[1] in wanted:
@@ -163,14 +163,25 @@ def _function_places() -> tuple[int, ...]:
     def sample(a: Any = object(), *, b: Any = object()) -> None:  # noqa: B008
         pass
 
-    sample.__name__, sample.__dict__ = "a name of its own", {}
-    return _places(sample, ("__code__", "__defaults__", "__kwdefaults__", "__dict__", "__name__"), sample.__sizeof__())
+    sample.__name__, sample.__qualname__, sample.__dict__ = "a name of its own", "another name", {}
+    sample.__doc__, sample.__module__ = "a text", "a name of a module"
+    fields = (
+        "__code__",
+        "__defaults__",
+        "__kwdefaults__",
+        "__dict__",
+        "__name__",
+        "__qualname__",
+        "__doc__",
+        "__module__",
+    )
+    return _places(sample, fields, sample.__sizeof__())
 
 
 def _class_places() -> tuple[int, ...]:
     cls = type("a name of its own", (), {"__qualname__": "another name"})
     size: Any = type(cls).__basicsize__
-    return _places(cls, ("__mro__", "__name__"), size)
+    return _places(cls, ("__mro__", "__name__", "__qualname__"), size)
 
 
 CLASSES_ARE_KNOWN = sys.implementation.name == "cpython" and word(id(UntypedStorage) + 8)[1] == id(type(UntypedStorage))
@@ -183,5 +194,5 @@ POINTER_SLOT = _slot(UntypedStorage, "ptr") if SLOTS_ARE_KNOWN else 0
 ENTRIES_ARE_KNOWN = not DICTS_HAVE_VERSIONS and _entries_are_known()
 FUNCTION_PLACES, CLASS_PLACES = _function_places(), _class_places()
 
-__all__ = ["CLASSES_ARE_KNOWN", "CLASS_PLACES", "DICT_VERSION", "FUNCTION_PLACES", "GRADIENTS_ARE_KNOWN", "POINTER_SLOT", "Rows",
+__all__ = ["CLASSES_ARE_KNOWN", "CLASS_PLACES", "DICT_SIZE", "DICT_VERSION", "FUNCTION_PLACES", "GRADIENTS_ARE_KNOWN", "POINTER_SLOT", "Rows",
            "SETS_ARE_KNOWN", "SET_SIZE", "SLOTS_ARE_KNOWN", "TENSOR_SLOTS", "dict_rows", "own_dict_row", "word"]  # fmt: skip

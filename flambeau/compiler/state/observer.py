@@ -51,6 +51,7 @@ class Observer:
         self.library_names: set[str] = set()  # in code of this library that ran
         self.warned = False  # whether a warning was asked for, shown or not
         self.asks_abstract = False  # whether an abstract class decided what is an instance of it
+        self.asks_exception = False  # whether it was asked which exception is handled
         self.looks_at_frames = False
 
     @contextlib.contextmanager
@@ -85,6 +86,7 @@ class Observer:
         ran = {**self.expected, **self.ran}
         made.expected = {k: one for k, one in ran.items() if one.code is not function.__code__ or one.times > 1}
         made.warned, made.asks_abstract, made.library_names = self.warned, self.asks_abstract, self.library_names
+        made.asks_exception = self.asks_exception
         return made
 
 
@@ -171,6 +173,8 @@ class _Watch:
             return
         if getattr(f, "__self__", None) is _abc:
             self.observer.asks_abstract = True
+        if f in c_functions.ASK_FOR_EXCEPTIONS:
+            self.observer.asks_exception = True
         if c_functions.looks_at_frames(f):
             self.observer.looks_at_frames = True
         why = c_functions.objection(f, kind == USER)

@@ -20,6 +20,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...autograd.api import grad
 from ...core.device import device
 from ...core.dtype import dtype
@@ -59,7 +61,6 @@ from .origins import (
     is_library_module,
     is_outside,
     is_put_there,
-    is_pythons,
     is_shared_module,
     is_users,
     reaches_outside,
@@ -72,10 +73,7 @@ _PLAIN = (dtype, device, Generator, Node, _LOCK)
 
 
 # Where programs put functions of their own, which this library calls, too.
-_PATCHED: dict[str, dict[str, Any]] = {
-    "Tensor": gc.get_referents(Tensor.__dict__)[0],
-    "nn.functional": vars(functional),
-}
+_PATCHED: dict[str, Any] = {"Tensor": gc.get_referents(Tensor.__dict__)[0], "nn.functional": vars(functional)}
 
 
 class Reach(Findings):
@@ -89,6 +87,7 @@ class Reach(Findings):
         self.names: set[str] = set()
         self.computed = False
         self.texts = set()
+        self.uses_numpy = False  # whether numbers or functions of NumPy were found
         self.matched: set[str] = set()  # attributes that patterns read by position
         self.everything = False  # whether code that did not run counts, too: its results are kept somewhere
         self.codes: set[types.CodeType] = set()
@@ -176,10 +175,14 @@ class Reach(Findings):
         for name, held in _PATCHED.items():
             used = self._used_of(held)
             self.items.append(DictItem(name, held, None if self.computed else (*used, *self.names.difference(held))))
-        if self.observer.asks_abstract:
-            self.items.append(ValueItem("what abstract classes know", abc.get_cache_token))
-        if self.observer.warned:
-            self.items.append(ValueItem("the filters of warnings", _warning_filters))
+        for asked, what, ask in (
+            (self.observer.asks_abstract, "what abstract classes know", abc.get_cache_token),
+            (self.observer.warned, "the filters of warnings", _warning_filters),
+            (self.observer.asks_exception, "the exception that is handled", sys.exc_info),
+            (self.uses_numpy, "what NumPy does about errors", np.geterr),
+        ):
+            if asked:
+                self.items.append(ValueItem(what, ask))
 
     def _used_of(self, held: dict[str, Any]) -> set[str]:
         """The names in a place of this library's that code may ask for."""
@@ -199,7 +202,9 @@ class Reach(Findings):
         return bool(names or self.computed or self.optimizers)
 
     def _visit(self, what: str, value: Any) -> None:
-        if isinstance(value, _PLAIN) or type(value) in c_functions.IMMUTABLE or self._is_number(value):
+        number = self._is_number(value)
+        self.uses_numpy = self.uses_numpy or number
+        if number or isinstance(value, _PLAIN) or type(value) in c_functions.IMMUTABLE:
             return
         if id(value) in self.seen:
             return
@@ -215,11 +220,6 @@ class Reach(Findings):
         else:
             self._object(what, value)
 
-    @staticmethod
-    def _is_number(value: Any) -> bool:
-        """Return whether a value is a number of NumPy's, which never changes; one of a class of a user's may have attributes."""
-        return isinstance(value, c_functions.NUMBERS) and not is_pythons(type(value))  # type: ignore[arg-type]
-
     # -- code -------------------------------------------------------------------------------------------------------
     def _function(self, what: str, f: types.FunctionType) -> None:
         if f.__dict__.get("_torchdynamo_disable"):
@@ -230,6 +230,10 @@ class Reach(Findings):
             self._add(what, f.__dict__.get("_torchdynamo_orig_callable"))  # behind a compiled function
             return
         self.items.append(FunctionItem(what, f))
+        self._dict(f"attributes of {what}", f.__dict__)
+        if "__annotations__" in self.names:
+            self.items.append(SlotsItem(what, f, ["__annotations__"]))
+            self._add(f"annotations of {what}", f.__annotations__)
         if not self._has_run(f) and id(f) not in self.roots and not self.everything:
             return
         self.functions.add(id(f))
@@ -241,7 +245,6 @@ class Reach(Findings):
             self._add(f"{name}", item.seen)
         self._add(f"defaults of {what}", f.__defaults__)
         self._add(f"defaults of {what}", f.__kwdefaults__)
-        self._dict(f"attributes of {what}", f.__dict__)
 
     def _has_run(self, f: Any) -> bool:
         ran = self.ran.get(id(getattr(f, "__code__", None)))
@@ -292,6 +295,7 @@ class Reach(Findings):
     def _module_object(self, what: str, module: types.ModuleType) -> None:
         name, space = module.__name__, vars(module)
         own = is_library_module(module)
+        self.uses_numpy = self.uses_numpy or module is np
         if own and is_outside(name):
             raise Unreachable(f"{what} may reach files or other processes ({name})")
         if own and "ops" in self.names:
@@ -361,12 +365,6 @@ class Reach(Findings):
             self.items.append(DictItem(f"{what}.param_groups[{i}]", group, ("params",)))
             self._add(f"{what}.param_groups[{i}]['params']", group["params"])
 
-    def _record(self, what: str, op: Op) -> None:
-        """An operator of a user's: what runs when it is called. Its other rules (sharding, ONNX) are only guarded."""
-        self.items.append(DictItem(what, vars(op)))
-        for name in ("kernels", "impl", "autocast", "source"):
-            self._add(f"{what}.{name}", getattr(op, name))
-
     def _object(self, what: str, o: Any) -> None:
         cls = type(o)
         if is_known_by_identity(cls):
@@ -399,7 +397,8 @@ class Reach(Findings):
             self.items.append(OwnDictItem(what, o))
         # Of a module, this library reads what begins with an underscore; what its own layers read besides is not known.
         layered = inner and any(is_library_class(c) for c in type(o).__mro__ if c not in Module.__mro__)
-        if own or self.computed or layered or isinstance(o, Optimizer):
+        # The methods of a SimpleNamespace, in C, read all.
+        if own or self.computed or layered or isinstance(o, (Optimizer, types.SimpleNamespace)):
             self.items.append(DictItem(what, held))
             for name, value in held.items():
                 self._add(f"{what}.{name}", value)
