@@ -19,6 +19,9 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "240",
         "241",
     ): ("widths are rounded to multiples of eight"),
+    ("kernels/library/index.py", "ROWS = 1024  # index rows in one task of gather", "1024", "1025"): (
+        "how much one task does; the tasks together do the same"
+    ),
     ("optim/line_search.py", "left, right = (a, b) if a.size <= b.size else (b, a)", "<=", "<"): (
         "the two differ for points at one place only, and then either order is right"
     ),

@@ -99,9 +99,10 @@ class Change:
         return f"{self.file}:{self.line} in {self.owner or 'the module'}: {self.before} -> {self.after}"
 
 
-# Calls whose arguments are words for people, and keywords that change no result: a cache's size, the line that a warning names.
+# Calls whose arguments are words for people, and arguments that change no result: a cache's size, the line that a warning names, what one
+# turn of a parallel loop costs (the second of `prange`), which decides how many threads share it.
 WORDS = ("warn", "warn_once", "debug", "info", "print")
-WITHOUT_EFFECT = ("stacklevel", "slots", "maxsize", "daemon")
+WITHOUT_EFFECT = ("stacklevel", "slots", "maxsize", "daemon", "cost")
 
 
 class Finder(ast.NodeVisitor):
@@ -173,9 +174,14 @@ class Finder(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        if ast.unparse(node.func).rpartition(".")[2] in (*WORDS, "lru_cache", "TypeVar"):
+        called = ast.unparse(node.func).rpartition(".")[2]
+        if called in (*WORDS, "lru_cache", "TypeVar"):
             return
-        for child in (node.func, *node.args, *(k.value for k in node.keywords if k.arg not in WITHOUT_EFFECT)):
+        for child in (
+            node.func,
+            *node.args[: 1 if called == "prange" else None],
+            *(k.value for k in node.keywords if k.arg not in WITHOUT_EFFECT),
+        ):
             self.visit(child)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:

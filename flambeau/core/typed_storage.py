@@ -106,7 +106,7 @@ class TypedStorage:
         self[0 : self.size()] = value
         return self
 
-    def copy_(self, source: TypedStorage, non_blocking: bool = False) -> TypedStorage:
+    def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> TypedStorage:
         self[:] = source.cpu().tolist()
         return self
 
@@ -159,7 +159,7 @@ class TypedStorage:
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + self.nbytes()
 
-    def is_pinned(self, device: Any = "cuda") -> bool:
+    def is_pinned(self, device: Any = None) -> bool:
         return self._untyped.is_pinned(device)
 
     def get_device(self) -> int:

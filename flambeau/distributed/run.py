@@ -160,12 +160,11 @@ def config_from_args(args: argparse.Namespace) -> tuple[LaunchConfig, Callable |
     elif backend == "static":
         settings["rank"] = str(args.node_rank)
         endpoint = endpoint or f"{args.master_addr}:{args.master_port}"
-    timeout = args.shutdown_timeout
     config = LaunchConfig(
         least, most, count, logs, run_id, args.role, endpoint, backend, settings, max_restarts=args.max_restarts,
         monitor_interval=args.monitor_interval, start_method=args.start_method, local_addr=args.local_addr,
         signals_to_handle=args.signals_to_handle, virtual_local_rank=args.virtual_local_rank,
-        shutdown_timeout=float(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 30)) if timeout is None else timeout,
+        shutdown_timeout=args.shutdown_timeout,
     )  # fmt: skip
     return config, *_entry(args)
 

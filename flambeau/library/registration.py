@@ -166,12 +166,15 @@ def register_fake(
     *,
     lib: Library | None = None,
     _stacklevel: int = 1,
-    allow_override: bool = False,
+    allow_override: bool = True,
 ) -> Any:
     """Register a function that gives an operator's result for tensors without values (device "meta"), replacing an earlier one."""
 
     def register(function: Function) -> Function:
-        _set_kernel(find_operator(op).kernels, "meta", function, lib)
+        kernels = find_operator(op).kernels
+        if "meta" in kernels and not allow_override:
+            raise RuntimeError(f"register_fake(...): the operator {op} already has a fake impl registered")
+        _set_kernel(kernels, "meta", function, lib)
         return function
 
     return register if func is None else register(func)

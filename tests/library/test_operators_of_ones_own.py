@@ -406,3 +406,15 @@ def test_triton_op_is_its_own_rule_of_shapes(library):
     x = library.ones(3, requires_grad=True)
     made(x).sum().backward()
     assert x.grad.tolist() == [2.0] * 3 and made(library.ones(4, 5, device="meta")).shape == (4, 5)
+
+
+def test_a_fake_is_replaced_unless_that_is_refused():
+    @flambeau.library.custom_op("fakes::twice", mutates_args=())
+    def twice(x: flambeau.Tensor) -> flambeau.Tensor:
+        return x * 2
+
+    for shape in ((2,), (3,)):
+        flambeau.library.register_fake("fakes::twice", lambda x, shape=shape: x.new_empty(shape))
+    with pytest.raises(RuntimeError, match="already has a fake impl"):
+        flambeau.library.register_fake("fakes::twice", lambda x: x.new_empty(4), allow_override=False)
+    assert tuple(twice(flambeau.empty(5, device="meta")).shape) == (3,)

@@ -75,7 +75,8 @@ def test_quantizing_channels(kind, axis):
 
 
 @pytest.mark.parametrize(
-    "low, high", [(-3.0, 5.0), (0.0, 5.0), (-3.0, 0.0), (0.0, 0.0), (1.0, 2.0), (-1e-7, 1e-6), (0.0, 1e-42)]
+    "low, high",
+    [(-3.0, 5.0), (0.0, 5.0), (-3.0, 0.0), (0.0, 0.0), (1.0, 2.0), (-1e-7, 1e-6), (0.0, 1e-42), (0.0, 5e-37)],
 )
 @pytest.mark.parametrize("reduce_range", [False, True])
 def test_dynamic_scales(low, high, reduce_range):

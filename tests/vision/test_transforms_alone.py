@@ -193,3 +193,13 @@ def test_rotated_boxes_inside_the_canvas_keep_their_numbers_when_clamped():
     given = [[20.0, 15.0, 10.0, 6.0, 30.0], [12.0, 14.0, 8.0, 4.0, 0.0]]
     boxes = tv_tensors.BoundingBoxes(given, format="CXCYWHR", canvas_size=(40, 50))
     assert v2.functional.clamp_bounding_boxes(boxes).tolist() == given
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (4, 5, 1), (4, 5, 3)])
+def test_arrays_become_images_with_channels_first(shape):
+    array = np.arange(np.prod(shape)).reshape(shape).astype(np.uint8)
+    image = v2.functional.to_image(array)
+    assert type(image) is tv_tensors.Image and image.is_contiguous()
+    np.testing.assert_array_equal(image.numpy(), array.reshape(4, 5, -1).transpose(2, 0, 1))
+    with pytest.raises(ValueError, match="2D or 3D"):
+        v2.functional.to_image(array.reshape(1, 4, 5, -1))

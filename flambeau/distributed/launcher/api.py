@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,10 +45,12 @@ class LaunchConfig:
     tee: Std | dict[int, Std] = Std.NONE
     log_dir: str | None = None
     signals_to_handle: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
-    shutdown_timeout: float = 30.0
+    shutdown_timeout: float | None = None
     virtual_local_rank: bool = False
 
     def __post_init__(self) -> None:
+        if self.shutdown_timeout is None:
+            self.shutdown_timeout = float(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 30))
         self.rdzv_configs.setdefault("timeout", 900 if self.rdzv_timeout == -1 else self.rdzv_timeout)
         if self.logs_specs is None:
             self.logs_specs = LogsSpecs(self.log_dir, self.redirects, self.tee)
@@ -88,7 +91,7 @@ def launch_agent(config: LaunchConfig, entrypoint: Callable | str | None, args: 
     parameters = RendezvousParameters(
         config.rdzv_backend, endpoint, run_id, config.min_nodes, config.max_nodes, config.local_addr, **configs
     )
-    assert config.logs_specs is not None
+    assert config.logs_specs is not None and config.shutdown_timeout is not None
     with handled_signals(config.signals_to_handle):
         spec = WorkerSpec(
             config.role, config.nproc_per_node, get_rendezvous_handler(parameters), entrypoint, tuple(args),
