@@ -89,6 +89,7 @@ class Change:
     line: int
     owner: str
     span: tuple[int, int] = (0, 0)  # first and last line of the innermost function or of the module's statement
+    is_default: bool = False  # of a parameter: tests that read signatures notice it
 
     @property
     def text(self) -> str:
@@ -110,6 +111,7 @@ class Finder(ast.NodeVisitor):
 
     def __init__(self, file: str, text: str) -> None:
         self.file, self.text, self.owners, self.found = file, text, [], []
+        self.in_defaults = False
         self.spans = [(0, 0)]
         lengths = [len(line.encode()) for line in text.splitlines(keepends=True)]
         self.lines = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
@@ -120,7 +122,9 @@ class Finder(ast.NodeVisitor):
 
     def add(self, node: ast.AST, start: int, before: str, after: str) -> None:
         line = getattr(node, "lineno", 0)
-        self.found.append(Change(self.file, start, before, after, line, ".".join(self.owners), self.spans[-1]))
+        self.found.append(
+            Change(self.file, start, before, after, line, ".".join(self.owners), self.spans[-1], self.in_defaults)
+        )
 
     def between(self, left: ast.expr, right: ast.expr, operator: ast.AST) -> None:
         """The operator between two operands."""
@@ -135,7 +139,11 @@ class Finder(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.owners.append(node.name)
         self.spans.append((min([node.lineno, *(each.lineno for each in node.decorator_list)]), node.end_lineno or 0))
-        for child in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults), *node.body):
+        self.in_defaults = True
+        for child in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
+            self.visit(child)
+        self.in_defaults = False
+        for child in (*node.decorator_list, *node.body):
             self.visit(child)
         self.spans.pop()
         self.owners.pop()
@@ -424,6 +432,8 @@ def mapped(change: Change, known: LineMap) -> Iterator[list[str]]:
         yield first
         if more := [test for test in known.chosen(lines, 150, 60.0) if test not in first]:
             yield more
+    if change.is_default:
+        yield ["tests/api/test_defaults.py"]
     if not is_known or change.file.split("/")[1] in ("distributed", "serve", "horovod", "cpp", "multiprocessing"):
         yield next(selections(change))
 

@@ -41,11 +41,10 @@ MODULES = [
 
 def shown(value: Any) -> str | None:
     """A default as text, None for what has no text of its own."""
-    if isinstance(value, PLAIN):
-        return repr(value)
-    if isinstance(value, (tuple, list)) and all(isinstance(v, PLAIN) for v in value):
-        return repr(list(value) if isinstance(value, list) else tuple(value))
-    return None
+    if isinstance(value, (tuple, list)):
+        parts = [shown(v) for v in value]
+        return None if None in parts else repr([ast.literal_eval(str(part)) for part in parts])
+    return repr(value) if isinstance(value, PLAIN) else None
 
 
 def defaults(function: Any) -> dict[str, str]:

@@ -206,6 +206,24 @@ def swapped(L: Any) -> tuple:
 CASES |= {
     "swap_tensors": swapped,
     **{
+        f"frombuffer from {offset}, {count} elements": (
+            lambda L, o=offset, c=count: L.frombuffer(bytearray(range(12)), dtype=L.int16, offset=o, count=c)
+        )
+        for offset, count in (
+            (0, -1),
+            (2, -1),
+            (10, 1),
+            (11, -1),
+            (12, -1),
+            (13, -1),
+            (-1, -1),
+            (4, 4),
+            (4, 5),
+            (0, 0),
+            (1, 2),
+        )
+    },
+    **{
         f"element {at} of a storage of three": (lambda L, at=at: L.arange(3.0).storage()[at])
         for at in (-4, -3, -1, 0, 2, 3, None, slice(1, 2))
     },
