@@ -17,9 +17,8 @@ try:
     from . import autograd, ops
 finally:
     if _collects:
-        if (
-            not _gc.get_freeze_count()
-        ):  # what was made until here is old to the collector, which need not look through it at once
+        # What was made until here is old to the collector, which need not look through it at once.
+        if not _gc.get_freeze_count():
             _gc.freeze()
             _gc.unfreeze()
         _gc.enable()

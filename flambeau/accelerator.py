@@ -14,10 +14,8 @@ from .core.dtype import ALL_DTYPES as _ALL_DTYPES
 
 __path__ = ()  # modules of gathered names are found below this one
 _CUDA = _device("cuda")
-Stream, Event = (
-    _cuda.Stream,
-    _cuda.Event,
-)  # also `torch.Stream` and `torch.Event`: of the one kind of accelerator there is
+# Also `torch.Stream` and `torch.Event`: of the one kind of accelerator there is.
+Stream, Event = _cuda.Stream, _cuda.Event
 
 
 def is_available() -> bool:

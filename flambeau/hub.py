@@ -32,9 +32,8 @@ from .serialization import load as load_file
 from .utils import progress as progress_bars
 
 try:
-    from tqdm import (
-        tqdm,
-    )  # programs take it from here; not tqdm.auto, which starts iterating twice: loaders draw seeds then
+    # Programs take it from here; not tqdm.auto, which starts iterating twice: loaders draw seeds then.
+    from tqdm import tqdm
 except ImportError:
     from .utils.progress import PlainBar as tqdm
 

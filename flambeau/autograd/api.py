@@ -18,12 +18,12 @@ from .duals import carry
 from .engine import TensorHook, run_backward
 
 
-def _as_list(value: Any) -> list:
+def _as_list(value: Any) -> list[Any]:
     """Return a list of one tensor, or of any iterable of them: a list, a generator, the values of a dictionary."""
     return [value] if isinstance(value, (Tensor, GradientEdge)) or not isinstance(value, Iterable) else list(value)
 
 
-def _described(out: Any) -> tuple | None:
+def _described(out: Any) -> tuple[Any, ...] | None:
     """(shape, dtype, device) of an output, a tensor or an edge of the graph; None where the edge's node does not know."""
     if isinstance(out, GradientEdge):
         if not isinstance(out.node, AccumulateGrad):
@@ -42,7 +42,7 @@ def _without_names(g: Any) -> Tensor:
     return g._value
 
 
-def _starting_gradients(outputs: list, gradients: list) -> list[Tensor]:
+def _starting_gradients(outputs: list[Any], gradients: list[Any]) -> list[Tensor]:
     """Ones for scalar outputs; what is given must fit in shape and dtype."""
     result: list[Tensor] = []
     for i, (out, g) in enumerate(zip(outputs, gradients)):
@@ -118,7 +118,7 @@ def backward(
             meta.grad = g if meta.grad is None else meta.grad + g
 
 
-def _inputs_list(inputs: Any, function: str) -> list:
+def _inputs_list(inputs: Any, function: str) -> list[Any]:
     if isinstance(inputs, dict):
         if type(inputs) is not dict:
             raise TypeError(f"{function}(): inputs given by name must be a dict, not a {type(inputs).__name__}")
@@ -182,8 +182,8 @@ def _zeros_for(wanted: Any, create_graph: bool) -> Tensor:
 
 
 def _batched_grad(
-    outs: list, ins: list, given: list, allow_unused: bool, materialize: bool, create_graph: bool
-) -> tuple:
+    outs: list[Any], ins: list[Any], given: list[Any], allow_unused: bool, materialize: bool, create_graph: bool
+) -> tuple[Any, ...]:
     """Run many backward passes at once: vmap over the gradients of the outputs."""
     for i, (out, g) in enumerate(zip(outs, given)):
         if g is None:
@@ -196,19 +196,19 @@ def _batched_grad(
             )
     reached: list[int] = []
 
-    def one(*vectors: Tensor) -> tuple:
+    def one(*vectors: Tensor) -> tuple[Any, ...]:
         found = grad(outs, ins, vectors, True, create_graph, True, allow_unused, False, materialize)
         reached[:] = [i for i, g in enumerate(found) if g is not None]
         return tuple(g for g in found if g is not None)
 
     found = vmap_of(one, given)
-    results: list = [None] * len(ins)
+    results: list[Any] = [None] * len(ins)
     for i, g in zip(reached, found):
         results[i] = g
     return tuple(results)
 
 
-def vmap_of(function: Callable, batches: list) -> Any:
+def vmap_of(function: Callable[..., Any], batches: list[Any]) -> Any:
     """`func.vmap`, which is loaded when first used: it sits above this layer and brings the batching rules with it."""
     return submodule(__package__.rpartition(".")[0], "func").vmap(function)(*batches)
 
@@ -238,7 +238,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> HookHandle:
     return HookHandle(node.prehooks, TensorHook(hook, output_nr))  # type: ignore[arg-type]
 
 
-def register_post_accumulate_grad_hook(self: Tensor, hook: Callable) -> HookHandle:
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[..., Any]) -> HookHandle:
     """Call `hook(tensor)` after a gradient has been added to this leaf's `.grad`."""
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")

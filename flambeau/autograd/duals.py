@@ -19,7 +19,7 @@ class DualLevel(modes.Mode):
     """An open level; it knows who carries tangents, to take them away at its end."""
 
     def __init__(self) -> None:
-        self.carriers: list[weakref.ref] = []
+        self.carriers: list[weakref.ref[Tensor]] = []
 
     def close(self) -> None:
         for reference in self.carriers:

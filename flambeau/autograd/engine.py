@@ -70,7 +70,7 @@ class Pass:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.captures = captures  # (node, output_nr) -> which inputs want that gradient
-        self.results: list = [None] * count
+        self.results: list[Any] = [None] * count
         self.accumulates = accumulates
         self.reachable: Collection[Node] = ()
         self.callbacks: list[Callable[[], None]] = []  # to be called when the pass is over
@@ -81,16 +81,16 @@ class Pass:
         """This pass, or the outermost one in whose backward it runs. (Not a field: a pass that held itself would keep its graph.)"""
         return self.around or self
 
-    def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[Node] | None) -> list:
+    def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[Node] | None) -> list[Any]:
         counts, reachable = dependencies([r[0] for r in roots])
         useful = None if wanted is None else leading_to(reachable, wanted)
         self.reachable = counts if useful is None else useful
-        buffers: dict[Node, list] = {}
+        buffers: dict[Node, list[Any]] = {}
         for node, output_nr, gradient in roots:
             add_gradient(buffers, node, output_nr, gradient)
         ready = [(-node.sequence, node) for node in buffers if counts[node] == 0]
         heapq.heapify(ready)
-        outgoing: tuple | None
+        outgoing: tuple[Any, ...] | None
         casting = modes.active and modes.staying()
         evaluate = self.evaluate_cast if casting else self.evaluate
         observer = modes.observing()
@@ -119,7 +119,7 @@ class Pass:
                 mode.gradients([*self.results, *leaves])
         return self.results
 
-    def evaluate(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
+    def evaluate(self, node: Node, incoming: list[Any], useful: set[Node] | None) -> tuple[Any, ...] | None:
         """Run hooks, capture or accumulate, and apply the node."""
         if useful is not None and node not in useful:
             return None
@@ -157,21 +157,21 @@ class Pass:
             node.release()
         return outgoing
 
-    def evaluate_cast(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
+    def evaluate_cast(self, node: Node, incoming: list[Any], useful: set[Node] | None) -> tuple[Any, ...] | None:
         """Evaluate a node where a mode may have changed dtypes (autocast): each gradient gets the dtype of its tensor."""
         outgoing = self.evaluate(node, incoming, useful)
         if outgoing is None:
             return None
         return tuple([g if g is None or e is None else in_dtype_of(e, g) for g, e in zip(outgoing, node.edges)])
 
-    def capture(self, node: Node, incoming: list) -> None:
+    def capture(self, node: Node, incoming: list[Any]) -> None:
         assert self.captures is not None
         for output_nr, gradient in enumerate(incoming):
             for i in self.captures.get((node, output_nr), ()):
                 self.results[i] = gradient
 
 
-def add_gradient(buffers: dict[Node, list], node: Node, output_nr: int, gradient: Tensor) -> None:
+def add_gradient(buffers: dict[Node, list[Any]], node: Node, output_nr: int, gradient: Tensor) -> None:
     """Sum a gradient into what has already arrived at one output of a node."""
     buffer = buffers.get(node)
     if buffer is None:
@@ -199,7 +199,7 @@ class LinearPass(Pass):
     """A pass whose results will be differentiated with respect to the gradients it starts from (forward mode). Where a
     derivative rule cannot be differentiated that would be silently zero: it is an error instead."""
 
-    def evaluate(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
+    def evaluate(self, node: Node, incoming: list[Any], useful: set[Node] | None) -> tuple[Any, ...] | None:
         outgoing = node.linear(incoming)
         if outgoing is not None:
             return outgoing
@@ -214,7 +214,7 @@ class LinearPass(Pass):
         return outgoing
 
 
-def run_tensor_hooks(node: Node, incoming: list) -> None:
+def run_tensor_hooks(node: Node, incoming: list[Any]) -> None:
     """Hooks of the tensors this node produced, then retained gradients: before the node runs, and where it does not."""
     for hook in list((node.prehooks or {}).values()):
         if isinstance(hook, TensorHook):
@@ -230,7 +230,7 @@ def run_tensor_hooks(node: Node, incoming: list) -> None:
             tensor._ensure_autograd().grad = incoming[output_nr] if held is None else held + incoming[output_nr]
 
 
-def run_prehooks(node: Node, incoming: list) -> list:
+def run_prehooks(node: Node, incoming: list[Any]) -> list[Any]:
     """Run the prehooks of a node, and return the gradients that they give."""
     for hook in list((node.prehooks or {}).values()):
         if not isinstance(hook, TensorHook):
@@ -260,7 +260,7 @@ def check_hook_result(changed: Any, original: Tensor | None) -> None:
         raise RuntimeError(f"hook has changed the type of value (was {original.type()} got {changed.type()})")
 
 
-def run_posthooks(node: Node, outgoing: tuple, incoming: list) -> tuple:
+def run_posthooks(node: Node, outgoing: tuple[Any, ...], incoming: list[Any]) -> tuple[Any, ...]:
     assert node.hooks is not None
     for hook in list(node.hooks.values()):
         changed = hook(outgoing, tuple(incoming))
@@ -269,7 +269,7 @@ def run_posthooks(node: Node, outgoing: tuple, incoming: list) -> tuple:
     return outgoing
 
 
-def apply_watched(node: Node, incoming: list, wanted: tuple[bool, ...] | None) -> tuple:
+def apply_watched(node: Node, incoming: list[Any], wanted: tuple[bool, ...] | None) -> tuple[Any, ...]:
     """node.apply (or apply_some), which an observer is told of; with anomaly detection an error is preceded by the forward call that led to it."""
     before, grad_mode.evaluating = grad_mode.evaluating, node
     observer = modes.observing()
@@ -287,8 +287,8 @@ def apply_watched(node: Node, incoming: list, wanted: tuple[bool, ...] | None) -
 
 
 def evaluate_observed(
-    observer: modes.Observer, evaluate: Callable, node: Node, incoming: list, useful: set[Node] | None
-) -> tuple | None:
+    observer: modes.Observer, evaluate: Callable[..., Any], node: Node, incoming: list[Any], useful: set[Node] | None
+) -> tuple[Any, ...] | None:
     """Evaluate a node, and tell an observer of it."""
     leaf = type(node) is AccumulateGrad
     name, sequence = node.name(), -1 if leaf else node.sequence
@@ -302,7 +302,7 @@ def evaluate_observed(
             observer.end(event)
 
 
-def apply_one_by_one(node: Node, incoming: list) -> tuple:
+def apply_one_by_one(node: Node, incoming: list[Any]) -> tuple[Any, ...]:
     """Under vmap, a node that reads the memory of its gradients gets one element of the batch at a time."""
     level = max((g._level for g in incoming if isinstance(g, BatchedTensor)), key=lambda one: one.depth)
     return level.joined([node.apply(level.element(incoming, i)) for i in range(level.size)], node.name())
@@ -336,7 +336,7 @@ def _say(text: str) -> None:
         print(f"UserWarning: {problem}", file=sys.stderr)
 
 
-def check_gradients(node: Node, outgoing: tuple) -> None:
+def check_gradients(node: Node, outgoing: tuple[Any, ...]) -> None:
     if not grad_mode.anomaly_check_nan:
         return
     for i, g in enumerate(outgoing):
@@ -345,7 +345,7 @@ def check_gradients(node: Node, outgoing: tuple) -> None:
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 
 
-def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None:
+def accumulate(node: AccumulateGrad, incoming: list[Any], create_graph: bool) -> None:
     """Add incoming[0] to the leaf's gradient. It stays in the list so that `take_over` can count its references."""
     variable = node.variable
     meta = variable._ensure_autograd()
@@ -392,7 +392,7 @@ def add_out_of_place(meta: Any, gradient: Tensor, create_graph: bool) -> None:
         grad_mode.enabled = before
 
 
-def take_over_sparse(holder: list) -> Tensor:
+def take_over_sparse(holder: list[Any]) -> Tensor:
     """Take over a sparse gradient without copying: its index and values are taken over when only it holds them. Such a gradient
     forgets that it was coalesced, as in PyTorch."""
     g = holder[0]
@@ -402,7 +402,7 @@ def take_over_sparse(holder: list) -> Tensor:
     return unrecorded(g.clone)
 
 
-def take_over(holder: list, variable: Tensor) -> Tensor:
+def take_over(holder: list[Any], variable: Tensor) -> Tensor:
     """The gradient in holder[0] as the leaf's own tensor: taken over when nobody else can see it, else copied."""
     if holder[0].is_sparse or isinstance(variable, SparseTensor):
         return take_over_sparse(holder) if holder[0].is_sparse else holder[0]._bare_alias()
@@ -430,7 +430,7 @@ def run_backward(
     inputs: list[Tensor] | None = None,
     accumulate_grad: bool = True,
     kind: Callable[..., Pass] = Pass,
-) -> list:
+) -> list[Any]:
     """Start a pass at `outputs`. With `inputs`, only paths to them run, and either their gradients are returned or
     (accumulate_grad) added to their `.grad`."""
     roots = []

@@ -12,9 +12,9 @@ with the tangents of the operands. So every operator that can be differentiated 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..core.aliases import AnyFunction
 from ..core.batched import BatchedTensor
 from ..core.graph import grad_mode
 from ..core.naming import no_attribute
@@ -35,7 +35,7 @@ class UnpackedDualTensor(NamedTuple):
 class _Level(DualLevel):
     """Sees every operator call while it is open."""
 
-    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def handle(self, op: Any, function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = _tensors((args, tuple(kwargs.values())))
         out = kwargs.get("out")
         if out is not None and any(tangent_of(x) is not None for x in (*given, *_tensors(out))):
@@ -67,7 +67,7 @@ def _replaced(tree: Any, new: dict[int, Tensor]) -> Any:
     return type(tree)(_replaced(v, new) for v in tree) if type(tree) in (tuple, list) else tree
 
 
-def _push(function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) -> Any:
+def _push(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any], duals: list[Tensor]) -> Any:
     """Call the operator, and give its results their tangents."""
     records = grad_mode.enabled and any(x.requires_grad for x in _tensors((args, tuple(kwargs.values()))))
     with enable_grad():
@@ -90,7 +90,7 @@ def _push(function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) ->
     return _replaced(result, new)
 
 
-def _push_view(function: Callable, args: tuple, kwargs: dict, viewed: Tensor) -> Any:
+def _push_view(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any], viewed: Tensor) -> Any:
     """Set the tangents of views: the same views of the tangent."""
     tangent = tangent_of(viewed)
     assert tangent is not None
@@ -111,18 +111,18 @@ def _tangents(
     """Return the product of the Jacobian and the tangents for each output."""
     if not outputs:
         return []
-    points: list = [starts[id(x)] for x in duals]
-    vectors: list = [tangent_of(x) for x in duals]
+    points: list[Any] = [starts[id(x)] for x in duals]
+    vectors: list[Any] = [tangent_of(x) for x in duals]
     seeds = [o.new_ones(o.shape).requires_grad_() for o in outputs]
     rows = run_backward(outputs, seeds, True, True, points, False, LinearPass)
     reached = [(r, v) for r, v in zip(rows, vectors) if r is not None and r.requires_grad]
-    found: list = [None] * len(seeds)
+    found: list[Any] = [None] * len(seeds)
     if reached:
         found = run_backward([r for r, _ in reached], [v for _, v in reached], False, create_graph, seeds, False)
     return [o.new_zeros(o.shape) if f is None else f for o, f in zip(outputs, found)]
 
 
-def _push_in_place(function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) -> Any:
+def _push_in_place(function: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any], duals: list[Tensor]) -> Any:
     def out_of_place(first: Tensor, *rest: Any, **options: Any) -> Any:
         return function(first.clone(), *rest, **options)
 

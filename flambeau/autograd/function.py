@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..core import modes
 from ..core.absent import absent_class
+from ..core.aliases import Values
 from ..core.batched import BatchedTensor
 from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, grad_mode, gradient_edge, raw_value, unrecorded
 from ..core.tensor import Tensor, empty
@@ -25,11 +26,11 @@ class FunctionCtx:
     def __init__(self) -> None:
         self.materialize_grads = True
         self.needs_input_grad: tuple[bool, ...] = ()
-        self._to_save: tuple = ()
-        self._dirty: tuple = ()
-        self._non_differentiable: tuple = ()
+        self._to_save: tuple[Any, ...] = ()
+        self._dirty: tuple[Any, ...] = ()
+        self._non_differentiable: tuple[Any, ...] = ()
         self._node: FunctionNode | None = None
-        self._for_forward: tuple = ()
+        self._for_forward: tuple[Any, ...] = ()
         self._pushing_forward = False  # while jvp runs
         self._spent = False
 
@@ -58,7 +59,7 @@ class FunctionCtx:
         self.materialize_grads = value
 
     @property
-    def saved_tensors(self) -> tuple:
+    def saved_tensors(self) -> tuple[Any, ...]:
         if self._pushing_forward:
             return self._for_forward
         node = self._node
@@ -72,7 +73,7 @@ class FunctionCtx:
         return found
 
     @property
-    def saved_variables(self) -> tuple:
+    def saved_variables(self) -> tuple[Any, ...]:
         warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
         return self.saved_tensors
 
@@ -88,9 +89,9 @@ class FunctionNode(Node):
     ctx: FunctionCtx
     cls: Any
     positions: list[int]  # which forward arguments were tensors
-    inputs: list[tuple]  # their shapes, dtypes and devices, where there is a jvp that may ask
+    inputs: list[tuple[Any, ...]]  # their shapes, dtypes and devices, where there is a jvp that may ask
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         ctx = self.ctx
         if self.saved is None:
             raise RuntimeError(RETRY_MESSAGE)
@@ -114,7 +115,7 @@ class FunctionNode(Node):
                 )
         return tuple(self.fitted(i, share) for i, share in enumerate(shares))
 
-    def linear(self, grads: list) -> tuple | None:
+    def linear(self, grads: list[Any]) -> tuple[Any, ...] | None:
         if self.cls.jvp is Function.jvp or not any(g is not None and g.requires_grad for g in grads):
             return None
         row = Transposed(self, grads)
@@ -147,7 +148,7 @@ class FunctionNode(Node):
         return f"<{__name__}.{self.label} object at {id(self):#x}>"
 
 
-def _zeros(info: tuple) -> Tensor:
+def _zeros(info: Values) -> Tensor:
     shape, d, where = info
     return fill_raw(empty(shape, d, where), 0)
 
@@ -232,7 +233,7 @@ class Function:
         return cls._call(FunctionCtx(), args)
 
     @classmethod
-    def _call(cls, ctx: FunctionCtx, args: tuple) -> Any:
+    def _call(cls, ctx: FunctionCtx, args: Values) -> Any:
         """Run forward, and record the call where a gradient flows."""
         positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
@@ -258,7 +259,7 @@ class Function:
         return result
 
     @classmethod
-    def _record(cls, ctx: FunctionCtx, args: tuple, positions: list[int], edges: tuple, result: Any) -> Any:
+    def _record(cls, ctx: FunctionCtx, args: Values, positions: list[int], edges: Values, result: Any) -> Any:
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         node: Any = cls._backward_cls(cls._backward_cls.__name__, edges)
         node.cls, node.ctx, node.positions = cls, ctx, positions
@@ -298,7 +299,7 @@ class Function:
         return tuple(outputs)
 
 
-def _reverse_rule(cls: Any) -> Callable:
+def _reverse_rule(cls: Any) -> Callable[..., Any]:
     """backward, or vjp, which is another name for it."""
     if cls.vjp is Function.vjp:
         return cls.backward
@@ -312,7 +313,7 @@ def _reverse_rule(cls: Any) -> Callable:
 _signature = functools.lru_cache(maxsize=1024)(inspect.signature)
 
 
-def _positional(cls: Any, args: tuple, kwargs: dict) -> tuple:
+def _positional(cls: Any, args: Values, kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The arguments of forward in order, with its defaults."""
     split = cls.setup_context is not Function.setup_context
     given = args if split else (None, *args)
@@ -326,7 +327,7 @@ def _positional(cls: Any, args: tuple, kwargs: dict) -> tuple:
     return tuple(bound.args) if split else tuple(bound.args)[1:]
 
 
-def _check_dirty(ctx: FunctionCtx, args: tuple, result: Any) -> None:
+def _check_dirty(ctx: FunctionCtx, args: Values, result: Any) -> None:
     """Check that what mark_dirty was given are inputs that forward returns."""
     outputs = result if isinstance(result, (tuple, list)) else (result,)
     for t in ctx._dirty:
@@ -377,7 +378,7 @@ class VmapInfo(NamedTuple):
     randomness: str
 
 
-def _apply_batched(cls: Any, args: tuple) -> Any:
+def _apply_batched(cls: Any, args: Values) -> Any:
     """A Function inside vmap: its own vmap method if it has one, else (generate_vmap_rule) one element at a time."""
     level = max((a._level for a in args if isinstance(a, BatchedTensor)), key=lambda one: one.depth)
     rule = None if cls.vmap is Function.vmap else cls.vmap
@@ -396,7 +397,7 @@ def _apply_batched(cls: Any, args: tuple) -> Any:
     return by_vmap_rule(rule, level, args)
 
 
-def by_vmap_rule(rule: Callable, level: Any, args: tuple, kwargs: Any = None) -> Any:
+def by_vmap_rule(rule: Callable[..., Any], level: Any, args: Values, kwargs: Any = None) -> Any:
     """Call a user's rule `rule(info, in_dims, *args)` with the values of tensors of this level, and give its results a batch."""
 
     def dim(a: Any) -> Any:
@@ -435,7 +436,7 @@ class Error(Node):
     def __init__(self) -> None:
         super().__init__("Error", ())
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 

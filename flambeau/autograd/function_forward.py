@@ -10,7 +10,7 @@ from ..ops.creation.filled import fill_raw
 from .duals import carry, laid_out_like, levels_closed, tangent_of
 
 
-def apply_forwards(cls: Any, ctx: Any, args: tuple) -> Any:
+def apply_forwards(cls: Any, ctx: Any, args: tuple[Any, ...]) -> Any:
     """Call a Function some of whose arguments carry tangents."""
     tangents = [tangent_of(a) if isinstance(a, Tensor) else None for a in args]
     with levels_closed():
@@ -43,7 +43,7 @@ def apply_forwards(cls: Any, ctx: Any, args: tuple) -> Any:
     return tuple(outputs) if isinstance(result, (tuple, list)) else outputs[0]
 
 
-def _pushed(cls: Any, ctx: Any, tangents: list) -> list:
+def _pushed(cls: Any, ctx: Any, tangents: list[Any]) -> list[Any]:
     ctx._pushing_forward = True
     try:
         pushed = cls.jvp(ctx, *tangents)
@@ -56,7 +56,7 @@ class Transposed(Node):
     """The product of gradients with the Jacobian of a Function that has a jvp. Only its derivative with respect to the
     gradients is ever asked for: the Jacobian times tangents, which is what jvp computes. So its value is left at zero."""
 
-    def __init__(self, of: Any, grads: list):
+    def __init__(self, of: Any, grads: list[Any]):
         super().__init__(of.label, tuple(gradient_edge(g) if g is not None else None for g in grads))
         self.of, self.output_count = of, len(of.edges)
 
@@ -69,9 +69,9 @@ class Transposed(Node):
         shape, dtype, device = self.of.inputs[index]
         return fill_raw(empty(shape, dtype, device), 0)
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         ctx = self.of.ctx
-        tangents: list = [None] * len(ctx.needs_input_grad)
+        tangents: list[Any] = [None] * len(ctx.needs_input_grad)
         for k, (position, g) in enumerate(zip(self.of.positions, grads)):
             tangents[position] = self._nothing(k) if g is None and ctx.materialize_grads else g
         return tuple(_pushed(self.of.cls, ctx, tangents))
@@ -88,7 +88,7 @@ def _is_differentiable(x: Any) -> bool:
     return isinstance(x, Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex)
 
 
-def _hand_over(ctx: Any, args: tuple, given: list, out: Any, tangent: Any, index: int) -> None:
+def _hand_over(ctx: Any, args: tuple[Any, ...], given: list[Any], out: Any, tangent: Any, index: int) -> None:
     """Let an output carry what jvp returned for it."""
     if not _is_differentiable(out) or any(out is n for n in ctx._non_differentiable):
         if tangent is not None:
@@ -110,7 +110,7 @@ def _hand_over(ctx: Any, args: tuple, given: list, out: Any, tangent: Any, index
     carry(out, laid_out_like(tangent, out))
 
 
-def _check_view(args: tuple, given: list, out: Tensor, tangent: Tensor) -> None:
+def _check_view(args: tuple[Any, ...], given: list[Any], out: Tensor, tangent: Tensor) -> None:
     """Check that a view of an input has a view of that input's tangent."""
     for a, t in zip(args, given):
         if not isinstance(a, Tensor) or t is None or a._storage is not out._storage:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core.aliases import AnyFunction
 from ..core.tensor import Tensor
 from ..ops.creation.ranges import eye
 from ..ops.shape.joining import stack
@@ -43,7 +44,7 @@ def _finish(results: Any, create_graph: bool) -> Any:
     return results.detach() if isinstance(results, Tensor) else tuple(_finish(r, create_graph) for r in results)
 
 
-def _shaped(results: tuple, is_tuple: bool) -> Any:
+def _shaped(results: tuple[Any, ...], is_tuple: bool) -> Any:
     return results if is_tuple else results[0]
 
 
@@ -100,7 +101,7 @@ def _gradients(
     pairs = [(o, s) for o, s in zip(outputs, seeds) if o.requires_grad]
     if strict is not None:
         _require_gradients(outputs, strict[0])
-    found: tuple = (None,) * len(inputs)
+    found: tuple[Any, ...] = (None,) * len(inputs)
     if pairs:
         found = grad(
             [o for o, _ in pairs], inputs, [s for _, s in pairs],
@@ -112,7 +113,7 @@ def _gradients(
     return tuple(t.new_zeros(t.shape) if g is None else g for g, t in zip(found, inputs))
 
 
-def _evaluate(func: Callable, inputs: Tensors, function: str) -> tuple[Tensors, bool]:
+def _evaluate(func: AnyFunction, inputs: Tensors, function: str) -> tuple[Tensors, bool]:
     return _as_tuple(func(*inputs), "outputs of the user-provided function", function)
 
 
@@ -189,7 +190,7 @@ def _check_strategy(strict: bool, vectorize: bool, strategy: str) -> None:
 
 
 def _jacobian(
-    func: Callable, inputs: Any, create_graph: bool, strict: Complaints | None, vectorize: bool, strategy: str
+    func: AnyFunction, inputs: Any, create_graph: bool, strict: Complaints | None, vectorize: bool, strategy: str
 ) -> Any:
     given, is_tuple = _as_tuple(inputs, "inputs", "jacobian")
     with enable_grad():
@@ -218,7 +219,7 @@ def _unit_vectors(like: Tensor) -> list[Tensor]:
     return units
 
 
-def _rows(outputs: Tensors, points: Tensors, create_graph: bool, strict: Complaints | None) -> list[tuple]:
+def _rows(outputs: Tensors, points: Tensors, create_graph: bool, strict: Complaints | None) -> list[tuple[Any, ...]]:
     blocks = []
     if strict is not None:
         _require_gradients(outputs, strict[0])
@@ -228,10 +229,10 @@ def _rows(outputs: Tensors, points: Tensors, create_graph: bool, strict: Complai
     return blocks
 
 
-def _products_at_once(out: Tensor, points: Tensors, create_graph: bool) -> tuple:
+def _products_at_once(out: Tensor, points: Tensors, create_graph: bool) -> tuple[Any, ...]:
     """The derivatives of all elements of `out`, (*out.shape, *point.shape) for each point."""
     n = out.numel()
-    found: tuple = (None,) * len(points)
+    found: tuple[Any, ...] = (None,) * len(points)
     if out.requires_grad and n:
         units = eye(n, dtype=out.dtype, device=out.device).reshape((n, *out.shape))
         found = grad(out, points, units, True, create_graph, allow_unused=True, is_grads_batched=True)
@@ -239,11 +240,11 @@ def _products_at_once(out: Tensor, points: Tensors, create_graph: bool) -> tuple
     return tuple(p.new_zeros(s) if g is None else g.reshape(s) for g, p, s in zip(found, points, shapes))
 
 
-def _columns_at_once(outputs: Tensors, points: Tensors, create_graph: bool) -> list[tuple]:
+def _columns_at_once(outputs: Tensors, points: Tensors, create_graph: bool) -> list[tuple[Any, ...]]:
     """Compute the Jacobian's columns from the inputs: rows times unknown vectors, differentiated with respect to the vectors."""
     seeds = tuple(o.new_ones(o.shape).requires_grad_() for o in outputs)
     backward = _gradients(outputs, points, seeds, True, None)
-    table: list[list] = [[] for _ in outputs]
+    table: list[list[Any]] = [[] for _ in outputs]
     for row, point in zip(backward, points):
         for i, block in enumerate(_products_at_once(row, seeds, create_graph)):
             order = (*range(len(point.shape), len(block.shape)), *range(len(point.shape)))
@@ -251,7 +252,7 @@ def _columns_at_once(outputs: Tensors, points: Tensors, create_graph: bool) -> l
     return [tuple(row) for row in table]
 
 
-def _stacked(parts: list[Tensor], shape: tuple, like: Tensor) -> Tensor:
+def _stacked(parts: list[Tensor], shape: tuple[int, ...], like: Tensor) -> Tensor:
     if not parts:
         return like.new_zeros(shape)
     return stack(parts).reshape(shape)
@@ -281,7 +282,7 @@ def hessian(
     return _jacobian(gradient, argument, create_graph, complaints, vectorize, outer_jacobian_strategy)
 
 
-def _scalar(func: Callable, points: Tensors, function: str) -> tuple[Tensors, bool]:
+def _scalar(func: AnyFunction, points: Tensors, function: str) -> tuple[Tensors, bool]:
     outputs, several = _evaluate(func, points, function)
     if several or not isinstance(outputs[0], Tensor):
         raise RuntimeError(f"The function given to {function} should return a single Tensor")
@@ -302,8 +303,8 @@ def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def _hessian_product(
-    name: str, product: Callable, func: Callable, inputs: Any, v: Any, create_graph: bool, strict: bool
-) -> tuple:
+    name: str, product: AnyFunction, func: AnyFunction, inputs: Any, v: Any, create_graph: bool, strict: bool
+) -> tuple[Any, ...]:
     given, is_tuple = _as_tuple(inputs, "inputs", name)
     with enable_grad():
         points = _prepared(given, create_graph)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.aliases import AnyFunction
 from ..core.sparse import SparseTensor
 from ..core.tensor import Tensor, copy_of_array
 from . import jacobians as jac
@@ -81,7 +82,7 @@ def gradcheck(
     return True
 
 
-def _check_inputs(args: tuple) -> None:
+def _check_inputs(args: tuple[Any, ...]) -> None:
     watched = [(i, t) for i, t in enumerate(args) if isinstance(t, Tensor) and t.requires_grad]
     if not watched:
         raise ValueError(
@@ -102,7 +103,7 @@ def _check_inputs(args: tuple) -> None:
             )
 
 
-def _check(func: Callable, args: tuple, settings: Settings) -> None:
+def _check(func: AnyFunction, args: tuple[Any, ...], settings: Settings) -> None:
     everything = func(*args)
     if any(isinstance(t, SparseTensor) for t in tensors_in(everything)):
         raise ValueError(
@@ -127,7 +128,7 @@ def _check(func: Callable, args: tuple, settings: Settings) -> None:
         _compare_forward(func, points, settings)
 
 
-def _check_constant(func: Callable, points: list[Point], outputs: Any, settings: Settings) -> None:
+def _check_constant(func: AnyFunction, points: list[Point], outputs: Any, settings: Settings) -> None:
     """Outputs that autograd does not follow must not move with the inputs."""
 
     def choose(outputs: Any) -> list[Tensor]:
@@ -141,7 +142,7 @@ def _check_constant(func: Callable, points: list[Point], outputs: Any, settings:
 # -- backward -----------------------------------------------------------------------------------------------------------
 
 
-def _compare_jacobians(func: Callable, points: list[Point], outputs: list[Tensor], settings: Settings) -> None:
+def _compare_jacobians(func: AnyFunction, points: list[Point], outputs: list[Tensor], settings: Settings) -> None:
     for j, point in enumerate(points):
         estimates = jac.numerical(func, point, differentiable, outputs, settings.eps)
         for i, (out, estimate) in enumerate(zip(outputs, estimates)):
@@ -188,7 +189,7 @@ def _inspector(point: Point, settings: Settings) -> Callable[[Tensor], None]:
     return inspect
 
 
-def _compare_directions(func: Callable, points: list[Point], outputs: list[Tensor], settings: Settings) -> None:
+def _compare_directions(func: AnyFunction, points: list[Point], outputs: list[Tensor], settings: Settings) -> None:
     """Compare one number per output and input: a random row times the Jacobian times a random column."""
     for j, point in enumerate(points):
         step = _random(point.count, point.is_complex, 1)
@@ -249,7 +250,7 @@ def _check_batched(outputs: list[Tensor], points: list[Point]) -> None:
         one_by_one = [grad(out, inputs, seed, retain_graph=True, allow_unused=True) for seed in seeds]
         batch = copy_of_array(np.stack([np.array(s._array()) for s in seeds]), out.dtype)
         problem: RuntimeError | None = None
-        at_once: tuple = ()
+        at_once: tuple[Any, ...] = ()
         try:
             at_once = grad(out, inputs, batch, retain_graph=True, allow_unused=True, is_grads_batched=True)
         except RuntimeError as error:
@@ -266,7 +267,7 @@ def _check_batched(outputs: list[Tensor], points: list[Point]) -> None:
             ) from problem
 
 
-def _same(at_once: tuple, one_by_one: list[tuple]) -> bool:
+def _same(at_once: tuple[Any, ...], one_by_one: list[tuple[Any, ...]]) -> bool:
     for i, batch in enumerate(at_once):
         for k, single in enumerate(one_by_one):
             if (batch is None) != (single[i] is None):
@@ -276,13 +277,13 @@ def _same(at_once: tuple, one_by_one: list[tuple]) -> bool:
     return True
 
 
-def _check_undefined(func: Callable, points: list[Point], args: tuple) -> None:
+def _check_undefined(func: AnyFunction, points: list[Point], args: tuple[Any, ...]) -> None:
     """Outputs without a gradient, all or one of them, must not disturb the backward pass."""
     inputs = [point.tensor for point in points]
     count = len(differentiable(func(*args)))
     for missing in [tuple(range(count)), *((i,) for i in range(count) if count > 1)]:
         outputs = differentiable(func(*args))
-        seeds: list = [None if i in missing else t.new_zeros(t.shape) for i, t in enumerate(outputs)]
+        seeds: list[Any] = [None if i in missing else t.new_zeros(t.shape) for i, t in enumerate(outputs)]
         try:
             found = run_backward(outputs, seeds, True, False, inputs, False)
         except RuntimeError as problem:
@@ -302,7 +303,7 @@ def _check_undefined(func: Callable, points: list[Point], args: tuple) -> None:
 # -- forward ------------------------------------------------------------------------------------------------------------
 
 
-def _compare_forward(func: Callable, points: list[Point], settings: Settings) -> None:
+def _compare_forward(func: AnyFunction, points: list[Point], settings: Settings) -> None:
     def choose(outputs: Any) -> list[Tensor]:
         return [t for t in tensors_in(outputs) if is_floating(t)]
 
@@ -318,7 +319,7 @@ def _compare_forward(func: Callable, points: list[Point], settings: Settings) ->
 
 
 def _compare_forward_direction(
-    func: Callable, point: Point, choose: Callable, outputs: list[Tensor], what: str, settings: Settings
+    func: AnyFunction, point: Point, choose: AnyFunction, outputs: list[Tensor], what: str, settings: Settings
 ) -> None:
     step = _random(point.count, point.is_complex, 1)
     estimates = jac.difference(func, point, choose, step, settings.eps)
@@ -358,7 +359,7 @@ def gradgradcheck(
     count = len(args)
     watched = [i for i, t in enumerate(args) if isinstance(t, Tensor) and t.requires_grad]
 
-    def gradient(*everything: Any) -> tuple:
+    def gradient(*everything: Any) -> tuple[Any, ...]:
         values = everything[:count]
         outs = differentiable(func(*values))
         result = grad(outs, [values[i] for i in watched], everything[count:], create_graph=True, allow_unused=True)
@@ -371,7 +372,7 @@ def gradgradcheck(
     )  # fmt: skip
 
 
-def _seeds(func: Callable, args: tuple, with_gaps: bool) -> list[Tensor]:
+def _seeds(func: AnyFunction, args: tuple[Any, ...], with_gaps: bool) -> list[Tensor]:
     """Random gradients of the outputs; `with_gaps`: every second element of larger tensors."""
     generator = np.random.RandomState(0)
     seeds = []

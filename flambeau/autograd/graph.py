@@ -47,10 +47,10 @@ class save_on_cpu(saved_tensors_hooks):
     """Context manager within which tensors saved for backward are kept in main memory and go back to their device when they are needed."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
-        def pack(tensor: Tensor) -> tuple:
+        def pack(tensor: Tensor) -> tuple[Any, ...]:
             return tensor.device, tensor.clone() if tensor.device is cpu else tensor.to(cpu)
 
-        def unpack(packed: tuple) -> Tensor:
+        def unpack(packed: tuple[Any, ...]) -> Tensor:
             where, tensor = packed
             return tensor.to(where, non_blocking=pin_memory)
 

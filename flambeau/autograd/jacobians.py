@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.aliases import AnyFunction
 from ..core.sparse import SparseTensor
 from ..core.tensor import Tensor, copy_of_array
 from .api import grad
@@ -69,7 +70,7 @@ def stored_places(x: Any) -> np.ndarray:
 class Point:
     """An input of the function that is checked, which can be moved."""
 
-    def __init__(self, args: tuple, position: int, masked: bool):
+    def __init__(self, args: tuple[Any, ...], position: int, masked: bool):
         self.args, self.position = args, position
         self.tensor: Any = args[position]
         self.is_complex = self.tensor.dtype.is_complex
@@ -84,7 +85,7 @@ class Point:
         self.count = self.tensor.numel() if self.places is None else len(self.places)
 
     @contextmanager
-    def moved(self, step: np.ndarray) -> Iterator[tuple]:
+    def moved(self, step: np.ndarray) -> Iterator[tuple[Any, ...]]:
         """The arguments of the function with this input changed by `step`, which has one element per row."""
         if self.unmasked:
             replaced = tensor_like(values_of(self.tensor) + step, self.tensor).requires_grad_()
@@ -103,12 +104,14 @@ class Point:
         return values if self.places is None else values[self.places]
 
 
-def evaluate(function: Callable, args: tuple, choose: Callable) -> list[Tensor]:
+def evaluate(function: AnyFunction, args: tuple[Any, ...], choose: AnyFunction) -> list[Tensor]:
     with enable_grad():
         return choose(function(*args))
 
 
-def difference(function: Callable, point: Point, choose: Callable, step: np.ndarray, eps: float) -> list[np.ndarray]:
+def difference(
+    function: AnyFunction, point: Point, choose: AnyFunction, step: np.ndarray, eps: float
+) -> list[np.ndarray]:
     """The change of each output for a small move along `step`, divided by its length."""
     sides = []
     for sign in (eps, -eps):
@@ -142,7 +145,7 @@ def empty_matrix(point: Point, out: Tensor) -> np.ndarray:
 
 
 def numerical(
-    function: Callable, point: Point, choose: Callable, outputs: list[Tensor], eps: float
+    function: AnyFunction, point: Point, choose: AnyFunction, outputs: list[Tensor], eps: float
 ) -> list[np.ndarray]:
     """Central differences, a Jacobian per output."""
     found = [empty_matrix(point, out) for out in outputs]
@@ -153,7 +156,7 @@ def numerical(
     return found
 
 
-def forward(function: Callable, point: Point, choose: Callable, outputs: list[Tensor]) -> list[np.ndarray]:
+def forward(function: AnyFunction, point: Point, choose: AnyFunction, outputs: list[Tensor]) -> list[np.ndarray]:
     """The Jacobian's columns from tangents."""
     found = [empty_matrix(point, out) for out in outputs]
     for i, part in directions(point):
@@ -163,9 +166,9 @@ def forward(function: Callable, point: Point, choose: Callable, outputs: list[Te
     return found
 
 
-def pushed(function: Callable, point: Point, choose: Callable, step: np.ndarray) -> list[np.ndarray | None]:
+def pushed(function: AnyFunction, point: Point, choose: AnyFunction, step: np.ndarray) -> list[np.ndarray | None]:
     """The tangents of the outputs for one tangent of the input, real and imaginary parts apart."""
-    args: list = [a.detach() if isinstance(a, Tensor) else a for a in point.args]
+    args: list[Any] = [a.detach() if isinstance(a, Tensor) else a for a in point.args]
     with dual_level():
         for i, given in enumerate(point.args):
             if isinstance(given, Tensor) and given.requires_grad:

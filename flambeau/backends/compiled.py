@@ -13,10 +13,12 @@ from ..kernels.reduction import ARG_COMBINES, COMBINES, Reduction
 from ..kernels.reduction import build as build_reduction
 from .cpu import jit
 
-maps: dict[int, tuple] = {}  # roots, dtypes of inputs and outputs, kinds and rank of a map on the CPU, by its address
-reductions: dict[int, tuple] = {}  # the reduction and its inner loop, by address
-_maps: dict[tuple, Any] = {}
-_reductions: dict[tuple, Any] = {}
+maps: dict[
+    int, tuple[Any, ...]
+] = {}  # roots, dtypes of inputs and outputs, kinds and rank of a map on the CPU, by its address
+reductions: dict[int, tuple[Any, ...]] = {}  # the reduction and its inner loop, by address
+_maps: dict[tuple[Any, ...], Any] = {}
+_reductions: dict[tuple[Any, ...], Any] = {}
 
 
 def map_kernel(

@@ -64,9 +64,8 @@ def legacy_tensor(name: str, args: tuple, kwargs: dict, d: dtype, where: Any = N
 
 
 def _construct(cls: type, *args: Any, **kwargs: Any) -> Any:
-    shared = (
-        len(args) == 1 and isinstance(args[0], Tensor) and not kwargs
-    )  # of any dtype, unlike FloatTensor and its kin
+    # Of any dtype, unlike FloatTensor and its kin.
+    shared = len(args) == 1 and isinstance(args[0], Tensor) and not kwargs
     t = args[0].detach() if shared else legacy_tensor("new", args, kwargs, get_default_dtype())
     return t if cls is Tensor else Tensor._make_subclass(cls, t)
 

@@ -174,9 +174,8 @@ def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, rea
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     original = getattr(fn, "_torchdynamo_orig_callable", None)
-    if (
-        original is not None and getattr(fn, "__wrapped__", None) is original
-    ):  # not a function that wraps a compiled one
+    # Not a function that wraps a compiled one.
+    if original is not None and getattr(fn, "__wrapped__", None) is original:
         fn = original
     if isinstance(fn, types.FunctionType):
         fn._torchdynamo_disable = True  # type: ignore[attr-defined]

@@ -12,8 +12,8 @@ from .ranges import Ranges
 from .state.arguments import Arguments
 
 KEPT = 64  # sizes that are remembered: of more than these, the oldest are forgotten
-# where one more costs little: sizes that get better recordings all the same, and those that are remembered
-FEW, MANY = (4, 512)
+# Where one more costs little: sizes that get better recordings all the same, and those that are remembered.
+FEW, MANY = 4, 512
 UNUSED = 2  # recordings that may be waiting for their first use
 PATIENCE = 3  # calls of one more size that run as they are first, otherwise
 FREE = 12  # recordings that need not be earned; after a rest, `UNUSED`

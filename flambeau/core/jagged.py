@@ -34,9 +34,8 @@ class SymInt(NoNumber):
     """An integer that is no number: here the size of a ragged dimension, or a multiple of it. It is at least 2."""
 
     kind, layout = "nested", jagged
-    known: ClassVar[weakref.WeakValueDictionary[int, SymInt]] = (
-        weakref.WeakValueDictionary()
-    )  # by their sources' identity
+    # By their sources' identity.
+    known: ClassVar[weakref.WeakValueDictionary[int, SymInt]] = weakref.WeakValueDictionary()
 
     def __init__(self, node: Any) -> None:
         if not isinstance(node, NestedIntNode):

@@ -23,9 +23,8 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 _REGISTERED: set[type] = set()  # the classes that override operators
 _LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their instances
-_LATER: set[type] = (
-    set()
-)  # subclasses that say that they need not be looked for before there is an instance: `_known_when_made`
+# Subclasses that say that they need not be looked for before there is an instance: `_known_when_made`.
+_LATER: set[type] = set()
 _DISPATCHING: set[type] = set()  # those of the registered classes that have a `__torch_dispatch__`
 _PLAIN: set[type] = set()  # Tensor itself, which no operator needs to ask
 FACE_CODES: set[CodeType] = set()  # the code of public functions

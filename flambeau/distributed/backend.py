@@ -52,9 +52,8 @@ class Backend(str):
     ) -> None:
         """Let `func(store, rank, size, timeout)` make the process groups of a new backend; with `extended_api`, func(about, options)
         where `about` has group_rank, group_size, store and timeout."""
-        if (
-            hasattr(cls, name.upper()) and name.lower() != cls.FAKE
-        ):  # a name without an engine, for programs that bring one
+        # A name without an engine, for programs that bring one.
+        if hasattr(cls, name.upper()) and name.lower() != cls.FAKE:
             raise RuntimeError(f"{name} c10d backend already exist")
         setattr(cls, name.upper(), name.lower())
         cls.backend_list.append(name.lower())

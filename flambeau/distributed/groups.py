@@ -149,9 +149,8 @@ def init_process_group(
         raise ValueError(f"rank {rank} is not in a world of {world_size}")
     pg.bound_device_id = None if device_id is None else Device(device_id)
     _world.default_pg = pg
-    if (
-        pg.backend_name == Backend.FAKE or pg.backend_name in Backend._plugins
-    ):  # which meet in their own way, or not at all
+    # Which meet in their own way, or not at all.
+    if pg.backend_name == Backend.FAKE or pg.backend_name in Backend._plugins:
         return
     try:
         _start_mpi(pg)

@@ -21,11 +21,8 @@ from .reduce_op import RedOpType, array_at, combiner
 from .store import Store
 from .window import GaveUp, Missing, Peers, Window, announcement, machine, memmove
 
-_SMALL, _LARGE, _ALL_LARGE = (
-    16 << 10,
-    2 << 20,
-    32 << 20,
-)  # bytes: of a slot in the small and in the large window; of that window
+# Bytes: of a slot in the small and in the large window; of that window.
+_SMALL, _LARGE, _ALL_LARGE = 16 << 10, 2 << 20, 32 << 20
 
 
 class Memory(NamedTuple):

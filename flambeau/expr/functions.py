@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..core.dtype import dtype, opmath
@@ -88,3 +89,9 @@ def softplus(x: Any) -> Expr:
 def gelu_gate(x: Any) -> Expr:
     """The normal distribution function, gelu's factor on x."""
     return 0.5 * (1 + erf(as_expr(x) * 0.7071067811865476))
+
+
+def formula_globals() -> dict[str, Any]:
+    """Return the names that a user's formula may use without importing them."""
+    names = {name: globals()[name] for name in __all__}
+    return {**names, "abs": abs, "min": minimum, "max": maximum, "round": round_, "pow": pow_, "pi": math.pi}

@@ -55,9 +55,8 @@ def _fold_norm(layer: Node, norm: Node) -> None:
     weight, bias = parameters
     if weight is None or not weight.is_floating_point():
         return
-    found = record.affine(
-        **record.bind((weight, *(value for _, value in given)), {})
-    )  # of the input, only its dtype is asked for
+    # Of the input, only its dtype is asked for.
+    found = record.affine(**record.bind((weight, *(value for _, value in given)), {}))
     if found is None:
         return
     operands, *formulas, _ = found

@@ -191,11 +191,8 @@ class Subscripts:
         innermost = kind
         while isinstance(innermost, T.ListType):
             innermost = innermost.element
-        if isinstance(kind, T.ListType) and innermost in (
-            T.INT,
-            T.BOOL,
-            T.FLOAT,
-        ):  # of floats: an error when it runs, as in PyTorch
+        # Of floats: an error when it runs, as in PyTorch.
+        if isinstance(kind, T.ListType) and innermost in (T.INT, T.BOOL, T.FLOAT):
             number = {T.INT: 4, T.BOOL: 11, T.FLOAT: 6}[innermost]
             dtype = Named(self.constant(number, T.INT, place), place, "dtype")
             return "tensor", self.call_operator(place, "aten::tensor", [Named(value, place)], [dtype])

@@ -74,9 +74,8 @@ def _answer_tests_for_none(graph: ir.Graph) -> None:
             node.destroy()
 
 
-_CONVOLUTIONS = {
-    f"aten::conv{kind}{n}d": kind != "" for kind in ("", "_transpose") for n in (1, 2, 3)
-}  # and whether it is transposed
+# And whether it is transposed.
+_CONVOLUTIONS = {f"aten::conv{kind}{n}d": kind != "" for kind in ("", "_transpose") for n in (1, 2, 3)}
 
 
 def _as_convolution(node: ir.Node) -> None:

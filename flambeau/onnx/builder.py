@@ -149,9 +149,8 @@ class Builder:
         self.graph = graph or OnnxGraph()
         self.domains: set[str] = set() if parent is None else parent.domains
         self.training: bool = False if parent is None else parent.training
-        self.older: bool = (
-            False if parent is None else parent.older
-        )  # whether nodes stand as PyTorch's older exporter puts them
+        # Whether nodes stand as PyTorch's older exporter puts them.
+        self.older: bool = False if parent is None else parent.older
         self.scope: str = "" if parent is None else parent.scope
         self._constants: dict[Any, Value] = {}
 

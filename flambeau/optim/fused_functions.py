@@ -56,7 +56,7 @@ def _made(name: str, decoupled: bool) -> Callable[..., None]:
             state = {"exp_avg": _own(exp_avgs[i], param), "exp_avg_sq": _own(exp_avg_sqs[i], param)}
             if amsgrad:
                 state["max_exp_avg_sq"] = _own(max_exp_avg_sqs[i], param)
-            # it counts this step itself
+            # It counts this step itself.
             states[part] = {"step": unrecorded(_own(state_steps[i], param).sub, 1), **state}
         options = {
             "lr": _number(lr), "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay, "decoupled": decoupled,

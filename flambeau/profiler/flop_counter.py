@@ -138,9 +138,8 @@ class FlopCounterMode:
     def _rows(self, module: str, total: int) -> list[tuple[str, str, str]]:
         counts, unit = self.flop_counts[module], get_suffix_str(total)
         entries = [(module, sum(counts.values())), *((f"- {op}", n) for op, n in counts.items())]
-        told = (
-            (lambda n: convert_num_with_suffix(n, unit)) if unit.strip() else "{:g}".format
-        )  # plain numbers are told as such
+        # Plain numbers are told as such.
+        told = (lambda n: convert_num_with_suffix(n, unit)) if unit.strip() else "{:g}".format
         return [(name, told(n), convert_to_percent_str(n, total)) for name, n in entries]
 
 
@@ -158,9 +157,8 @@ class _Counting(modes.Mode):
         self.counter = counter
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        packet = (
-            op.function if "::" in op.name else _packet(operator_name(op))
-        )  # a user's operator, or one of PyTorch's
+        # A user's operator, or one of PyTorch's.
+        packet = op.function if "::" in op.name else _packet(operator_name(op))
         formula = None if packet is None else self.counter.flop_registry.get(packet)
         if formula is None and op.flops is None and op.kind == "composite":
             return self.through(function, args, kwargs)

@@ -177,9 +177,8 @@ def _local(module: str, name: str) -> Any:
         return sys.modules["flambeau"]
     local = _COMPILED.get(module) or own_name(module)
     parents = local.split(".")
-    candidates = [".".join(parents[:n]) for n in range(len(parents), 1, -1)] or [
-        local
-    ]  # packages have what their parts have
+    # Packages have what their parts have.
+    candidates = [".".join(parents[:n]) for n in range(len(parents), 1, -1)] or [local]
     for candidate in candidates:
         try:
             found: Any = load(candidate)

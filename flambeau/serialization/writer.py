@@ -151,14 +151,12 @@ def _over_python_code(kind: Any) -> Any:
         return pickle._Pickler
     if not issubclass(kind, pickle.Pickler):
         return kind
-    own = {
-        n: v for n, v in vars(kind).items() if n not in ("__dict__", "__weakref__", "dispatch")
-    }  # C code knows no `dispatch`
+    # C code knows no `dispatch`.
+    own = {n: v for n, v in vars(kind).items() if n not in ("__dict__", "__weakref__", "dispatch")}
     made: Any = type(kind)(kind.__name__, tuple(map(_over_python_code, kind.__bases__)), own)
     for name, function in own.items():
-        if (
-            inspect.isfunction(function) and "__class__" in function.__code__.co_freevars
-        ):  # `super()` means the new class
+        # `super()` means the new class.
+        if inspect.isfunction(function) and "__class__" in function.__code__.co_freevars:
             cells = zip(function.__code__.co_freevars, function.__closure__ or ())
             closure = tuple(types.CellType(made) if free == "__class__" else cell for free, cell in cells)
             known = (function.__code__, function.__globals__, function.__name__, function.__defaults__, closure)

@@ -26,10 +26,8 @@ REQUEST_SECONDS = 60.0  # for a request to arrive wholly, from its first byte
 IDLE_SECONDS = 600.0
 LINGER_SECONDS, LINGER_BYTES = 2.0, 8 << 20  # what a client may still send after it was refused
 SLICE = 4 << 10  # bytes parsed at a time: room for a few requests, not for thousands
-AHEAD, TURN = (
-    16,
-    16,
-)  # requests that may wait for an answer to another, and that are taken up before others have their turn
+# Requests that may wait for an answer to another, and that are taken up before others have their turn.
+AHEAD, TURN = 16, 16
 SMALL_CHUNK = 8  # bytes around each byte of a body that comes in the smallest of chunks
 MOST_UNSENT = 64 << 20  # of a streamed answer that the client does not read
 _PHRASES = {s.value: s.phrase for s in _status.HTTPStatus}

@@ -114,9 +114,8 @@ class Logs:
     def server(self, level: str, name: str, line: str) -> None:
         text = f"{self.stamp()} [{level:<5}] main {name} - {line}"
         self._write("server", text)
-        if (
-            not self.console and level == "ERROR"
-        ):  # why something failed is shown to whoever runs the server, in any case
+        # Why something failed is shown to whoever runs the server, in any case.
+        if not self.console and level == "ERROR":
             print(text, file=sys.stderr, flush=True)
 
     def server_metrics(self, line: str) -> None:

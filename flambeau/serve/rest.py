@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("flambeau.serve.rest")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|::1", re.ASCII)
-_LOCAL = re.compile(
-    r"localhost|127\.[0-9.]+|\[[0-9a-f:.]+\]|[0-9.]+", re.ASCII
-)  # names that no stranger's server can answer for
+# Names that no stranger's server can answer for.
+_LOCAL = re.compile(r"localhost|127\.[0-9.]+|\[[0-9a-f:.]+\]|[0-9.]+", re.ASCII)
 NO_WORKER = (
     '" has no worker to serve inference request. Please use scale workers API to add workers. If this is a sequence'
     " inference, please check if it is closed, or expired; or exceeds maxSequenceJobQueueSize"

@@ -100,9 +100,8 @@ def _method(name: str, member: Any) -> str | None:
     if name in ("__eq__", "__ne__"):
         return f"    def {name}(self, other: Any) -> Tensor: ...  # type: ignore[override]"
     op = getattr(member, "op", None)
-    if re.fullmatch(
-        r"__[ir]?(add|sub|mul|div|truediv|floordiv|mod|pow|matmul|and|or|xor|lshift|rshift)__", name
-    ):  # also `alpha`
+    # Also `alpha`.
+    if re.fullmatch(r"__[ir]?(add|sub|mul|div|truediv|floordiv|mod|pow|matmul|and|or|xor|lshift|rshift)__", name):
         return f"    def {name}(self, other: Any) -> Tensor: ..."
     try:
         found = list(op.arguments.values()) if op is not None and op.source is not None else None

@@ -46,9 +46,8 @@ def compare_weights(float_dict: dict[str, Any], quantized_dict: dict[str, Any]) 
             if match is not None:
                 found[key] = {"float": float_dict[match], "quantized": value if postfix == "weight" else value[0]}
         parts = key.split(".")
-        if (
-            parts[-1] == "param" and parts[-3] == "_all_weight_values"
-        ):  # of a recurrent layer: the hidden state's weights
+        # Of a recurrent layer: the hidden state's weights.
+        if parts[-1] == "param" and parts[-3] == "_all_weight_values":
             name = f"{'.'.join(parts[:-3])}.weight_hh_l{parts[-2]}"
             if name in float_dict:
                 found[key] = {"float": float_dict[name], "quantized": value.w_hh.unpack()[0]}

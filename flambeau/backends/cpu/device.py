@@ -22,7 +22,7 @@ class CpuBackend(Backend):
     compiles = True
     on_host = True
 
-    def computes(self, dtypes: tuple) -> bool:
+    def computes(self, dtypes: tuple[Any, ...]) -> bool:
         return jit.available() and FLOAT8.isdisjoint(dtypes)
 
     def indexed(self, where: device) -> device:
@@ -56,7 +56,7 @@ class CpuBackend(Backend):
     def fill(self, address: int, byte: int, nbytes: int, where: device) -> None:
         set_bytes(address, byte, nbytes)
 
-    def compile(self, build: Callable[[], Any], key: str) -> Callable:
+    def compile(self, build: Callable[[], Any], key: str) -> Callable[..., Any]:
         return jit.compile(build, key)
 
     def generator(self, where: device) -> Generator:

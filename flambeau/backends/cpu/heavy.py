@@ -18,6 +18,8 @@ from flambeau.backends.cpu import blas, onednn, operands
 from flambeau.backends.cpu.operands import Operand, Padding, numpy_view
 from flambeau.core import dtype as dtypes
 
+from ...core.aliases import Values
+
 Sizes = int | Sequence[int]
 
 _enabled = True
@@ -57,7 +59,7 @@ def known_product(form: str, a: Any, b: Any, bias: Any) -> Any:
     return onednn.known_product(form, a, b, bias) if _use_onednn else None
 
 
-def keep_product(form: str, a: Any, b: Any, bias: Any, result: Any, made: tuple) -> None:
+def keep_product(form: str, a: Any, b: Any, bias: Any, result: Any, made: Values) -> None:
     """Keep the plan of `matmul(*made, bias)`: next time `known_product(form, a, b, bias)` gives a result like this one at once."""
     if _use_onednn:
         onednn.keep_product(form, a, b, bias, result, made)
@@ -132,7 +134,7 @@ def transposed_padding(dims: int, padding: Padding, output_padding: Sizes) -> tu
 
 
 def _dispatch(
-    native: Callable[..., bool], general: Callable[..., None], results: int, tensors: tuple, window: tuple
+    native: Callable[..., bool], general: Callable[..., None], results: int, tensors: Values, window: Values
 ) -> None:
     """Run `native`, or `general` where that cannot; the first `results` tensors are written."""
     if (_use_onednn or onednn_enabled()) and (native(*tensors, *window) or _retry(native, results, tensors, window)):
@@ -140,7 +142,7 @@ def _dispatch(
     general(*tensors, *window)
 
 
-def _retry(native: Callable[..., bool], results: int, tensors: tuple, window: tuple) -> bool:
+def _retry(native: Callable[..., bool], results: int, tensors: Values, window: Values) -> bool:
     """oneDNN once more, on dense copies, in float32 where the CPU has no native half-width arithmetic."""
     given = [tensor for tensor in tensors if tensor is not None]
     dtype = given[0].dtype

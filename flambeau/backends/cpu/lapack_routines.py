@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError, _umath_linalg
 
+from ...core.aliases import AnyFunction, Values
 from ...core.caching import remember
 from ...kernels.llvm_text import Function
 from . import jit, threads
@@ -109,7 +109,7 @@ def _boxed(value: str | int) -> tuple[int, Any]:
 
 
 @lru_cache
-def _loop(count: int, letters: int) -> Callable | None:
+def _loop(count: int, letters: int) -> AnyFunction | None:
     """loop(routine, places, steps, n): n calls of a routine with `count` pointers, moved by their steps after each, and Fortran's
     hidden lengths of its letters. None where nothing can be compiled."""
     if not jit.available():
@@ -124,7 +124,7 @@ def _loop(count: int, letters: int) -> Callable | None:
 class _Call:
     """Call of a routine for a number of matrices with given letters and numbers: all but the addresses of its arrays."""
 
-    def __init__(self, name: str, d: np.dtype, count: int, pattern: tuple) -> None:
+    def __init__(self, name: str, d: np.dtype, count: int, pattern: Values) -> None:
         boxes = [None if x is None else _boxed(x) for x in (*pattern, None)]
         self.boxes = boxes  # keeps them alive
         self.places = [0 if box is None else box[0] for box in boxes]
@@ -161,10 +161,10 @@ class _Call:
 
 _addressof: Any = ctypes.addressof
 _first_byte: Any = ctypes.c_char.from_buffer
-_calls: dict[tuple, _Call] = {}
+_calls: dict[tuple[Any, ...], _Call] = {}
 
 
-def _call(name: str, d: np.dtype, count: int, pattern: tuple, *arrays: np.ndarray) -> np.ndarray:
+def _call(name: str, d: np.dtype, count: int, pattern: Values, *arrays: np.ndarray) -> np.ndarray:
     """Call a routine for `count` matrices; returns the `info` of each. `pattern` lists its letters and numbers, with None where
     the arrays stand. The first dimension of an array counts the matrices, or is 1: memory that all of them use."""
     key = (name, d, count, pattern)
@@ -180,11 +180,11 @@ def _call(name: str, d: np.dtype, count: int, pattern: tuple, *arrays: np.ndarra
     return info
 
 
-_sizes: dict[tuple, tuple[int, int]] = {}  # of workspaces, by routine and its letters and numbers
+_sizes: dict[tuple[Any, ...], tuple[int, int]] = {}  # of workspaces, by routine and its letters and numbers
 
 
 def _workspace(
-    name: str, d: np.dtype, pattern: tuple, *arrays: np.ndarray, after: tuple = (), whole: bool = False
+    name: str, d: np.dtype, pattern: Values, *arrays: np.ndarray, after: Values = (), whole: bool = False
 ) -> tuple[np.ndarray, ...]:
     """The memory a routine asks for when called with a workspace of size -1, and the arrays it takes `after` that; with `whole`
     also the memory for integers that it asks for in the same way."""

@@ -193,9 +193,8 @@ def entry(name: str, pointers: Sequence[str], parts: Sequence[Function]) -> Func
     record = f.slot(f"[{len(pointers)} x ptr]")
     for i, p in enumerate(pointers):
         f.write("ptr", f"%{p}", f.place(record, i))
-    threads = f.read(
-        "i64", f.outside("flambeau_num_threads", "i64")
-    )  # 1 in a forked process, whatever there was before
+    # 1 in a forked process, whatever there was before.
+    threads = f.read("i64", f.outside("flambeau_num_threads", "i64"))
     team = f.intrinsic("smin", "i64", f.item("%table", FIELDS.index("shares")), threads)
     with f.when(f.compare("slt", "i64", team, 2)):
         for part in parts:

@@ -17,7 +17,7 @@ from .driver import CudaError
 from .libraries import library
 
 _lock = new_lock(COMPILER)
-_under_way: dict[tuple, Future[bytes]] = {}  # what other threads compile
+_under_way: dict[tuple[Any, ...], Future[bytes]] = {}  # what other threads compile
 
 
 @dataclass

@@ -21,7 +21,7 @@ _HOST, _DEVICE = 0, 1
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.handles: dict[Any, list] = {}
+        self.handles: dict[Any, list[Any]] = {}
 
 
 _local = _Local()

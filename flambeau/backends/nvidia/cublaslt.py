@@ -14,6 +14,7 @@ from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, 
 from typing import Any
 
 from ...core import dtype as dt
+from ...core.aliases import Values
 from ...core.raw_memory import first_address as _address
 from ...core.settings import matmul_switches
 from ...core.storage import UntypedStorage
@@ -42,8 +43,8 @@ _CANDIDATES = 8  # algorithms of large products that may be measured
 _LARGE = 1e9  # operations of a large product
 
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relubias": 6, "gelu": 32, "gelubias": 36}
-# instead of adding a bias, give sums of what the library has as its first or second factor
-_SUM_FIRST, _SUM_SECOND = (256, 512)
+# Instead of adding a bias, give sums of what the library has as its first or second factor.
+_SUM_FIRST, _SUM_SECOND = 256, 512
 
 
 class _Heuristic(ctypes.Structure):
@@ -58,9 +59,9 @@ class _Local(threading.local):
     """State of one thread: plans, and the workspaces of streams."""
 
     def __init__(self) -> None:
-        self.plans: dict[tuple, Any] = {}
-        self.products: dict[tuple, tuple] = {}
-        self.workspaces: dict[tuple, list] = {}  # the one in use last
+        self.plans: dict[tuple[Any, ...], Any] = {}
+        self.products: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.workspaces: dict[tuple[Any, ...], list[Any]] = {}  # the one in use last
 
 
 _local = _Local()
@@ -164,7 +165,7 @@ class _Plan:
     __slots__ = ("words", "table", "descriptor", "flipped", "stream", "where", "kept", "call", "candidates", "quickest",
                  "spans")  # fmt: skip
 
-    def __init__(self, out: Any, a: Any, b: Any, epilogue: str, factors: tuple, alignment: int, scales: bool) -> None:
+    def __init__(self, out: Any, a: Any, b: Any, epilogue: str, factors: Values, alignment: int, scales: bool) -> None:
         library = _library()
         self.where = out.device
         compute, scale = _ROUTES[a.dtype]
@@ -172,7 +173,7 @@ class _Plan:
             compute = _F32_TF32
         self.descriptor = c_void_p()
         _check(library.cublasLtMatmulDescCreate(byref(self.descriptor), c_int(compute), c_int(scale)), "cublasLtMatmul")
-        self.kept: tuple = ()
+        self.kept: tuple[Any, ...] = ()
         row_major, ld = _required(out)
         # The library thinks in columns: rows of the result are columns of its transpose, which is the product of the
         # transposed operands in the other order.
@@ -216,7 +217,7 @@ class _Plan:
         )
         _check(status, "cublasLtMatmulDescSetAttribute")
 
-    def _choose(self, layouts: list, alignment: int, d: Any, most: int) -> list[_Heuristic]:
+    def _choose(self, layouts: list[Any], alignment: int, d: Any, most: int) -> list[_Heuristic]:
         """Return the algorithms that the library recommends, the best by its heuristic first."""
         library = _library()
         wishes = c_void_p()
@@ -330,7 +331,7 @@ def _number(value: complex, scale_type: int) -> Any:
     return (kind * 2)(value.real, value.imag)
 
 
-def plan_key(out: Any, a: Any, b: Any, bias: Any, epilogue: str, alpha: complex, beta: complex) -> tuple:
+def plan_key(out: Any, a: Any, b: Any, bias: Any, epilogue: str, alpha: complex, beta: complex) -> tuple[Any, ...]:
     """Return the key that a plan is kept under: everything but addresses, of which the alignment counts."""
     together = (_address(a) | _address(b) | _address(out)) & 255
     return (
@@ -339,7 +340,7 @@ def plan_key(out: Any, a: Any, b: Any, bias: Any, epilogue: str, alpha: complex,
     )  # fmt: skip
 
 
-def plans(where: Any) -> list[tuple[tuple, _Plan]]:
+def plans(where: Any) -> list[tuple[tuple[Any, ...], _Plan]]:
     """The library's products that this thread has computed on a device, with what they are kept under."""
     return [(k, p) for k, p in _local.plans.items() if isinstance(p, _Plan) and p.where is where]
 
@@ -410,7 +411,7 @@ def sum_columns(out: Any, a: Any, b: Any, sums: Any) -> bool:
     return plan is not None
 
 
-def _summing_plan(out: Any, a: Any, b: Any, key: tuple) -> Any:
+def _summing_plan(out: Any, a: Any, b: Any, key: Values) -> Any:
     nvidia.activate(out.device)
     try:
         return _own_plan(out, a, b, key, 1, 0) or _Plan(out, a, b, "sumsbias", (1, 0), key[12] or 256, False)
@@ -421,7 +422,7 @@ def _summing_plan(out: Any, a: Any, b: Any, key: tuple) -> Any:
 _MISSING = object()
 
 
-def _own_plan(out: Any, a: Any, b: Any, key: tuple, alpha: complex, beta: complex) -> Any:
+def _own_plan(out: Any, a: Any, b: Any, key: Values, alpha: complex, beta: complex) -> Any:
     """Small float32 products are computed by kernels of our own, which the library's do not reach."""
     plain = (
         alpha == 1
@@ -440,7 +441,7 @@ def _own_plan(out: Any, a: Any, b: Any, key: tuple, alpha: complex, beta: comple
 # -- products that were computed before ---------------------------------------------------------------------------------------
 
 
-def _product_key(form: str, a: Any, b: Any, bias: Any) -> tuple:
+def _product_key(form: str, a: Any, b: Any, bias: Any) -> tuple[Any, ...]:
     size = a.dtype.itemsize
     together = (a._storage.ptr + a._offset * size | b._storage.ptr + b._offset * size) & 255
     return (

@@ -22,13 +22,13 @@ _Q, _K, _V, _O, _STATS, _BIAS, _DO, _DQ, _DK, _DV, _ROWS, _DQ_SUM = range(1, 13)
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.plans: dict[tuple, ExecutionPlan] = {}
+        self.plans: dict[tuple[Any, ...], ExecutionPlan] = {}
 
 
 _local = _Local()
 
 
-def _planned(key: tuple, where: Any, build: Callable[[], OperationGraph]) -> ExecutionPlan:
+def _planned(key: tuple[Any, ...], where: Any, build: Callable[[], OperationGraph]) -> ExecutionPlan:
     plan = _local.plans.get(key)
     if plan is None:
         nvidia.activate(where)
@@ -38,7 +38,7 @@ def _planned(key: tuple, where: Any, build: Callable[[], OperationGraph]) -> Exe
     return plan
 
 
-def _key(kind: str, tensors: list, bias: Any, scale: float, causal: bool) -> tuple:
+def _key(kind: str, tensors: list[Any], bias: Any, scale: float, causal: bool) -> tuple[Any, ...]:
     laid = tuple([(t.shape, t._strides) for t in tensors])
     return kind, laid, bias and (bias.shape, bias._strides), tensors[0].dtype, tensors[0].device, scale, causal
 
@@ -57,7 +57,7 @@ def forward(out: Any, stats: Any, q: Any, k: Any, v: Any, bias: Any, scale: floa
 
 
 def backward(
-    grads: list, g: Any, out: Any, stats: Any, q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool
+    grads: list[Any], g: Any, out: Any, stats: Any, q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool
 ) -> None:
     """The gradients of q, k and v from g, that of the result."""
     dq, dk, dv = grads
@@ -133,7 +133,7 @@ def _forward_graph(out: Any, q: Any, k: Any, v: Any, bias: Any, scale: float, ca
 
 
 def _backward_graph(
-    grads: list, g: Any, out: Any, q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool
+    grads: list[Any], g: Any, out: Any, q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool
 ) -> OperationGraph:
     made = _Attention(q, k)
     graph, (batch, heads, rows, columns) = made.graph, made.sizes

@@ -9,6 +9,7 @@ import threading
 from typing import Any
 
 from ...core import dtype as dt
+from ...core.aliases import Values
 from ...core.raw_memory import first_address as _address
 from ...core.settings import are_deterministic_algorithms_enabled, cudnn_switches
 from .. import nvidia
@@ -26,14 +27,14 @@ _BIAS = 4
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.plans: dict[tuple, ExecutionPlan | None] = {}
-        self.known: dict[tuple, ExecutionPlan] = {}
+        self.plans: dict[tuple[Any, ...], ExecutionPlan | None] = {}
+        self.known: dict[tuple[Any, ...], ExecutionPlan] = {}
 
 
 _local = _Local()
 
 
-def _key(kind: str, x: Any, w: Any, y: Any, together: int, *geometry: Any) -> tuple:
+def _key(kind: str, x: Any, w: Any, y: Any, together: int, *geometry: Any) -> tuple[Any, ...]:
     """Return all that a plan depends on; of the addresses, `together`, that is how they are aligned."""
     together &= 15
     switches = cudnn_switches
@@ -44,7 +45,7 @@ def _key(kind: str, x: Any, w: Any, y: Any, together: int, *geometry: Any) -> tu
     )  # fmt: skip
 
 
-def run_known(kind: str, x: Any, w: Any, y: Any, window: tuple) -> bool:
+def run_known(kind: str, x: Any, w: Any, y: Any, window: Values) -> bool:
     """`convolve`, if operands like these came through it before as they are."""
     a, b, c = _address(x), _address(w), _address(y)
     plan = _local.known.get(_key(kind, x, w, y, a | b | c, window))
@@ -54,13 +55,13 @@ def run_known(kind: str, x: Any, w: Any, y: Any, window: tuple) -> bool:
     return True
 
 
-def keep(kind: str, x: Any, w: Any, y: Any, window: tuple, plan: ExecutionPlan) -> None:
+def keep(kind: str, x: Any, w: Any, y: Any, window: Values, plan: ExecutionPlan) -> None:
     """Let `run_known` compute operands like these by the plan."""
     _local.known[_key(kind, x, w, y, _address(x) | _address(w) | _address(y), window)] = plan
 
 
 def convolve(
-    kind: str, x: Any, w: Any, y: Any, stride: tuple, padding: tuple, dilation: tuple, last: bool
+    kind: str, x: Any, w: Any, y: Any, stride: tuple[int, ...], padding: Values, dilation: tuple[int, ...], last: bool
 ) -> ExecutionPlan:
     """y from x and w ("forward"), x from y and w ("input": the gradient, or the transposed convolution), or w from x and y
     ("weight"). All are contiguous, or all with channels last."""
@@ -81,7 +82,9 @@ def rounds(d: Any) -> bool:
     return d is not dt.float64 and (d is not dt.float32 or cudnn_switches.allow_tf32)
 
 
-def convolve_and_add(x: Any, w: Any, y: Any, bias: Any, stride: tuple, padding: tuple, dilation: tuple) -> bool:
+def convolve_and_add(
+    x: Any, w: Any, y: Any, bias: Any, stride: tuple[int, ...], padding: Values, dilation: tuple[int, ...]
+) -> bool:
     """y from x, w and a bias for each channel, all with channels last. False, having done nothing, where no engine does both."""
     addresses = {1: _address(x), 2: _address(w), 3: _address(y), _BIAS: _address(bias)}
     aligned = addresses[1] | addresses[2] | addresses[3]
@@ -107,7 +110,7 @@ def _planned(graph: OperationGraph, d: Any, addresses: dict[int, int]) -> Execut
     return graph.plan(exact, deterministic, trial, cudnn_switches.benchmark_limit or 10)
 
 
-def _keep_plan(key: tuple, plan: ExecutionPlan | None) -> None:
+def _keep_plan(key: Values, plan: ExecutionPlan | None) -> None:
     if len(_local.plans) >= _LIMIT:
         _local.plans.clear()
         _local.known.clear()
@@ -116,10 +119,10 @@ def _keep_plan(key: tuple, plan: ExecutionPlan | None) -> None:
 
 def _described(
     kind: str,
-    tensors: dict,
-    stride: tuple,
-    padding: tuple,
-    dilation: tuple,
+    tensors: dict[str, Any],
+    stride: tuple[int, ...],
+    padding: Values,
+    dilation: tuple[int, ...],
     last: bool,
     alignment: int,
     bias: Any = None,
@@ -138,7 +141,7 @@ def _described(
     name, alpha, beta, window_attribute, roles = _OPERATIONS[kind]
     number = "double" if double else "float"
     how = Descriptor("convolution", *window)
-    attributes: list = [(window_attribute, "descriptor", how), (alpha, number, 1.0), (beta, number, 0.0)]
+    attributes: list[Any] = [(window_attribute, "descriptor", how), (alpha, number, 1.0), (beta, number, 0.0)]
     for role, t in tensors.items():
         sizes = t.shape if len(t.shape) > 3 else (*t.shape[:2], 1, t.shape[2])
         described = graph.tensor(sizes, _dense(sizes, last), DATA_TYPES[t.dtype], _UIDS[role], alignment)

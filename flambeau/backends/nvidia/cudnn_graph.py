@@ -48,7 +48,7 @@ class _Local(threading.local):
     """cuDNN's handles belong to one thread each."""
 
     def __init__(self) -> None:
-        self.handles: dict[Any, list] = {}
+        self.handles: dict[Any, list[Any]] = {}
 
 
 _local = _Local()
@@ -101,9 +101,9 @@ class Descriptor:
 
     __slots__ = ("pointer", "parts")
 
-    def __init__(self, kind: str, *attributes: tuple, finalize: bool = True) -> None:
+    def __init__(self, kind: str, *attributes: tuple[Any, ...], finalize: bool = True) -> None:
         self.pointer = c_void_p()
-        self.parts: list = []
+        self.parts: list[Any] = []
         check(library().cudnnBackendCreateDescriptor(c_int(_KINDS[kind]), byref(self.pointer)), "create")
         for name, kind_of_value, values in attributes:
             self.set(name, kind_of_value, values)
@@ -123,7 +123,7 @@ class Descriptor:
     def finalize(self) -> None:
         check(library().cudnnBackendFinalize(self.pointer), "finalize")
 
-    def get(self, attribute: int, kind: str, limit: int) -> list:
+    def get(self, attribute: int, kind: str, limit: int) -> list[Any]:
         number, c_type = _C_TYPES[kind]
         array, count = (c_type * limit)(), c_int64()
         status = library().cudnnBackendGetAttribute(
@@ -172,7 +172,7 @@ class OperationGraph:
         attributes = (901, "data", FLOAT), (902, "int64", ones), (903, "int64", ones), (906, "int64", uid)
         return Descriptor("tensor", *attributes, (900, "int64", 16), (908, "bool", True))
 
-    def add(self, kind: str, *attributes: tuple) -> None:
+    def add(self, kind: str, *attributes: tuple[Any, ...]) -> None:
         self.operations.append(Descriptor(kind, *attributes))
 
     def pointwise(

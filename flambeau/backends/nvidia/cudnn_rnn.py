@@ -25,14 +25,22 @@ _LIMIT = 256
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.networks: dict[tuple, Network] = {}
+        self.networks: dict[tuple[Any, ...], Network] = {}
 
 
 _local = _Local()
 
 
 def network(
-    kind: str, d: Any, inputs: int, hidden: int, layers: int, both: bool, biased: bool, sizes: tuple, where: Any
+    kind: str,
+    d: Any,
+    inputs: int,
+    hidden: int,
+    layers: int,
+    both: bool,
+    biased: bool,
+    sizes: tuple[int, ...],
+    where: Any,
 ) -> Network:
     """The network of this description on a device; Unsupported where the library has none."""
     exact = d is dt.float32 and not cudnn_switches.allow_tf32
@@ -63,7 +71,7 @@ class Network:
         layers: int,
         both: bool,
         biased: bool,
-        sizes: tuple,
+        sizes: tuple[int, ...],
         where: Any,
         exact: bool,
     ) -> None:
@@ -114,7 +122,7 @@ class Network:
             )
             self.space[training], self.reserve[training] = space.value, reserve.value
 
-    def _rows(self, sizes: tuple, features: int) -> c_void_p:
+    def _rows(self, sizes: tuple[int, ...], features: int) -> c_void_p:
         """Time steps of these numbers of rows."""
         made, batch = _made("RNNData"), sizes[0]
         lengths = (c_int * batch)(*[sum(n > i for n in sizes) for i in range(batch)])

@@ -25,7 +25,7 @@ _ERRORS = {
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.plans: dict[tuple, _Plan] = {}
+        self.plans: dict[tuple[Any, ...], _Plan] = {}
 
 
 @functools.cache

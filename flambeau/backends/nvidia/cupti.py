@@ -8,6 +8,7 @@ import struct
 import time
 from typing import Any, NamedTuple
 
+from ...core.aliases import Values
 from .libraries import library
 
 # Kinds of records, and how each begins. Later versions of CUPTI add to the ends of records only.
@@ -138,7 +139,7 @@ class Recording:
         return sorted(found, key=lambda a: a.start)
 
     def _activity(
-        self, name: str, kind: str, start: int, end: int, place: tuple, correlation: int, details: dict
+        self, name: str, kind: str, start: int, end: int, place: Values, correlation: int, details: dict[str, Any]
     ) -> Activity:
         called = self._calls.get(correlation)
         shift = self._offset

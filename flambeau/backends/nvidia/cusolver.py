@@ -21,7 +21,7 @@ _ERRORS = {
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.handles: dict[Any, list] = {}
+        self.handles: dict[Any, list[Any]] = {}
 
 
 _local = _Local()
@@ -63,7 +63,7 @@ def _call(name: str, where: Any, *arguments: Any) -> None:
     _check(getattr(_library(), name)(_handle(where), *arguments), name)
 
 
-def _general(name: str, where: Any, described: tuple, info: int, has_settings: bool = True) -> None:
+def _general(name: str, where: Any, described: tuple[Any, ...], info: int, has_settings: bool = True) -> None:
     """A function of the newer kind: `described` are its arguments up to the type of the computation; memory on the device and on the
     host is asked for and given. A graph of CUDA cannot hold what the library does with memory of the host, which is gone when it runs."""
     outside, inside = c_size_t(), c_size_t()

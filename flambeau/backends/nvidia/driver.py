@@ -21,7 +21,7 @@ class IpcHandle(ctypes.Structure):
 
 
 # Every function of the driver that is used, under its newest name, with its arguments.
-_FUNCTIONS: dict[str, tuple] = {
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuInit": (_u32,),
     "cuDriverGetVersion": (_ptr,),
     "cuDeviceGetCount": (_ptr,),

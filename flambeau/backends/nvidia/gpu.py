@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...core import naming
+from ...core.aliases import Values
 from ...core.backend import Backend
 from ...core.device import device
 from ...core.storage import UntypedStorage
@@ -53,8 +54,8 @@ class CudaBackend(Backend):
         self.first_seed: int | None = None
         self._scratch: dict[tuple[int, int], tuple[int, int]] = {}
         self._peers: set[tuple[int, int]] = set()
-        self._tellers: dict[int, Callable] = {}
-        self._programs: dict[tuple[str, int], Callable] = {}
+        self._tellers: dict[int, Callable[..., Any]] = {}
+        self._programs: dict[tuple[str, int], Callable[..., Any]] = {}
 
     # -- devices ----------------------------------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class CudaBackend(Backend):
     def report_address(self, where: device, operator: str = "") -> int:
         return alarms.error_flag(where, operator)
 
-    def share(self, storage: Any) -> tuple:
+    def share(self, storage: Any) -> tuple[Any, ...]:
         return sharing.share(storage)
 
     def raise_later(self, address: int, nbytes: int, operator: str, error: Exception, where: device) -> bool:
@@ -129,7 +130,7 @@ class CudaBackend(Backend):
         memory = self.memories[index]
         stream = threads.mine.streams[index]
         if memory.capturing is not None:  # a graph must keep it: nobody else may write there while it is replayed
-            # whoever watches the capture holds it while other streams might use it
+            # Whoever watches the capture holds it while other streams might use it.
             return UntypedStorage(nbytes, where).ptr
         size, address = self._scratch.get((index, stream), (0, 0))
         if size < nbytes:
@@ -262,7 +263,7 @@ class CudaBackend(Backend):
 
     # -- kernels ----------------------------------------------------------------------------------------------------
 
-    def compile_for(self, build: Callable[[], Any], key: str, where: device) -> Callable:
+    def compile_for(self, build: Callable[[], Any], key: str, where: device) -> Callable[..., Any]:
         index = where.index or 0
         found = self._programs.get((key, index))
         if found is None:
@@ -271,15 +272,15 @@ class CudaBackend(Backend):
         return found
 
     def compile_lists(
-        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device, singles: int = 0
-    ) -> Callable | None:
+        self, roots: Any, dtypes: Values, positions: Values, numbers: Values, where: device, singles: int = 0
+    ) -> Callable[..., Any] | None:
         program = cuda_lists.ListProgram(roots, dtypes, positions, numbers, singles)
         return program.bind(Bound(where, lambda nbytes: self.scratch(nbytes, where)))
 
-    def compile_reductions(self, reduction: Any, where: device) -> Callable | None:
+    def compile_reductions(self, reduction: Any, where: device) -> Callable[..., Any] | None:
         return cuda_lists.ReduceListProgram(reduction).bind(Bound(where, lambda nbytes: self.scratch(nbytes, where)))
 
-    def compile(self, build: Callable[[], Any], key: str) -> Callable:
+    def compile(self, build: Callable[[], Any], key: str) -> Callable[..., Any]:
         return self.compile_for(build, key, device("cuda", threads.mine.chosen))
 
     # -- random numbers ---------------------------------------------------------------------------------------------

@@ -9,14 +9,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
+from ...core.aliases import AnyFunction, Values
 from ...kernels.llvm_text import Function
 from ..cpu import jit, native_call
 from . import driver, threads
 
-Kinds = tuple  # per parameter: "q" a 64-bit number or address, "d" double, "f" float, "i" int32, or N bytes by value
+# Per parameter: "q" a 64-bit number or address, "d" double, "f" float, "i" int32, or N bytes by value.
+Kinds: TypeAlias = tuple[Any, ...]
 
 _LETTERS: dict[str, Any] = {"q": ctypes.c_uint64, "d": ctypes.c_double, "f": ctypes.c_float, "i": ctypes.c_int32}
 # The words of a descriptor (the first one is the kernel), and how many there are before the values that are fixed.
@@ -26,7 +27,7 @@ _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
 
 def describe(
-    function: int, index: int, shared: int, grid: Any = 0, block: Any = 0, kinds: Kinds = (), values: tuple = ()
+    function: int, index: int, shared: int, grid: Any = 0, block: Any = 0, kinds: Kinds = (), values: Values = ()
 ) -> bytes:
     """Describe a kernel for machine code: handles, its device, and where they are fixed the sizes and first arguments.
     Each fixed argument is found by a distance from the start."""
@@ -61,7 +62,7 @@ def _is_native() -> bool:
     )
 
 
-def launcher(function: int, kinds: Kinds, index: int, shared: int = 0) -> Callable:
+def launcher(function: int, kinds: Kinds, index: int, shared: int = 0) -> AnyFunction:
     """f(grid, block, *values), which starts a kernel on the thread's stream; grid and block are numbers or (x, y, z)."""
     if not _is_native():
         return _through_ctypes(function, kinds, index, shared)
@@ -69,8 +70,8 @@ def launcher(function: int, kinds: Kinds, index: int, shared: int = 0) -> Callab
 
 
 def fixed_launcher(
-    function: int, kinds: Kinds, index: int, shared: int, grid: Any, block: Any, first: tuple
-) -> Callable:
+    function: int, kinds: Kinds, index: int, shared: int, grid: Any, block: Any, first: Values
+) -> AnyFunction:
     """f(_, *values) for a kernel whose grid, block and first arguments are always the same. The first argument of the call is not
     looked at: plans have one that stands for all of these."""
     if not _is_native():
@@ -93,7 +94,7 @@ def three(size: int | tuple[int, ...]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def pack(kinds: Kinds, values: tuple) -> tuple[Any, list[Any]]:
+def pack(kinds: Kinds, values: Values) -> tuple[Any, list[Any]]:
     """The driver's array of pointers to arguments, and what they point to."""
     if len(kinds) != len(values):
         raise TypeError(f"wrong number of arguments of a kernel: {len(values)} for {len(kinds)}")
@@ -108,7 +109,7 @@ def pack(kinds: Kinds, values: tuple) -> tuple[Any, list[Any]]:
     return (ctypes.c_void_p * max(1, len(held)))(*(ctypes.addressof(h) for h in held)), held
 
 
-def _through_ctypes(function: int, kinds: Kinds, index: int, shared: int) -> Callable:
+def _through_ctypes(function: int, kinds: Kinds, index: int, shared: int) -> AnyFunction:
     def launch(grid: Any, block: Any, *values: Any) -> None:
         pointers, held = pack(kinds, values)
         stream = threads.activate(index)

@@ -84,7 +84,7 @@ class Pool:
     def __init__(self, stream: int, private: bool = False):
         self.stream, self.private = stream, private
         self.bins: Any = collections.defaultdict(list)  # blocks by the size they were found for
-        # of small and of other segments, sorted
+        # Of small and of other segments, sorted.
         self.free: dict[bool, list[tuple[int, int, Block]]] = {True: [], False: []}
         self.segments: dict[int, int] = {}  # address -> size
         self.small_bytes = 0  # of the segments that small blocks share

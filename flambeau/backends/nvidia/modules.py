@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...core.aliases import AnyFunction, Values
 from ...core.device import device
 from . import compiler, driver, launch, threads
 
@@ -28,7 +29,7 @@ class Module:
         """The handle of a kernel."""
         return driver.number("cuModuleGetFunction", self.handle, name.encode(), kind=ctypes.c_void_p)
 
-    def function(self, name: str, kinds: tuple, shared: int = 0) -> Callable:
+    def function(self, name: str, kinds: Values, shared: int = 0) -> AnyFunction:
         """The kernel as f(grid, block, *values) on the current stream. `kinds` says how each value travels (see launch.Kinds);
         `shared` is the size of its dynamic shared memory."""
         threads.activate(self.index)
@@ -37,7 +38,7 @@ class Module:
             driver.call("cuFuncSetAttribute", handle, _MAX_DYNAMIC_SHARED, shared)
         return launch.launcher(handle, tuple(kinds), self.index, shared)
 
-    def fixed(self, name: str, kinds: tuple, grid: Any, block: Any, first: tuple, shared: int = 0) -> Callable:
+    def fixed(self, name: str, kinds: Values, grid: Any, block: Any, first: Values, shared: int = 0) -> AnyFunction:
         """The kernel as f(_, *values): grid, block and its `first` arguments are always these, and what the call gives first is
         ignored. For plans, which are called often."""
         threads.activate(self.index)
@@ -71,15 +72,15 @@ class Later:
     def __getattr__(self, name: str) -> Any:
         return getattr(_loaded(*self._source), name)
 
-    def function(self, *given: Any) -> Callable:
+    def function(self, *given: Any) -> AnyFunction:
         return self._launched(lambda: _loaded(*self._source).function(*given))
 
-    def fixed(self, *given: Any) -> Callable:
+    def fixed(self, *given: Any) -> AnyFunction:
         return self._launched(lambda: _loaded(*self._source).fixed(*given))
 
     @staticmethod
-    def _launched(make: Callable[[], Callable]) -> Callable:
-        launch: Callable | None = None
+    def _launched(make: Callable[[], AnyFunction]) -> AnyFunction:
+        launch: AnyFunction | None = None
 
         def run(*values: Any) -> None:
             nonlocal launch
@@ -102,7 +103,7 @@ class _Rehearsal(threading.local):
 
 
 rehearsal = _Rehearsal()
-_seen: set[tuple] = set()  # sources that were loaded
+_seen: set[tuple[Any, ...]] = set()  # sources that were loaded
 
 
 @contextlib.contextmanager

@@ -107,7 +107,7 @@ class CudaGenerator(Generator):
 
     native = position = random32 = random64 = skip = raw  # type: ignore[assignment]
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (Generator, (self._device,), (self._seed, self.offset, self.get_state()))
 
     def __hash__(self) -> int:

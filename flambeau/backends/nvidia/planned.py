@@ -36,7 +36,7 @@ class _Straight:
     def append(self, block: Block) -> None:
         self.pool.freed(block)
 
-    def items(self) -> tuple:
+    def items(self) -> tuple[Any, ...]:
         return ()
 
 

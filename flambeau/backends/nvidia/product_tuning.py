@@ -42,7 +42,7 @@ def tune(where: Any) -> bool:
     return found
 
 
-def _measured(plan: Any, dtypes: tuple, most: int, blocks: dict[Any, UntypedStorage]) -> Any:
+def _measured(plan: Any, dtypes: tuple[Any, ...], most: int, blocks: dict[Any, UntypedStorage]) -> Any:
     """The algorithm that took the least time, on random numbers. A bias has at most so many elements."""
     where = plan.where
     out, a, b = (_random(span, d, where, blocks) for span, d in zip(plan.spans, dtypes))

@@ -47,7 +47,7 @@ def collect() -> None:
             del _sent[key]
 
 
-def share(storage: UntypedStorage) -> tuple:
+def share(storage: UntypedStorage) -> tuple[Any, ...]:
     """Return the function, with its arguments, that another process calls to map a storage's memory."""
     if isinstance(storage.owner, Mapped):
         raise RuntimeError(

@@ -228,13 +228,13 @@ def set_stream(stream: Stream | None) -> None:
 
 
 class _Aside(threading.local):
-    place: Callable[[Callable[[], None], list, list], None] | None = None
+    place: Callable[[Callable[[], None], list[Any], list[Any]], None] | None = None
 
 
 _aside = _Aside()
 
 
-def aside(work: Callable[[], None], made: list, held: list) -> None:
+def aside(work: Callable[[], None], made: list[Any], held: list[Any]) -> None:
     """Do work that fills the storages `made`, which nobody waits for soon, and needs those `held` until it is done: at once, unless
     somebody has a better place for it."""
     if _aside.place is None:
@@ -244,7 +244,7 @@ def aside(work: Callable[[], None], made: list, held: list) -> None:
 
 
 @contextlib.contextmanager
-def working_aside(place: Callable[[Callable[[], None], list, list], None] | None) -> Iterator[None]:
+def working_aside(place: Callable[[Callable[[], None], list[Any], list[Any]], None] | None) -> Iterator[None]:
     """Context manager within which this thread's work that is put aside goes to a place."""
     before, _aside.place = _aside.place, place
     try:

@@ -226,7 +226,7 @@ class GraphRecorded(Recorded):
             if found is None:
                 return None, most
             sketch, results = found
-            # which do not belong to the graph
+            # Which do not belong to the graph.
             spare = [UntypedStorage(size, self.where) for size in (_SPARE, *results)]
             pool = Planned.make(memory, sketch, threads.mine.streams[index], limit if most else math.inf)
             del spare

@@ -24,7 +24,7 @@ from ..record.recording import extent
 
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
 _OF_SWING = 4.0  # times how far rounding alone takes a step
-# by bytes of a number: the whole range of a perturbation
+# By bytes of a number: the whole range of a perturbation.
 _RELATIVE = {1: 2.0**-2, 2: 2.0**-7, 4: 2.0**-15, 8: 2.0**-40}
 _GOLDEN = 0.6180339887498949
 _FEW = 1 << 12

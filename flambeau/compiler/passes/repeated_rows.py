@@ -65,9 +65,8 @@ class _Reading:
         self.count, (self.rows, self.dim) = numel_of(index.shape), table.shape
         self.users: dict[int, list[Any]] = {}
         for s in graph.steps:
-            for b in (
-                {s.place.buffer} if isinstance(s, Test) else used(s)
-            ):  # a failed test makes its call again, and no other
+            # A failed test makes its call again, and no other.
+            for b in {s.place.buffer} if isinstance(s, Test) else used(s):
                 self.users.setdefault(b, []).append(s)
         self.forward: list[tuple[Launch, DirectProduct]] = []
         self.weights: list[tuple[Launch, DirectProduct]] = []

@@ -42,8 +42,8 @@ class GradSlot:
     """A leaf whose gradient the function sets: a tensor of the state, or an argument."""
 
     def __init__(self, holder: Any, header: Header | None, mold: Callable | None = None):
-        # `mold` makes what is spread over ranks of this rank's part
-        self.holder, self.header, self.mold = (holder, header, mold)
+        # `mold` makes what is spread over ranks of this rank's part.
+        self.holder, self.header, self.mold = holder, header, mold
         self.tensor: Tensor | None = None
         self.counts = (0, 0)
 

@@ -21,7 +21,7 @@ class ViewCall:
         self.records = grad_mode.enabled
         self.takers = 0  # how often a replay asks for one of the results
         self.base: Callable[[Any, Any], Any] | None = None  # the tensor that it makes views of, in a replay
-        # the replay's storages, the results, and how many are to be taken yet
+        # The replay's storages, the results, and how many are to be taken yet.
         self._made: tuple[Any, list[Any], int] = (None, [], 0)
 
     @property

@@ -54,9 +54,8 @@ class FlatParam(FSDPParam):
         names = {id(p): name for name, p in root.named_parameters()}
         self.pieces, self._hollow, start = [], list[Tensor](), 0
         policy = settings[4]
-        unit = (
-            16 // (policy.param_dtype or params[0].dtype).itemsize if use_orig_params else 1
-        )  # parts begin at 16 bytes
+        # Parts begin at 16 bytes.
+        unit = 16 // (policy.param_dtype or params[0].dtype).itemsize if use_orig_params else 1
         for param, info in zip(params, _get_param_module_infos(params, (root,))):
             start = -(-start // unit) * unit
             self.pieces.append(Piece(info, names[id(param)], Size(param.shape), start, param.numel(), param))

@@ -39,9 +39,8 @@ def load_shards(model: Module, path: Any, strict: bool = True) -> tuple[list[str
             _fill(name, wanted[name], tensor)
             found.add(name)
     held = {_memory(wanted[name]) for name in found}
-    missing = [
-        name for name, value in wanted.items() if name not in found and _memory(value) not in held
-    ]  # others are tied
+    # Others are tied.
+    missing = [name for name, value in wanted.items() if name not in found and _memory(value) not in held]
     if strict and (missing or unexpected):
         raise RuntimeError(
             f"Error(s) in loading state_dict for {type(model).__name__}: missing {sorted(missing)}, unexpected {sorted(unexpected)}"

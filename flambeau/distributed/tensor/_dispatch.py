@@ -301,9 +301,8 @@ def _chosen(call: Call, possible: Any, needs: bool, keep: bool) -> Decision | No
 
 def _candidates(possible: Any, now: list[Placement], count: int, width: int) -> list[tuple[list, list]]:
     """The ways of one mesh dimension: those that the rule allows, and everything everywhere."""
-    found: list[tuple[list, list]] = [
-        ([_REPLICATE] * width, [_REPLICATE] * count)
-    ]  # first: what costs the same is no reason to cut
+    # First: what costs the same is no reason to cut.
+    found: list[tuple[list, list]] = [([_REPLICATE] * width, [_REPLICATE] * count)]
     for ins, outs in possible.ways:
         cut = _cut_like(ins, now)
         if cut is None and not possible.free:

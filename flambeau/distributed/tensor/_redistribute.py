@@ -298,11 +298,8 @@ def exchanged(tensor: Tensor, mesh: Any, i: int, before: Shard, after: Shard, le
     return _torch["cat"]([piece.reshape(one) for piece, one in zip(found.split(takes), shapes)], before.dim)
 
 
-_START, _HOP, _BYTES = (
-    6.6,
-    0.6,
-    87.7 * 1024**3 / 1e6,
-)  # microseconds to begin and for each neighbour; bytes in one of them
+# Microseconds to begin and for each neighbour; bytes in one of them.
+_START, _HOP, _BYTES = 6.6, 0.6, 87.7 * 1024**3 / 1e6
 
 
 def redistribute_cost(placement: Placement, wanted: Placement, nbytes: float, parts: int) -> float:

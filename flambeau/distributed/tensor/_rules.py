@@ -226,9 +226,8 @@ def same(call: Any) -> Ways:
     kinds = {p for t in call.tensors for p in t.placements if isinstance(p, Partial)}
     dtype = call.metas()[0].dtype
     exact = dtype.is_floating_point or dtype.is_complex or dtype is call.tensors[0].dtype
-    ordered = (
-        ("max", "min") if dtype.category == 1 else ()
-    )  # cutting off what is behind the point leaves the largest the largest
+    # Cutting off what is behind the point leaves the largest the largest.
+    ordered = ("max", "min") if dtype.category == 1 else ()
     ways += [((p,) * count, p) for p in sorted(kinds, key=repr) if exact or p.reduce_op in ordered]
     return Ways(ways)
 

@@ -34,9 +34,8 @@ def broadcast_optimizer_state(
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.requires_grad and parameter.grad is None:
-                parameter.grad = parameter.detach().new_zeros(
-                    parameter.shape
-                )  # as after a step, which Horovod makes here
+                # As after a step, which Horovod makes here.
+                parameter.grad = parameter.detach().new_zeros(parameter.shape)
     own = optimizer.state_dict()
     told = broadcast_object(own, root_rank, process_set=process_set)
     if state.rank() != root_rank:

@@ -93,9 +93,8 @@ def _as_named(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: d
     if found is None:
         return NotImplemented
     schema, values = found
-    if (
-        op.kind == "pointwise" and schema.index_of("reduction") is not None
-    ):  # the elements of a loss: a part, not all of it
+    # The elements of a loss: a part, not all of it.
+    if op.kind == "pointwise" and schema.index_of("reduction") is not None:
         return NotImplemented
     overload = _overload(schema)
     found = _followed(recorder, op, overload, function, args, kwargs)

@@ -90,7 +90,7 @@ class Conversion:
     def to(self: _Self, *args: Any, **kwargs: Any) -> _Self:
         """Move and convert: to(dtype), to(device), to(tensor); only floating point tensors change dtype."""
         d, where, non_blocking, copy, fmt = parse_to(args, dict(kwargs))
-        # a parameter's class may have a `to` of its own, which gets a device
+        # A parameter's class may have a `to` of its own, which gets a device.
         where = None if where is None else Device(where)
         if copy:
             raise RuntimeError(".to() does not accept copy argument")

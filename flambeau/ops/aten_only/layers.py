@@ -49,11 +49,11 @@ aten_only("_convolution")(lambda *args: convolution(*args[:9]))  # the others ar
 
 
 @aten_only("_convolution_mode")
-def _convolution_mode(input: Tensor, weight: Tensor, bias: Any, stride: list, *window: Any) -> Tensor:
+def _convolution_mode(input: Tensor, weight: Tensor, bias: Any, stride: list[int], *window: Any) -> Tensor:
     return (conv1d, conv2d, conv3d)[len(stride) - 1](input, weight, bias, stride, *window)
 
 
-def _resize(mode: str, **more: Any) -> Callable:
+def _resize(mode: str, **more: Any) -> Callable[..., Any]:
     """Sizes follow as one list of factors, or one by one after the size; interpolation of more than the nearest asks about corners."""
 
     def resize(input: Tensor, size: Any, *rest: Any) -> Tensor:
@@ -99,7 +99,7 @@ def _max_unpool(self: Tensor, indices: Tensor, output_size: list[int], *window: 
     return flat.scatter(-1, indices.flatten(-rank), self.flatten(-rank)).view(size)
 
 
-def _padded(mode: str) -> Callable:
+def _padded(mode: str) -> Callable[..., Any]:
     return lambda self, padding: pad(self, padding, mode)
 
 

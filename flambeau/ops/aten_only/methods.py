@@ -32,17 +32,17 @@ def _slice(self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step:
     return self[(slice(None),) * (dim % rank) + (slice(start, end, step),)]
 
 
-def _places(indices: list) -> tuple:
+def _places(indices: list[Any]) -> tuple[Any, ...]:
     return tuple(slice(None) if i is None else i for i in indices)
 
 
 @aten_only("index.Tensor", "index.Tensor_hacked_twin")
-def _index(self: Tensor, indices: list) -> Tensor:
+def _index(self: Tensor, indices: list[Any]) -> Tensor:
     return self[_places(indices)]
 
 
 @aten_only("index_put")
-def _index_put(self: Tensor, indices: list, values: Tensor, accumulate: bool = False) -> Tensor:
+def _index_put(self: Tensor, indices: list[Any], values: Tensor, accumulate: bool = False) -> Tensor:
     if all(i is not None for i in indices):
         return self.index_put(tuple(indices), values, accumulate)
     result = self.clone()
@@ -52,7 +52,7 @@ def _index_put(self: Tensor, indices: list, values: Tensor, accumulate: bool = F
 
 @aten_only("index_put_", "_index_put_impl_")
 def _index_put_in_place(
-    self: Tensor, indices: list, values: Tensor, accumulate: bool = False, unsafe: bool = False
+    self: Tensor, indices: list[Any], values: Tensor, accumulate: bool = False, unsafe: bool = False
 ) -> Tensor:
     if all(i is not None for i in indices):
         return self.index_put_(tuple(indices), values, accumulate)
@@ -127,7 +127,7 @@ def _to_device(
     return self.to(device, dtype, non_blocking, copy, **_format(memory_format))
 
 
-def _moving(copies: bool) -> Callable:
+def _moving(copies: bool) -> Callable[..., Any]:
     def moved(
         self: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None,
         non_blocking: bool = False, copy: bool = copies, memory_format: Any = None,
@@ -195,7 +195,9 @@ def _stft(self: Tensor, n_fft: int, *args: Any, **kwargs: Any) -> Tensor:
 
 
 @aten_only("_unique2")
-def _unique2(self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> tuple:
+def _unique2(
+    self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Any, ...]:
     found = unique(self, sorted, True, True)
     return found[0], *(f if flag else f.new_empty(0) for f, flag in zip(found[1:], (return_inverse, return_counts)))
 
@@ -203,11 +205,11 @@ def _unique2(self: Tensor, sorted: bool = True, return_inverse: bool = False, re
 @aten_only("unique_dim")
 def _unique_dim(
     self: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
-) -> tuple:
+) -> tuple[Any, ...]:
     return tuple(unique(self, sorted, True, True, dim=dim))
 
 
-def _spread(function: Callable) -> Callable:
+def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     def spread(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
         return function(self, dim, correction=1 if correction is None else correction, keepdim=keepdim)
 

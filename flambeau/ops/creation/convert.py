@@ -66,10 +66,10 @@ class CopyPlan:
         self.known = False
 
 
-_copy_layouts: dict[tuple, tuple] = {}
+_copy_layouts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
 
-def _copy_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) -> tuple:
+def _copy_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) -> tuple[Any, ...]:
     """Return the layout of a copy, and the plan that makes it."""
     key = (input.shape, input._strides, input.dtype, input.device, d, where, fmt)
     found = _copy_layouts.get(key)
@@ -91,7 +91,7 @@ def _copy(out: Tensor, plan: CopyPlan, input: Tensor, *_: Any, **__: Any) -> Non
         fn(plan.first, out._storage.ptr, input._storage.ptr + input._offset * input.dtype.itemsize)
 
 
-def _clone_layout(input: Tensor, *, memory_format: Any = preserve_format) -> tuple:
+def _clone_layout(input: Tensor, *, memory_format: Any = preserve_format) -> tuple[Any, ...]:
     return _copy_layout(input, input.dtype, input.device, memory_format)
 
 
@@ -154,7 +154,7 @@ def _warn_of_imaginary_parts(target: dtype) -> None:
     warnings.warn("Casting complex values to real discards the imaginary part", UserWarning, stacklevel=4)
 
 
-def _convert_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) -> tuple:
+def _convert_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) -> tuple[Any, ...]:
     if input.dtype.is_complex:
         _warn_of_imaginary_parts(d)
     return _copy_layout(input, d, where, fmt)
@@ -177,7 +177,7 @@ convert.on("any")(_copy)
 _active, _convert = modes.active, convert.op.impl.fn
 
 
-def _bad_to(args: tuple) -> TypeError:
+def _bad_to(args: tuple[Any, ...]) -> TypeError:
     given = ", ".join(type_name(a) for a in args)
     return TypeError(
         f"to() received an invalid combination of arguments - got ({given}), but expected one of: (torch.device"
@@ -186,7 +186,7 @@ def _bad_to(args: tuple) -> TypeError:
     )
 
 
-def parse_to(args: tuple, kwargs: dict) -> tuple[dtype | None, Any, bool, bool, Any]:
+def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dtype | None, Any, bool, bool, Any]:
     """to(dtype), to(device), to(device, dtype), to(other), with non_blocking, copy and memory_format."""
     d, where, fmt = kwargs.pop("dtype", None), kwargs.pop("device", None), kwargs.pop("memory_format", None)
     flags = [kwargs.pop("non_blocking", False), kwargs.pop("copy", False)]

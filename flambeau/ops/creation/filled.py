@@ -120,7 +120,7 @@ def _is_zero(value: Any) -> bool:
     return value == 0 and not isinstance(value, complex) and math.copysign(1.0, value) > 0
 
 
-_fill_kernels: dict[tuple, tuple[Any, Any]] = {}
+_fill_kernels: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
 
 def _fill_anew(t: Tensor, value: Any) -> None:
@@ -130,7 +130,7 @@ def _fill_anew(t: Tensor, value: Any) -> None:
         remember(_fill_kernels, (t.shape, t._strides, t.dtype, kind, t.device), (plan.fn, plan.first))
 
 
-def format_layout(shape: Size, d: dtype, where: device, fmt: memory_format | None) -> tuple:
+def format_layout(shape: Size, d: dtype, where: device, fmt: memory_format | None) -> tuple[Any, ...]:
     """The layout of a tensor in a memory format (see `Op.layout`)."""
     if fmt is channels_last or fmt is channels_last_3d:
         rank = 4 if fmt is channels_last else 5
@@ -173,7 +173,7 @@ def filled(name: str, shape: Size, value: Any, out: Any, options: Options, d: dt
     return finish(fill_raw(new(shape, options, d or get_default_dtype()), value), options.requires_grad)
 
 
-def _sizes(size: tuple, options: dict[str, Any]) -> tuple:
+def _sizes(size: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
     """zeros(size=(2, 3)) names its sizes."""
     return (options.pop("size"),) if not size and "size" in options else size
 
@@ -284,7 +284,7 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
 
 def layout_as(
     t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None
-) -> tuple:
+) -> tuple[Any, ...]:
     """The layout of a new tensor of t's shape (see `Op.layout`); it has its strides too unless a memory format says otherwise."""
     shape, d, where = t.shape, d or t.dtype, where or t.device
     if fmt is None or fmt is preserve_format:
@@ -335,7 +335,7 @@ def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
     return finish(fill_raw(t, value), chosen.requires_grad)
 
 
-def _new_filled(name: str, self: Tensor, size: tuple, value: Any, options: dict[str, Any]) -> Tensor:
+def _new_filled(name: str, self: Tensor, size: tuple[Any, ...], value: Any, options: dict[str, Any]) -> Tensor:
     shape = as_shape(_sizes(size, options), name)
     chosen = read_options(name, options)
     t = new(shape, chosen, self.dtype, self.device)
@@ -355,7 +355,7 @@ def new_zeros(self: Tensor, *size: Any, **options: Any) -> Tensor:
 
 
 @aten_parts("new_zeros")
-def _(aten: Any, self: Tensor, size: list, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
+def _(aten: Any, self: Tensor, size: list[Any], *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
     return aten.full.default(size, 0, dtype=dtype or self.dtype, device=device or self.device, pin_memory=False)
 
 

@@ -71,7 +71,9 @@ def set_data(self: Tensor, value: Tensor) -> None:
 OpenTensor.data = property(get_data, set_data)
 
 
-def check_bounds(storage: UntypedStorage, shape: tuple, strides: tuple, offset: int, d: dtype) -> None:
+def check_bounds(
+    storage: UntypedStorage, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, d: dtype
+) -> None:
     """Raise unless all elements are inside the storage."""
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
@@ -121,7 +123,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     return self
 
 
-def _grow(storage: UntypedStorage, shape: tuple, strides: tuple, offset: int, d: dtype) -> None:
+def _grow(storage: UntypedStorage, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, d: dtype) -> None:
     _, end = memory_span(shape, strides, offset)
     if 0 not in shape and end * d.itemsize > storage.size_bytes and storage.resizable():
         storage.resize_(end * d.itemsize)

@@ -71,7 +71,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return self
 
 
-def _filled_layout(input: Tensor, value: Any) -> tuple:
+def _filled_layout(input: Tensor, value: Any) -> tuple[Any, ...]:
     return layout_as(input)
 
 

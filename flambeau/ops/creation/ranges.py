@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.aliases import AnyFunction
 from ...core.device import default_device
 from ...core.dtype import dtype
 from ...core.float8 import readable, storable
@@ -77,7 +78,7 @@ def deliver(name: str, count: int, d: dtype, options: Options, out: Any, write: 
 # -- arange --------------------------------------------------------------------------------------------------------
 
 
-def _arange_bounds(args: tuple, named: dict[str, Any]) -> tuple[Any, Any, Any]:
+def _arange_bounds(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any, Any]:
     """arange(end), arange(start, end), arange(start, end, step); each may be named."""
     names = ("end",) if len(args) == 1 and "end" not in named else ("start", "end", "step")
     if len(args) > 3:
@@ -151,7 +152,7 @@ def _(t: Tensor, start: float, step: float, name: str) -> None:
         whole_steps(t, int(np.int64(int(start))), int(np.int64(int(step))), count)  # or OverflowError
 
 
-def _range_dtype(values: tuple) -> dtype:
+def _range_dtype(values: tuple[Any, ...]) -> dtype:
     return dt.int64 if all(isinstance(v, int) for v in values) else get_default_dtype()
 
 
@@ -287,7 +288,9 @@ def _end_point(value: Any, name: str, argument: str, position: int) -> Any:
     return as_number(value, name, argument, position)
 
 
-def _spaced(name: str, start: Any, end: Any, steps: Any, out: Any, options: dict[str, Any], write: Callable) -> Tensor:
+def _spaced(
+    name: str, start: Any, end: Any, steps: Any, out: Any, options: dict[str, Any], write: AnyFunction
+) -> Tensor:
     a, b = _end_point(start, name, "start", 1), _end_point(end, name, "end", 2)
     count = as_int(steps, name, "steps", 3)
     if count < 0:
@@ -350,7 +353,7 @@ def _write_numbers(t: Tensor, values: np.ndarray) -> Tensor:
 _write_numbers.on("any")(_store)
 
 
-def _triangle_indices(name: str, row: Any, col: Any, offset: Any, options: dict[str, Any], pick: Callable) -> Tensor:
+def _triangle_indices(name: str, row: Any, col: Any, offset: Any, options: dict[str, Any], pick: AnyFunction) -> Tensor:
     rows, columns = as_int(row, name, "row", 1), as_int(col, name, "col", 2)
     if rows < 0 or columns < 0:
         which, value = ("row", rows) if rows < 0 else ("col", columns)

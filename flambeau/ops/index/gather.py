@@ -246,7 +246,7 @@ def _pad_to(share: Tensor, shape: Any) -> Tensor:
     return share
 
 
-def _scatter_src_layout(input: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple:
+def _scatter_src_layout(input: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple[Any, ...]:
     _check_scatter("scatter", input, dim, index, src)
     return like_first(input)
 
@@ -381,7 +381,7 @@ def _identity(reduce: str, d: dt.dtype) -> Any:
 
 def scatter_reduce_grads(
     g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, out: Tensor
-) -> tuple:
+) -> tuple[Any, ...]:
     """Shares of the gradient for input and src, by the kind of reduction."""
     if index.numel() == 0:
         return g, src.new_zeros(src.shape)
@@ -406,7 +406,7 @@ def scatter_reduce_grads(
 
 def _product_grads(
     g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool, out: Tensor
-) -> tuple:
+) -> tuple[Any, ...]:
     if include_self:
         others = input.new_ones(input.shape).scatter_reduce(dim, index, src, "prod")
     else:

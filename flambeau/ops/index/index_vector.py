@@ -261,7 +261,7 @@ def _(out: Tensor, input: Tensor, dim: int, index: Tensor, value: Any) -> None:
 
 def _index_reduce_grads(
     g: Tensor, input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool, out: Tensor
-) -> tuple:
+) -> tuple[Any, ...]:
     shape = source.shape
     if not input.shape:
         input, out, g, source = input.reshape(1), out.reshape(1), g.reshape(1), source.reshape(1)

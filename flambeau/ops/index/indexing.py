@@ -73,7 +73,7 @@ def is_tuple_in_disguise(index: Any) -> bool:
 _PLAIN_ITEMS = frozenset((int, slice, type(None), type(Ellipsis), Tensor))
 
 
-def _normalise(index: Any) -> list:
+def _normalise(index: Any) -> list[Any]:
     items = list(index) if isinstance(index, tuple) or is_tuple_in_disguise(index) else [index]
     result = []
     for item in items:
@@ -92,7 +92,7 @@ def _normalise(index: Any) -> list:
     return result
 
 
-def _expand_ellipsis(items: list, ndim: int) -> list:
+def _expand_ellipsis(items: list[Any], ndim: int) -> list[Any]:
     used = sum([1 if type(i) is int or type(i) is slice else _consumed(i) for i in items])
     if used > ndim:
         if not ndim and len(items) == 1 and isinstance(items[0], int):
@@ -222,7 +222,7 @@ def _collapsed(t: Tensor, dim: int, count: int) -> Tensor:
 
 
 def _take_tensor_index(
-    t: Tensor, item: Tensor, dim: int, advanced: list, place: int = 0, collapse: bool = True
+    t: Tensor, item: Tensor, dim: int, advanced: list[Any], place: int = 0, collapse: bool = True
 ) -> tuple[Tensor, int]:
     if item.device is not t.device:
         item = beside(item, t)

@@ -122,7 +122,7 @@ class Places:
                 raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")
 
 
-_places: dict[tuple, Places] = {}
+_places: dict[tuple[Any, ...], Places] = {}
 
 
 def places(t: Tensor, indices: Sequence[Tensor | None]) -> Places:
@@ -145,11 +145,13 @@ def beside(index: Any, t: Tensor) -> Tensor:
     return index.to(t.device)
 
 
-def _layouts(t: Tensor, tensors: list, before: list[int], after: list[int], shape: tuple[int, ...]) -> list[tuple]:
+def _layouts(
+    t: Tensor, tensors: list[Tensor], before: list[int], after: list[int], shape: tuple[int, ...]
+) -> list[tuple[Any, ...]]:
     """Shapes and strides that decide the result's layout: of the tensor, repeated along the indices, and of the indices."""
     picked, tail = len(shape) - len(before) - len(after), (0,) * len(after)
     head = tuple(t._strides[d] for d in before)
-    layouts: list[tuple] = [(shape, head + (0,) * picked + tuple(t._strides[d] for d in after))]
+    layouts: list[tuple[Any, ...]] = [(shape, head + (0,) * picked + tuple(t._strides[d] for d in after))]
     for i in tensors:
         lead = len(before) + picked - len(i.shape)
         layouts.append(((1,) * lead + tuple(i.shape) + (1,) * len(after), (0,) * lead + i._strides + tail))

@@ -89,7 +89,7 @@ def sort_along(
 _sort_result = named_result("sort", "values", "indices")
 
 
-def _sort_layout(input: Tensor, dim: int, descending: bool) -> list:
+def _sort_layout(input: Tensor, dim: int, descending: bool) -> list[Any]:
     if input.dtype.is_complex:
         raise RuntimeError("Sort does not support complex dtypes on CPU")
     shape, where = input.shape, input.device
@@ -103,7 +103,7 @@ def _sort_kernel(out: list[Tensor], input: Tensor, dim: int, descending: bool) -
     sort_along(out[0], out[1], input, dim, descending)
 
 
-def _place_values(g: tuple, index: Tensor, dim: int, input_shape: Any) -> Tensor:
+def _place_values(g: tuple[Any, ...], index: Tensor, dim: int, input_shape: Any) -> Tensor:
     return place_along(g[0], index, dim, input_shape, True)
 
 
@@ -139,7 +139,7 @@ def sort(input: Tensor, *args: Any, stable: bool | None = None, **kwargs: Any) -
     return (sorted_along if stable is None else stably_sorted_along)(input, d, descending)
 
 
-def _sort_arguments(name: str, args: tuple, kwargs: dict[str, Any], stable: Any) -> tuple[Any, bool]:
+def _sort_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], stable: Any) -> tuple[Any, bool]:
     if len(args) > 2 or (args and stable is not None):
         raise TypeError(
             f"{name}() received an invalid combination of arguments: with 'stable', all others are keywords"
@@ -226,7 +226,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 # -- one element of each line ------------------------------------------------------------------------------------------
 
 
-def _selection_layout(input: Tensor, dim: int, keepdim: bool) -> list:
+def _selection_layout(input: Tensor, dim: int, keepdim: bool) -> list[Any]:
     shape = reduced_shape(input.shape, (wrap_dim(dim, len(input.shape)),), keepdim)
     return [(shape, input.dtype, input.device), (shape, dt.int64, input.device)]
 
@@ -259,7 +259,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     return _write_apart("kthvalue", input, out, kth_along(input._bare_alias(), k, dim, keepdim))
 
 
-def _write_apart(name: str, input: Tensor, out: Any, result: tuple) -> Any:
+def _write_apart(name: str, input: Tensor, out: Any, result: tuple[Any, ...]) -> Any:
     """Deliver values and indices into tensors that must not share memory with the input."""
     for t in out if isinstance(out, (tuple, list)) else ():
         if isinstance(t, Tensor) and t._storage is input._storage and numel_of(t.shape):
@@ -303,7 +303,7 @@ def _shared_evenly(g: Tensor, input: Tensor, out: Tensor) -> Tensor:
 def _declare_medians(name: str) -> tuple[Any, Any]:
     """The median of everything, and along a dimension with its index."""
 
-    def layout(input: Tensor) -> tuple:
+    def layout(input: Tensor) -> tuple[Any, ...]:
         need_tensor(name, input)
         if numel_of(input.shape):
             _need_elements(name, input, 0)

@@ -176,7 +176,7 @@ def _is_recorded(value: Any) -> bool:
     return grad_mode.enabled and isinstance(value, Tensor) and value.requires_grad
 
 
-def _set_batched(part: Tensor, advanced: list, value: Tensor) -> None:
+def _set_batched(part: Tensor, advanced: list[Any], value: Tensor) -> None:
     """Assign inside vmap, where tensors have no memory of their own, by operators that it sees."""
     if any(i is not None for i in advanced):
         part.index_put_(tuple(advanced), value)
@@ -207,7 +207,7 @@ def _only_masks(key: Any) -> bool:
     )
 
 
-def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
+def _set_advanced(part: Tensor, advanced: list[Any], value: Tensor) -> None:
     if has_internal_overlap(part.shape, part._strides):
         part.index_put_(tuple(advanced), value)
         return

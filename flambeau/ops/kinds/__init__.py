@@ -20,9 +20,8 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import Batched, Op, lookup
 from ..machinery.sparse_dispatch import sparse_primitive
 
-HOMES = {
-    kind: f"ops.kinds.{kind}" for kind in ("mkldnn", "nested", "strided_nested")
-}  # what each kind does with a call
+# What each kind does with a call.
+HOMES = {kind: f"ops.kinds.{kind}" for kind in ("mkldnn", "nested", "strided_nested")}
 
 
 def _anything(bound: dict[str, Any]) -> None:
@@ -36,7 +35,7 @@ def mkldnn_takes(*keys: str, check: Callable[[dict[str, Any]], None] = _anything
         lookup(key).forms["mkldnn"] = check
 
 
-def held_call(problem: HeldOperand, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+def held_call(problem: HeldOperand, face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call an operator on tensors of the kind that it met, or refuse: an operator made of this one may know better."""
     return naming.above(HOMES[problem.tensor.kind]).call(face, args, kwargs, problem)
 
@@ -53,8 +52,8 @@ def base_record(op: Op) -> Op:
 
 
 def call_by_record(
-    kind: type[HeldTensor], face: Any, args: tuple, kwargs: dict[str, Any], problem: HeldOperand, *,
-    elementwise: Callable, reduced: Callable, along: Callable,
+    kind: type[HeldTensor], face: Any, args: tuple[Any, ...], kwargs: dict[str, Any], problem: HeldOperand, *,
+    elementwise: Callable[..., Any], reduced: Callable[..., Any], along: Callable[..., Any],
 ) -> Any:  # fmt: skip
     """Run an operator on tensors of one kind by the form in its record, or else by the function for operators that compute each element,
     reduce, or run along a dimension. An operator of which the record says none of this is refused: one that is made of it may have a
@@ -78,7 +77,7 @@ def call_by_record(
     raise HeldOperand(problem.tensor, problem.reason or f"aten.{op.name}.default: not implemented for nested tensors")
 
 
-def deep_copy(self: Any, memo: dict) -> Any:
+def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
     """Return a deep copy of a leaf."""
     if id(self) not in memo:
         if not self.is_leaf:
@@ -89,12 +88,12 @@ def deep_copy(self: Any, memo: dict) -> Any:
     return memo[id(self)]
 
 
-def sizes_given(args: tuple) -> tuple:
+def sizes_given(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The sizes in a call that takes them one by one or as a sequence."""
     return args[1:] if len(args) != 2 or isinstance(args[1], int) else tuple(args[1])
 
 
-def dims_given(args: tuple, kwargs: dict[str, Any], rank: int) -> list[int]:
+def dims_given(args: tuple[Any, ...], kwargs: dict[str, Any], rank: int) -> list[int]:
     """The dimensions in a call that takes them one by one or as a sequence."""
     return [wrap_dim(d, rank) for d in sizes_given(args) or kwargs.get("dims", ())]
 
@@ -109,7 +108,7 @@ _value_of = sparse_primitive(
     name="value_of_held",
 )
 
-hold: Callable = sparse_primitive(
+hold: Callable[..., Any] = sparse_primitive(
     lambda value, mold: mold(value._bare_alias()),
     {"value": lambda g, mold: value_of(g._arranged(mold)) if isinstance(g, HeldTensor) else g},
     Quirks(label="HoldBackward0"),
@@ -149,17 +148,17 @@ def _plain(t: Tensor) -> Tensor:
     return value_of(t) if isinstance(t, HeldTensor) else t
 
 
-def holders(args: tuple, kwargs: dict[str, Any]) -> list[HeldTensor]:
+def holders(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[HeldTensor]:
     """The tensors among the arguments that hold others."""
     return [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, HeldTensor)]
 
 
-def written_by(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+def written_by(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The argument that a call writes into, that of an in-place form or `out=`; None where there is none."""
     return args[0] if face.op.in_place and args else kwargs.get("out")
 
 
-def on_values(face: Any, args: tuple, kwargs: dict[str, Any], result: Callable[[Tensor], Any]) -> Any:
+def on_values(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Callable[[Tensor], Any]) -> Any:
     """Run an operator on the values; `result` makes what is returned of each tensor that comes out. An operator that writes into one of
     the tensors writes into its value."""
     written = written_by(face, args, kwargs)
@@ -170,7 +169,7 @@ def on_values(face: Any, args: tuple, kwargs: dict[str, Any], result: Callable[[
     return tree_map(lambda x: result(x) if isinstance(x, Tensor) else x, found)
 
 
-def _written(target: Any, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _written(target: Any, face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Write an operator's result into the value of a tensor, which takes over the result's history."""
     check_history_writable(target)
     root: Any = target if target._base is None else target._base

@@ -54,7 +54,7 @@ def to_dense(self: MkldnnTensor, dtype: Any = None, *, masked_grad: Any = None) 
 # -- operators -------------------------------------------------------------------------------------------------------------------------
 
 
-def call(face: Any, args: tuple, kwargs: dict[str, Any], problem: HeldOperand) -> Any:
+def call(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any], problem: HeldOperand) -> Any:
     """Run an operator on the plain tensors, if its record says that oneDNN computes it (`mkldnn_takes`)."""
     op = base_record(face.op)
     check = op.forms.get("mkldnn")

@@ -43,7 +43,7 @@ def joined(rows: list[Tensor], like: NestedTensor, op: Op) -> Any:
 # -- how a call is made ----------------------------------------------------------------------------------------------------------------
 
 
-def _elementwise(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _elementwise(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     target = written_by(face, args, kwargs)
     if target is not None and not isinstance(target, NestedTensor):
         refuse(op, "a nested result cannot be written into a tensor that is not nested")
@@ -100,7 +100,7 @@ def _had_gaps(like: NestedTensor) -> bool:
     return like._symbol.node.source is not like._starts
 
 
-def _reduced(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _reduced(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     try:
         bound = op.bind(args, kwargs)
     except TypeError:  # a part of an operator that takes more: that one may have a rule
@@ -139,7 +139,7 @@ def _moved(value: Tensor, like: NestedTensor, ragged: int) -> Any:
     return held_as(value, functools.partial(mold, ragged=ragged))
 
 
-def _along(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _along(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     """An operator along one dimension: on the values, or along the ragged dimension on each row."""
     bound = op.bind(args, kwargs)
     names = op.batching.dims if isinstance(op.batching, Batched) else ("dim",)
@@ -184,7 +184,7 @@ def _same(x: NestedTensor, like: NestedTensor, what: str) -> NestedTensor:
     return x
 
 
-def call(face: Any, args: tuple, kwargs: dict[str, Any], problem: HeldOperand) -> Any:
+def call(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any], problem: HeldOperand) -> Any:
     """Run an operator on nested tensors, as its record allows; all but those that give rows read the rows without their gaps."""
     if face.op.forms.get("nested") is not _unbound:
         written = written_by(face, args, kwargs)
@@ -199,7 +199,7 @@ def call(face: Any, args: tuple, kwargs: dict[str, Any], problem: HeldOperand) -
 # -- operators with a rule of their own ------------------------------------------------------------------------------------------------
 
 
-def _each_element(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _each_element(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     """Rows of the values are computed each from itself: packed as they are, they are a batch."""
     bound = op.bind(args, kwargs)
     others = [x for x in tree_flatten(list(bound.values())[1:])[0] if isinstance(x, NestedTensor)]
@@ -226,7 +226,7 @@ def _normalized(face: Any, op: Op, bound: dict[str, Any], like: NestedTensor) ->
     return joined([face(**{**bound, name: row, "normalized_shape": row.shape}) for row in rows_of(like)], like, op)
 
 
-def _flattened(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _flattened(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     start, end = (_inner_dims(op, bound[name], like)[0] for name in ("start_dim", "end_dim"))
     if start <= like._ragged <= end:
@@ -236,7 +236,7 @@ def _flattened(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Nes
     )
 
 
-def _expanded(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _expanded(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     sizes = sizes_given(args)
     at = like._ragged
     if len(sizes) != len(like.shape) or any(sizes[d] not in (-1, like.shape[d]) for d in (0, at)):
@@ -244,7 +244,7 @@ def _expanded(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Nest
     return held_as(value_of(like).expand(*(-1 if d == at else sizes[d] for d in range(1, len(sizes)))), like._mold())
 
 
-def _chunked(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _chunked(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     if wrap_dim(bound["dim"], len(like.shape)) != 0:
         return _along(face, op, args, kwargs, like)
@@ -256,33 +256,33 @@ def _chunked(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Neste
     return tuple(found)
 
 
-def _transposed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _transposed(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     a, b = (_inner_dims(op, bound[name], like)[0] for name in ("dim0", "dim1"))
     return _moved(face(value_of(like), a - 1, b - 1), like, {a: b, b: a}.get(like._ragged, like._ragged))
 
 
-def _unsqueezed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _unsqueezed(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     at = wrap_dim(op.bind(args, kwargs)["dim"], len(like.shape) + 1)
     if at == 0:
         refuse(op, "not supported for NestedTensor on dim=0")
     return _moved(face(value_of(like), at - 1), like, like._ragged + (at <= like._ragged))
 
 
-def _unbound(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _unbound(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     if wrap_dim(op.bind(args, kwargs)["dim"], len(like.shape)) != 0:
         refuse(op, "only supported for NestedTensor on dim=0")
     return tuple(rows_of(like))
 
 
-def _selected(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _selected(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     if wrap_dim(bound["dim"], len(like.shape)) == 0:
         return rows_of(like)[bound["index"]]
     return _along(face, op, args, kwargs, like)
 
 
-def _viewed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _viewed(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     sizes = sizes_given(args)
     at = like._ragged
     kept = zip(sizes[: at + 1], like.shape[: at + 1])
@@ -292,7 +292,7 @@ def _viewed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Nested
     return held_as(face(value_of(like), (*like._value.shape[:at], *sizes[at + 1 :])), like._mold())
 
 
-def _squeezed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _squeezed(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     dim = args[1] if len(args) > 1 else kwargs.get("dim")
     at = _inner_dims(op, dim, like)[0] if isinstance(dim, int) else refuse(op, "needs one dim= for a NestedTensor")
     if at == like._ragged:
@@ -302,7 +302,7 @@ def _squeezed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Nest
     return _moved(value_of(like).squeeze(at - 1), like, like._ragged - (at < like._ragged))
 
 
-def _permuted(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _permuted(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     order = dims_given(args, kwargs, len(like.shape))
     rank = len(like.shape)
     if len(order) != rank:
@@ -317,7 +317,7 @@ def _permuted(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Nest
     return _moved(value_of(like).permute([d - 1 for d in order[1:]]), like, order.index(like._ragged))
 
 
-def _concatenated(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _concatenated(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     at = _inner_dims(op, bound["dim"], like)[0]
     if at == like._ragged or not all(isinstance(t, NestedTensor) for t in bound["tensors"]):
@@ -325,7 +325,7 @@ def _concatenated(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: 
     return held_as(cat([value_of(_same(t, like, op.name)) for t in bound["tensors"]], at - 1), like._mold())
 
 
-def _extreme(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _extreme(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     dim = args[1] if len(args) > 1 else kwargs.get("dim")
     if dim is None:
         return face(value_of(like))
@@ -339,7 +339,7 @@ def _extreme(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Neste
     return type(rows[0])([stack(list(each)) for each in zip(*rows)])
 
 
-def _attention(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _attention(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     names = ("query", "key", "value")
     if not all(isinstance(bound[name], NestedTensor) and bound[name]._ragged == like._ragged for name in names):
@@ -353,7 +353,7 @@ def _attention(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Nes
     return joined([face(*each, **bound) for each in rows], like, op)
 
 
-def _copied(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _copied(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     target, source = list(op.bind(args, kwargs).values())[:2]
     if isinstance(target, NestedTensor) and isinstance(source, NestedTensor):
         if target._value.shape != source._value.shape or lengths_of(target) != lengths_of(source):
@@ -363,7 +363,7 @@ def _copied(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Nested
     return _elementwise(face, op, (target, source), {}, like)
 
 
-def _product(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: NestedTensor) -> Any:
+def _product(face: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], like: NestedTensor) -> Any:
     a, b = list(op.bind(args, kwargs).values())[:2]
     if a is not like or isinstance(b, NestedTensor) or like._ragged != 1 or b.dim() not in (2, 3):
         shapes = [_sizes(t) for t in (a, b)]
@@ -444,7 +444,7 @@ def _rebuilt(value: Tensor, starts: Tensor, ragged: int, requires_grad: bool, le
     return new_jagged(value, starts, ragged, lengths=lengths).requires_grad_(requires_grad)
 
 
-def reduce_ex(self: NestedTensor, protocol: int) -> tuple:
+def reduce_ex(self: NestedTensor, protocol: int) -> tuple[Any, ...]:
     """Pickle the values and the offsets."""
     if self.grad_fn is not None:
         raise RuntimeError("cannot pickle a tensor that is not a graph leaf: use tensor.detach() first")

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ...core.aliases import Values
 from ...core.held import HeldOperand
 from ...core.layout import wrap_dim
 from ...core.pytree import tree_flatten, tree_map
@@ -47,7 +48,7 @@ def _dims(op: Op, given: Any, like: StridedNestedTensor, extra: int = 0, why: st
 # -- how a call is made ----------------------------------------------------------------------------------------------------------------
 
 
-def _elementwise(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _elementwise(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     target = written_by(face, args, kwargs)
     if target is not None and not isinstance(target, StridedNestedTensor) and not target.shape:
         shapes = [list(t.shape) for t in (target, like)]
@@ -74,13 +75,13 @@ def _elementwise(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: S
     return on_values(face, args, kwargs, lambda value: held_as(value, mold))
 
 
-def _made_like(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _made_like(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     """Make a contiguous tensor of the same sizes."""
     args, kwargs = tree_map(lambda x: contiguous(x) if isinstance(x, StridedNestedTensor) else x, (args, kwargs))
     return _elementwise(face, op, args, kwargs, contiguous(like))
 
 
-def _reduced(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _reduced(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     dim, keepdim = bound.pop("dim", None), bound.pop("keepdim", False)
     rest = {name: x for name, x in bound.items() if x is not like and x is not None}
@@ -93,7 +94,7 @@ def _reduced(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Strid
 
 
 def _along(
-    face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor, why: str | None = None
+    face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor, why: str | None = None
 ) -> Any:
     """Run an operator along one dimension on each row; `why` it cannot be the first one."""
     bound, rule = op.bind(args, kwargs), op.batching
@@ -125,16 +126,15 @@ def _regrouped(results: list[Any], made: Callable[[list[Tensor]], Any]) -> Any:
     return tuple(made(list(each)) for each in zip(*results))
 
 
-call = functools.partial(
-    call_by_record, StridedNestedTensor, elementwise=_elementwise, reduced=_reduced, along=_along
-)  # what an operator does with these tensors
+# What an operator does with these tensors.
+call = functools.partial(call_by_record, StridedNestedTensor, elementwise=_elementwise, reduced=_reduced, along=_along)
 
 
 # -- operators with a rule of their own ------------------------------------------------------------------------------------------------
 
 
 def _each_element(
-    face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor, width: int | None = None
+    face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor, width: int | None = None
 ) -> Any:
     """Run an operator that computes each element of a row from itself, where an element has the last `width` dimensions (of a norm, those
     that it is given): all rows of the buffer are one batch."""
@@ -158,7 +158,7 @@ def _each_element(
     return relabelled(hold(value.reshape(-1), mold_of(shapes)), label)
 
 
-def _linear(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _linear(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     ranks = len(like.shape), op.bind(args, kwargs)["weight"].dim()
     if ranks != (3, 2):
         found = f"Nested tensor dim: {ranks[0]}. Dense tensor dim: {ranks[1]}"
@@ -166,21 +166,21 @@ def _linear(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Stride
     return _each_element(face, op, args, kwargs, like, width=1)
 
 
-def _unbound(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _unbound(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     dim = wrap_dim(op.bind(args, kwargs)["dim"], len(like.shape))
     if dim != 0:
         raise HeldOperand(like, f"NestedTensor can only be unbound along dimension 0 got dimension {dim} instead.")
     return tuple(relabelled(row, "UnbindBackwardAutogradNestedTensor0") for row in rows_of(like))
 
 
-def _selected(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _selected(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     if wrap_dim(bound["dim"], len(like.shape)) == 0:
         return relabelled(rows_of(like)[bound["index"]], "SelectBackwardAutogradNestedTensor0")
     return _along(face, op, args, kwargs, like)
 
 
-def _narrowed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _narrowed(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     dim, start, length = wrap_dim(bound["dim"], len(like.shape)), bound["start"], bound["length"]
     if dim != 0:
@@ -192,7 +192,7 @@ def _narrowed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Stri
     return viewed(like, rows_at(like._value.detach(), like._places)[start : start + length])
 
 
-def _reshaped(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _reshaped(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     """Give the rows other sizes: -1 keeps the size of each row in that dimension."""
     sizes = sizes_given(args)
     if not len(like):
@@ -210,7 +210,7 @@ def _reshaped(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Stri
     return _with_sizes(like if op.name == "view" else contiguous(like), new)
 
 
-def _reshaped_as(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _reshaped_as(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     first, other = op.bind(args, kwargs).values()
     if not all(isinstance(t, StridedNestedTensor) and len(t) == len(like) for t in (first, other)):
         _refuse(op, like, "needs two nested tensors of the same number of rows")
@@ -222,7 +222,7 @@ def _with_sizes(like: StridedNestedTensor, sizes: Any) -> Any:
     return viewed(like, views, "ViewBackwardAutogradNestedTensor0")
 
 
-def _squeezed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _squeezed(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     given = args[1] if len(args) > 1 else kwargs.get("dim")
     if given is None:
         raise HeldOperand(like, "For nested tensors, squeeze without the dim argument is ambiguous: give it")
@@ -232,14 +232,14 @@ def _squeezed(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Stri
     return on_rows(lambda row: face(row, dims if len(dims) > 1 else dims[0]), like)
 
 
-def _permuted(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _permuted(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     order = dims_given(args, kwargs, len(like.shape))
     if order[:1] != [0]:
         _refuse(op, like, f"the rows must stay in dimension 0 of a nested tensor, got the order {order}")
     return on_rows(lambda row: row.permute([d - 1 for d in order[1:]]), like)
 
 
-def _concatenated(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _concatenated(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     tensors, dim = bound["tensors"], wrap_dim(bound["dim"], len(like.shape))
     if not all(isinstance(t, StridedNestedTensor) for t in tensors):
@@ -255,7 +255,7 @@ def _concatenated(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: 
     return packed([cat(list(rows), dim - 1) for rows in zip(*map(rows_of, tensors))])
 
 
-def _product(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _product(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     sides = list(op.bind(args, kwargs).values())[:2]
     plain = sides[1]
     if op.name == "matmul" and len(like.shape) > 3 and not isinstance(plain, StridedNestedTensor) and plain.dim() == 2:
@@ -282,7 +282,7 @@ def _product(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: Strid
     return packed([x.matmul(y) for x, y in zip(a, b)], f"{op.name.capitalize()}Backward0")
 
 
-def _attention(face: Any, op: Op, args: tuple, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
+def _attention(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
     bound = op.bind(args, kwargs)
     operands = [bound.pop(name) for name in ("query", "key", "value")]
     if bound["attn_mask"] is not None:
@@ -374,7 +374,7 @@ def show(self: StridedNestedTensor, *, tensor_contents: Any = None) -> str:
     return f"nested_tensor([\n{body}\n]{history if self.requires_grad else ''})"
 
 
-def reduce_ex(self: StridedNestedTensor, protocol: int) -> tuple:
+def reduce_ex(self: StridedNestedTensor, protocol: int) -> tuple[Any, ...]:
     """Pickle the buffer and the places of the rows in it."""
     if not self.is_leaf:
         raise RuntimeError("cannot pickle a tensor that is not a graph leaf: use tensor.detach() first")

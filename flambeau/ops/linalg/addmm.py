@@ -61,10 +61,10 @@ def _check_expands(input: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
-_sums: dict[tuple, tuple] = {}
+_sums: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
 
-def _checked_sum(input: Tensor, mat1: Tensor, mat2: Tensor) -> tuple:
+def _checked_sum(input: Tensor, mat1: Tensor, mat2: Tensor) -> tuple[Any, ...]:
     need_dims(mat1, 2, f"mat1 must be a matrix, got {len(mat1.shape)}-D tensor")
     need_dims(mat2, 2, f"mat2 must be a matrix, got {len(mat2.shape)}-D tensor")
     (n, k), (k2, m) = mat1.shape, mat2.shape
@@ -126,7 +126,7 @@ def _(out: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alph
         _sum_into(out, _scaled(input, beta), product)
 
 
-_sum_plans: dict[tuple, Any] = {}
+_sum_plans: dict[tuple[Any, ...], Any] = {}
 
 
 def _sum_into(out: Tensor, a: Tensor, b: Tensor) -> None:

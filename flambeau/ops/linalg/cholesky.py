@@ -18,7 +18,7 @@ from . import support
 from .triangular import check_legacy, solve_triangular
 
 
-def _gradient(g: tuple, out: list, upper: bool) -> Tensor:
+def _gradient(g: tuple[Any, ...], out: list[Tensor], upper: bool) -> Tensor:
     """L^-H phi(L^H gL) L^-1, phi the Hermitian matrix whose lower triangle is given."""
     L, gL = (out[0].mH, g[0].mH) if upper else (out[0], g[0])
     lower = (L.mH @ gL).tril()
@@ -90,7 +90,9 @@ def old_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     return factor
 
 
-def _solve_gradients(g: Tensor, input2: Tensor, out: Tensor, upper: bool, needs: dict, input_shape: Any) -> tuple:
+def _solve_gradients(
+    g: Tensor, input2: Tensor, out: Tensor, upper: bool, needs: dict[str, bool], input_shape: Any
+) -> tuple[Any, ...]:
     back = cholesky_solve(g, input2, upper)
     for_factor = None
     if needs["input2"]:

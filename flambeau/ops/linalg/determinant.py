@@ -74,7 +74,7 @@ def old_det(input: Tensor) -> Tensor:
 _slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
 
 
-def _slogdet_gradient(g: tuple, A: Tensor, out: list) -> Tensor:
+def _slogdet_gradient(g: tuple[Any, ...], A: Tensor, out: list[Tensor]) -> Tensor:
     g_sign, g_log = g
     if not A.dtype.is_complex:
         return solve_ex(A.mH, _scaled_identity(g_log, A))[0] if g_log is not None else A.new_zeros(A.shape)

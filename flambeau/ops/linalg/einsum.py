@@ -47,7 +47,7 @@ class Order:
         return cls.package().contract_path(equation, *shapes, shapes=True, optimize=cls.strategy)[0]
 
 
-def _equation_and_operands(args: tuple) -> tuple:
+def _equation_and_operands(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of a call as (equation, *operands), whichever way they were given."""
     if len(args) < 2:
         raise ValueError(_NOTHING)
@@ -75,7 +75,7 @@ def _(recorder: Any, equation: str, *operands: Any) -> Tensor:
     return recorder.aten.einsum.default(equation, list(tensors))
 
 
-def _parse_arguments(args: tuple) -> tuple[str, tuple[Tensor, ...]]:
+def _parse_arguments(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:
     equation, *operands = _equation_and_operands(args)
     if not operands:
         raise ValueError(_NOTHING)

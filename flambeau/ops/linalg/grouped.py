@@ -14,7 +14,7 @@ from .matmul import mm
 _KINDS = {dt.float32, dt.bfloat16, dt.float16}
 
 
-def _grouped_layout(input: Tensor, mat2: Tensor, offs: Any, bias: Any, out_dtype: Any) -> tuple:
+def _grouped_layout(input: Tensor, mat2: Tensor, offs: Any, bias: Any, out_dtype: Any) -> tuple[Any, ...]:
     for name, t in (("mat_a", input), ("mat_b", mat2)):
         if t.dtype not in _KINDS:
             kind = "Double" if t.dtype is dt.float64 else t.dtype.cpp
@@ -45,7 +45,7 @@ def _grouped_layout(input: Tensor, mat2: Tensor, offs: Any, bias: Any, out_dtype
     return _result_shape(a, b, offs), input.dtype, input.device
 
 
-def _result_shape(a: tuple, b: tuple, offs: Any) -> tuple[int, ...]:
+def _result_shape(a: tuple[Any, ...], b: tuple[Any, ...], offs: Any) -> tuple[int, ...]:
     if len(a) == len(b) == 2:
         return (offs.shape[0], a[0], b[1])
     return (a[-2], b[-1]) if min(len(a), len(b)) == 2 else (a[0], a[1], b[2])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...backends.cpu import lapack
 from ...core import dtype as dt
+from ...core.aliases import AnyFunction, Values
 from ...core.casts import casts
 from ...core.layout import broadcast_shapes
 from ...core.numeric_limits import finfo
@@ -88,7 +88,7 @@ def _(out: Tensor, A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> None:
     support.store(out, _pseudo_inverse(A._array(), _number(atol), _number(rtol), hermitian))
 
 
-def _autocast_pinv(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+def _autocast_pinv(run: AnyFunction, args: Values, kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
     """A decomposition in float32 whose factors are multiplied in the lower precision."""
     lower = casts.dtype
 
@@ -173,7 +173,7 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 _USUAL_DRIVER = {"cuda": "gels"}  # by type of device; elsewhere "gelsy"
 
 
-def _lstsq_gradients(g: tuple, A: Tensor, B: Tensor, out: list, needs: dict) -> tuple:
+def _lstsq_gradients(g: Values, A: Tensor, B: Tensor, out: list[Tensor], needs: dict[str, bool]) -> tuple[Any, ...]:
     """The solution is pinv(A) B; the residuals do not change with it to first order, only with A and B themselves."""
     vector = is_vector(A, B)
     X, right = (t.unsqueeze(-1) if vector else t for t in (out[0], B))

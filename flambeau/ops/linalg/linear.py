@@ -28,7 +28,7 @@ def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
     return rows.mT.mm(input.reshape(count, input.shape[-1])) if len(g.shape) != 1 else g.outer(input)
 
 
-def _linear_parameter_grads(g: Tensor, input: Tensor, bias_shape: Any) -> tuple:
+def _linear_parameter_grads(g: Tensor, input: Tensor, bias_shape: Any) -> tuple[Any, ...]:
     """The gradients of bias and weight: together where a library sums rows while it multiplies, and nobody differentiates them."""
     if not _fused or g.device.type not in _fused or grad_mode.enabled or not type(g) is type(input) is Tensor:
         return g.sum_to_size(bias_shape), _linear_weight_grad(g, input)

@@ -20,7 +20,7 @@ from . import support
 from .spectral import eigh
 
 
-def _gradient(g: tuple, A: Tensor, out: list, largest: bool, needs: dict) -> Tensor:
+def _gradient(g: tuple[Any, ...], A: Tensor, out: list[Tensor], largest: bool, needs: dict[str, bool]) -> Tensor:
     """Return the gradient with respect to A of its extreme eigenpairs, computed from all eigenvectors of A."""
     (gE, gX), (E, X) = g, out
     total = None if gE is None else (X * gE.unsqueeze(-2)) @ X.mH

@@ -53,7 +53,7 @@ def _packed_parts(packed: Tensor) -> tuple[Tensor, Tensor]:
     return packed[..., :k].tril(-1) + one, packed[..., :k, :].triu()
 
 
-def _factor_gradient(g: tuple, out: list) -> Tensor:
+def _factor_gradient(g: tuple[Any, ...], out: list[Tensor]) -> Tensor:
     packed, pivots = out[0], out[1]
     L, U = _packed_parts(packed)
     m, n = packed.shape[-2:]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...backends.cpu import heavy
+from ...core.aliases import AnyFunction
 from ...core.layout import broadcast_shapes, has_internal_overlap
 from ...core.tensor import Tensor
 from ..machinery import work
@@ -52,7 +53,7 @@ def check_device(a: Tensor, *others: Tensor | None) -> None:
             )
 
 
-def multiply(form: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None, made: tuple) -> None:
+def multiply(form: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None, made: tuple[Any, ...]) -> None:
     """The product of the matrices `made` (result, left, right), which are out, a and b seen as matrices. Calls like this one find
     their way by `known_product` from now on."""
     result, left, right = made[0], _dense(made[1]), _dense(made[2])
@@ -301,7 +302,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return input.unsqueeze(1) * vec2
 
 
-def _autocast_inner(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+def _autocast_inner(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
     """A product of matrices chooses; the inner product of two vectors is a dot product, which does not."""
     operands = (*args, *kwargs.values())
     return ("" if all(len(getattr(t, "shape", ())) < 2 for t in operands) else "parts"), run
@@ -319,7 +320,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return tensordot(input, other, ([-1], [-1]))
 
 
-def _autocast_tensordot(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+def _autocast_tensordot(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
     """Choose the precision of tensordot under autocast: that of `inner` where nothing of either tensor is left over."""
     bound = dict(zip(("a", "b", "dims"), args), **kwargs)
     a, b, dims = bound.get("a"), bound.get("b"), bound.get("dims", 2)

@@ -38,7 +38,7 @@ def _square_gradient(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor)
     return solve_triangular(R.mH, total, upper=False, left=False)
 
 
-def _qr_gradient(g: tuple, A: Tensor, out: list, mode: str) -> Tensor:
+def _qr_gradient(g: tuple[Any, ...], A: Tensor, out: list[Tensor], mode: str) -> Tensor:
     if mode == "r":
         raise RuntimeError(
             "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use"

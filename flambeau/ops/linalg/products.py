@@ -100,7 +100,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 # -- chains -----------------------------------------------------------------------------------------------------------
 
 
-def _check_chain(tensors: list) -> None:
+def _check_chain(tensors: list[Tensor]) -> None:
     if len(tensors) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
     ends = {0: "first", len(tensors) - 1: "last"}

@@ -24,7 +24,9 @@ def is_vector(A: Tensor, B: Tensor) -> bool:
     return len(B.shape) == 1 or (len(A.shape) - 1 == len(B.shape) and B.shape == A.shape[:-1])
 
 
-def _gradients(g: tuple, A: Tensor, out: list, left: bool, needs: dict, B_shape: Any) -> tuple:
+def _gradients(
+    g: tuple[Any, ...], A: Tensor, out: list[Tensor], left: bool, needs: dict[str, bool], B_shape: Any
+) -> tuple[Any, ...]:
     back, X = solve(A.mH, g[0], left=left), out[0]
     vector = len(B_shape) == 1 or (len(A.shape) - 1 == len(B_shape) and B_shape == A.shape[:-1])
     for_a = None

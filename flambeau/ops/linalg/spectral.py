@@ -27,7 +27,7 @@ def _records(A: Tensor) -> bool:
     return grad_mode.enabled and A.requires_grad
 
 
-def _converged(name: str, a: np.ndarray, call: Callable, *args: Any) -> Any:
+def _converged(name: str, a: np.ndarray, call: Callable[..., Any], *args: Any) -> Any:
     """Run a NumPy routine; say what PyTorch says when it does not converge."""
     try:
         return call(a, *args)
@@ -47,7 +47,7 @@ def _converged(name: str, a: np.ndarray, call: Callable, *args: Any) -> Any:
 # -- singular values --------------------------------------------------------------------------------------------------
 
 
-def _svd_gradient(g: tuple, out: list, full_matrices: bool) -> Tensor:
+def _svd_gradient(g: tuple[Any, ...], out: list[Tensor], full_matrices: bool) -> Tensor:
     (gU, gS, gVh), (U, S, Vh) = g, out
     k = S.shape[-1]
     if full_matrices:  # vectors beyond the singular values are arbitrary and have no derivative
@@ -104,7 +104,7 @@ def _check_phase(name: str, what: str, imaginary: Tensor) -> None:
 _svd_result = named_result("linalg_svd", "U", "S", "Vh")
 
 
-def _values_layout(A: Tensor) -> tuple:
+def _values_layout(A: Tensor) -> tuple[Any, ...]:
     return (*A.shape[:-2], min(A.shape[-2:])), A.dtype.to_real(), A.device
 
 
@@ -189,7 +189,7 @@ def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
 # -- eigenvalues of Hermitian matrices --------------------------------------------------------------------------------
 
 
-def _eigh_gradient(g: tuple, out: list) -> Tensor:
+def _eigh_gradient(g: tuple[Any, ...], out: list[Tensor]) -> Tensor:
     (gL, gV), (L, V) = g, out
     if gV is None:
         return (V * gL.unsqueeze(-2)) @ V.mH
@@ -265,7 +265,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 # -- eigenvalues of any square matrix ---------------------------------------------------------------------------------
 
 
-def _eig_gradient(g: tuple, A_dtype: Any, out: list) -> Tensor:
+def _eig_gradient(g: tuple[Any, ...], A_dtype: Any, out: list[Tensor]) -> Tensor:
     (gL, gV), (L, V) = g, out
     if gV is None:
         inner = gL.unsqueeze(-1) * V.mH

@@ -86,12 +86,12 @@ def _column_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return *outer, far, near
 
 
-def columns(shape: tuple[int, ...], d: dtype, where: device) -> tuple:
+def columns(shape: tuple[int, ...], d: dtype, where: device) -> tuple[Any, ...]:
     """The layout of a result whose matrices are stored column after column."""
     return shape, d, where, _column_strides(shape)
 
 
-def infos(A: Tensor) -> tuple:
+def infos(A: Tensor) -> tuple[Any, ...]:
     """The layout of one number per matrix that says where its factorization failed."""
     return A.shape[:-2], dt.int32, A.device
 

@@ -22,8 +22,15 @@ def _triangle(A: Tensor, upper: bool, unitriangular: bool) -> Tensor:
 
 
 def _gradients(
-    g: Tensor, A: Tensor, out: Tensor, upper: bool, left: bool, unitriangular: bool, needs: dict, B_shape: Any
-) -> tuple:
+    g: Tensor,
+    A: Tensor,
+    out: Tensor,
+    upper: bool,
+    left: bool,
+    unitriangular: bool,
+    needs: dict[str, bool],
+    B_shape: Any,
+) -> tuple[Any, ...]:
     back = solve_triangular(A.mH, g, upper=not upper, left=left, unitriangular=unitriangular)
     for_a = None
     if needs["A"]:

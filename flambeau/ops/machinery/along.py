@@ -100,7 +100,7 @@ class LineOperator:
 
     def __init__(self, rows: Any, columns: Any, inputs: int, **constants: Any):
         self.rows, self.columns, self.inputs, self.constants = rows, columns, inputs, constants
-        self.plans: dict[tuple, _LinePlan] = {}
+        self.plans: dict[tuple[Any, ...], _LinePlan] = {}
 
     def plan_of(self, x: Tensor, dim: int) -> _LinePlan:
         """Return the plan for calls on tensors like `x` along `dim`, made at the first such call."""

@@ -96,7 +96,7 @@ def as_ints(values: Any, name: str, argument: str = "size", position: int = 1) -
     return tuple([n if type(n) is int else int(n) for n in values])
 
 
-def varargs_ints(args: tuple, name: str, argument: str = "size", position: int = 1) -> tuple[int, ...]:
+def varargs_ints(args: tuple[Any, ...], name: str, argument: str = "size", position: int = 1) -> tuple[int, ...]:
     """view(2, 3), view((2, 3)), view([2, 3]) all mean one tuple."""
     for n in args:
         if type(n) is not int:
@@ -108,7 +108,7 @@ def varargs_ints(args: tuple, name: str, argument: str = "size", position: int =
     return as_ints(args, name, argument, position)
 
 
-def collected(args: tuple, named: dict[str, Any], key: str, name: str) -> tuple:
+def collected(args: tuple[Any, ...], named: dict[str, Any], key: str, name: str) -> tuple[Any, ...]:
     """The arguments of f(x, 2, 3), f(x, (2, 3)) or f(x, key=(2, 3)), for `varargs_ints`."""
     if not args and key in named:
         args = (named.pop(key),)
@@ -119,7 +119,7 @@ def collected(args: tuple, named: dict[str, Any], key: str, name: str) -> tuple:
     return args
 
 
-def as_shape(size: tuple, name: str) -> Size:
+def as_shape(size: tuple[Any, ...], name: str) -> Size:
     """Return the shape of a new tensor from the arguments of zeros(2, 3), zeros((2, 3)) or zeros([2, 3])."""
     if not size:
         raise TypeError(f'{name}() missing 1 required positional arguments: "size"')

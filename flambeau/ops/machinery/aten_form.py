@@ -47,7 +47,7 @@ def _row(index: int | None, table: Tensor) -> int:
 
 
 # Conversions by name: to PyTorch's argument, and back.
-_CONVERSIONS: dict[str, tuple[Callable, Callable]] = {
+_CONVERSIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "number": (_number, _word),
     "filled": (_filled, lambda size, *_: size),
     "row": (_row, lambda index, *_: None if index < 0 else index),
@@ -142,7 +142,7 @@ def _equal(a: Any, b: Any) -> bool:
     return not isinstance(a, Tensor) and not isinstance(b, Tensor) and a == b
 
 
-def _conversion(call: Any) -> tuple[Callable, Callable]:
+def _conversion(call: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the two directions of the conversion that a call in a declaration names."""
     return _CONVERSIONS[call.func.id]
 
@@ -179,16 +179,16 @@ def _taken(value: Any, argument: Argument, default: Any) -> Any:
 
 # -- operators that only PyTorch's graphs name ------------------------------------------------------------------------------------
 
-ATEN_ONLY: dict[str, Callable] = {}
-ATEN_PARTS: dict[str, Callable] = {}
+ATEN_ONLY: dict[str, Callable[..., Any]] = {}
+ATEN_PARTS: dict[str, Callable[..., Any]] = {}
 ATEN_BACKWARD: dict[str, str] = {}  # the derivatives of these, as in `Op.aten_backward`
 
 
-def aten_only(*names: str, backward: str = "") -> Callable[[Callable], Callable]:
+def aten_only(*names: str, backward: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare what runs for operators of PyTorch (`native_layer_norm`) or overloads (`slice.Tensor`) that are no public function here
     under this name and with these arguments, and which operator of PyTorch computes the derivative."""
 
-    def note(function: Callable) -> Callable:
+    def note(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
             if name in ATEN_ONLY:
                 raise ValueError(f"aten::{name} is declared twice")
@@ -200,12 +200,12 @@ def aten_only(*names: str, backward: str = "") -> Callable[[Callable], Callable]
     return note
 
 
-def aten_parts(*names: str, unseen: bool = False) -> Callable[[Callable], Callable]:
+def aten_parts(*names: str, unseen: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare which calls PyTorch makes of one of its operators that is made of others, where those are not the calls that the operator's
     own body makes here: `parts(aten, *args, **kwargs)`, with the arguments of PyTorch's schema. So core operators
     are made of others, too. `unseen`: PyTorch's own graphs never hold it."""
 
-    def note(parts: Callable) -> Callable:
+    def note(parts: Callable[..., Any]) -> Callable[..., Any]:
         ATEN_PARTS.update(dict.fromkeys(names, parts))
         vars(parts)["unseen"] = unseen
         return parts

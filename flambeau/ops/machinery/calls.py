@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core import graph, user_frames
+from ...core.aliases import Values
 from ...core.layout import has_internal_overlap
 from ...core.promotion import can_cast, scalar_dtype
 from ...core.tensor import Tensor, copy_of_array
@@ -33,9 +34,9 @@ _mode = graph.grad_mode
 _PLAIN = (int, float, str, bool, type(None))  # values that can stand in a key
 
 
-def call_key(impl: Pointwise, operands: tuple, params: tuple) -> tuple:
+def call_key(impl: Pointwise, operands: Values, params: Values) -> tuple[Any, ...]:
     """Return the key under which a call's plan is kept: calls that share a plan have equal keys."""
-    key: list = []
+    key: list[Any] = []
     for x in operands:
         if isinstance(x, Tensor):
             key += (x.dtype, x.device, x.shape, x._strides)
@@ -51,7 +52,7 @@ def call_key(impl: Pointwise, operands: tuple, params: tuple) -> tuple:
     return tuple(key)
 
 
-def general(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any) -> Any:
+def general(impl: Pointwise, operands: Values, params: Values, out: Any, face: Any) -> Any:
     """Any call: a plan that is known already, or every check and a new one."""
     if params and _same(params, impl.defaults):
         params = ()
@@ -76,7 +77,7 @@ def general(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any
     return instead()
 
 
-def _options(impl: Pointwise, params: tuple, out: Any) -> dict[str, Any]:
+def _options(impl: Pointwise, params: Values, out: Any) -> dict[str, Any]:
     options = {name: value for (name, default), value in zip(impl.parameters, params) if value is not default}
     return options if out is None else {**options, "out": out}
 
@@ -93,7 +94,7 @@ def _fits(out: Any, plan: PointwisePlan) -> bool:
     )
 
 
-def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: tuple) -> Any:
+def _first_call(impl: Pointwise, operands: Values, params: Values, out: Any, key: Values) -> Any:
     if any(isinstance(x, Expr) for x in operands):
         return impl.evaluate([*operands, *(params or impl.defaults)], None)  # used inside another formula
     given = operands, params
@@ -135,16 +136,16 @@ def _is_exact(impl: Pointwise, plan: PointwisePlan) -> bool:
     return impl.exact_out and (plan.natural.is_complex or not plan.compute.is_complex)
 
 
-def _same(a: tuple, b: tuple) -> bool:
+def _same(a: Values, b: Values) -> bool:
     """Return whether two tuples hold the same objects: nothing was converted or left out on the way."""
     return len(a) == len(b) and all(x is y for x, y in zip(a, b))
 
 
-def _all_plain(operands: tuple, params: tuple) -> bool:
+def _all_plain(operands: Values, params: Values) -> bool:
     return all(isinstance(x, Tensor) or type(x) in _PLAIN for x in operands) and all(type(v) in _PLAIN for v in params)
 
 
-def checked_operands(impl: Pointwise, operands: tuple) -> tuple:
+def checked_operands(impl: Pointwise, operands: Values) -> tuple[Any, ...]:
     """Operands that are tensors, or numbers where the operator takes numbers."""
     result = tuple(as_operand(x, impl.name, i) for i, x in enumerate(operands))
     if impl.adapt is not None:
@@ -166,14 +167,14 @@ def _number_tensor(value: Any) -> Tensor:
     return copy_of_array(np.asarray(value, d.numpy), d)
 
 
-def _writes_directly(out: Tensor, plan: Any, operands: tuple) -> bool:
+def _writes_directly(out: Tensor, plan: Any, operands: Values) -> bool:
     """Return whether a kernel can store straight into `out`: right shape, and no operand is overwritten before it is read."""
     if out.shape != plan.shape or has_internal_overlap(out.shape, out._strides):
         return False
     return not any(isinstance(x, Tensor) and needs_copy_before_write(out, x) for x in operands)
 
 
-def settle(impl: Pointwise, params: tuple) -> tuple:
+def settle(impl: Pointwise, params: Values) -> tuple[Any, ...]:
     """Parameter values as Python numbers; () when all are the defaults."""
     if not params:
         return ()
@@ -194,7 +195,7 @@ def _parameter(value: Any, op_name: str, name: str) -> Any:
 # -- in place ---------------------------------------------------------------------------------------------------------
 
 
-def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str, face: Any) -> Any:
+def run_inplace(impl: Pointwise, self: Tensor, operands: Values, params: Values, name: str, face: Any) -> Any:
     """Compute a pointwise operator into its first operand."""
     if params and _same(params, impl.defaults):
         params = ()
@@ -212,7 +213,7 @@ def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, n
     return instead()
 
 
-def _first_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str, key: tuple) -> Tensor:
+def _first_inplace(impl: Pointwise, self: Tensor, operands: Values, params: Values, name: str, key: Values) -> Tensor:
     given = operands, params
     if not isinstance(self, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(self).__name__}")
@@ -235,9 +236,8 @@ def _first_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple
     if plan.fn is not None and plain:
         impl.inplace_plans[key] = plan
     if node is not None:
-        if graph.unusual or (
-            copied and kept[0]._strides != self._strides
-        ):  # the plan knows another layout than the copy's
+        # The plan knows another layout than the copy's.
+        if graph.unusual or (copied and kept[0]._strides != self._strides):
             node.save_through_hooks(kept, runtime, self)
         else:
             node.save((*kept, *runtime, self))
@@ -248,7 +248,7 @@ def _first_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple
     return self
 
 
-def _inplace_plan(impl: Pointwise, self: Tensor, sources: tuple, params: tuple) -> PointwisePlan:
+def _inplace_plan(impl: Pointwise, self: Tensor, sources: Values, params: Values) -> PointwisePlan:
     try:
         plan = impl.plan_for(sources, params, self.dtype, (self.shape, self._strides, self.device))
         natural = plan.natural
@@ -263,7 +263,7 @@ def _inplace_plan(impl: Pointwise, self: Tensor, sources: tuple, params: tuple) 
     return plan
 
 
-def _spoil(node: Any, self: Tensor, operands: tuple, version: int) -> None:
+def _spoil(node: Any, self: Tensor, operands: Values, version: int) -> None:
     """An operand that shares the memory written to (x.div_(x)) is saved with the version it had when it was read, so that a
     backward pass that needs its old values stops with PyTorch's error."""
     for place, i in enumerate(node.recipe.keeps):
@@ -280,16 +280,16 @@ def _spoil(node: Any, self: Tensor, operands: tuple, version: int) -> None:
 class ZeroNode(graph.Node):
     """A number overwritten with a truth value: no small change of an operand shows in the result."""
 
-    layouts: tuple
+    layouts: tuple[Any, ...]
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         (g,) = grads
         if g is None:
             return (None,) * len(self.edges)
         return tuple(None if e is None else g.new_zeros(s, dtype=d) for e, (s, d) in zip(self.edges, self.layouts))
 
 
-def _forget(impl: Pointwise, self: Tensor, operands: tuple) -> None:
+def _forget(impl: Pointwise, self: Tensor, operands: Values) -> None:
     """The history of a comparison in place."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
     edges = tuple(graph.gradient_edge(x) for x in tensors)
@@ -301,7 +301,7 @@ def _forget(impl: Pointwise, self: Tensor, operands: tuple) -> None:
         rebase_history(self, node, 0)
 
 
-def _is_quiet(self: Tensor, operands: tuple) -> bool:
+def _is_quiet(self: Tensor, operands: Values) -> bool:
     """Return whether writing to `self` needs neither autograd nor a copy: no history (or a pass that does not record), and every
     other operand lies elsewhere."""
     records = _mode.enabled
@@ -317,7 +317,7 @@ def _is_quiet(self: Tensor, operands: tuple) -> bool:
     return True
 
 
-def _write(plan: PointwisePlan, self: Tensor, values: tuple, name: str) -> None:
+def _write(plan: PointwisePlan, self: Tensor, values: Values, name: str) -> None:
     storage = self._storage
     if storage.watched:
         note_write(self, name)

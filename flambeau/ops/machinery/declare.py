@@ -11,17 +11,19 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import graph, modes
+from ...core.aliases import AnyFunction
 from ...core.dtype import dtype
 from ...core.layout import has_internal_overlap
 from ...core.overrides import FACE_CODES, with_attributes
 from ...core.promotion import get_default_dtype, result_dtype
 from ...core.tensor import Tensor
 from ...expr import arg, const
+from ...expr.functions import formula_globals
 from ...expr.typing import infer
 from .door import changed_argument, found_results, new_results, planned_result, watched_change
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
-from .formula import Pointwise, formula_globals
+from .formula import Pointwise
 from .inplace import assign, check_history_writable, check_writable, needs_copy_before_write, same_memory
 from .out import check_castable, check_disjoint, check_unrecorded, write_out
 from .parameters import takes_options
@@ -40,10 +42,10 @@ _intercept = modes.intercept
 
 
 def declare_pointwise(
-    formula: Callable,
+    formula: AnyFunction,
     *,
     name: str | None = None,
-    inplace_grad: Callable | None = None,
+    inplace_grad: AnyFunction | None = None,
     unrecorded: bool = False,
     quirks: Quirks = NO_QUIRKS,
     function: bool = True,
@@ -53,7 +55,7 @@ def declare_pointwise(
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
     autocast_cuda: str | None = None,
-    flops: Callable | None = None,
+    flops: AnyFunction | None = None,
     aten: str = "",
     aten_backward: str = "",
     **options: Any,
@@ -94,7 +96,7 @@ def declare_pointwise(
 pointwise: Any = takes_options(declare_pointwise)
 
 
-def _formula_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype, dtype]:
+def _formula_rule(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> tuple[dtype, dtype]:
     """The dtypes of a user's formula: integers become floats where a function or a number in it makes floats of them, and
     comparisons give truth values, as they do operator by operator."""
     given = result_dtype(operands)
@@ -109,7 +111,7 @@ def _formula_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype,
 
 
 @functools.lru_cache(1024)
-def _dtype_made(op: Pointwise, given: dtype, count: int, params: tuple) -> dtype:
+def _dtype_made(op: Pointwise, given: dtype, count: int, params: tuple[Any, ...]) -> dtype:
     """The dtype that a formula makes of operands of dtype `given`: found by tracing it, once for all sizes."""
     numbers = [const(p) if type(p) in (int, float, complex) else p for p in params]
     root = op.evaluate([*(arg(i) for i in range(count)), *numbers], given)
@@ -150,17 +152,17 @@ def _inplace_face(impl: Pointwise) -> Any:
 
 
 def declare_primitive(
-    fn: Callable,
+    fn: AnyFunction,
     *,
-    grads: dict | None = None,
+    grads: dict[Any, Any] | None = None,
     kind: str = "primitive",
     multi_view: bool = False,
     quirks: Quirks = NO_QUIRKS,
-    layout: Callable | None = None,
+    layout: AnyFunction | None = None,
     saves: tuple[str, ...] = (),
-    returns: Callable | None = None,
+    returns: AnyFunction | None = None,
     runs_empty: bool = False,
-    shortcut: Callable | None = None,
+    shortcut: AnyFunction | None = None,
     keeps: dict[str, int] | None = None,
     sums: bool = False,
     planned: bool = False,
@@ -209,7 +211,7 @@ def declare_primitive(
 primitive: Any = takes_options(declare_primitive)
 
 
-def declare_internal(fn: Callable, **options: Any) -> Any:
+def declare_internal(fn: AnyFunction, **options: Any) -> Any:
     """Declare a primitive that is a part of public operators and has no public name itself."""
     return declare_primitive(fn, function=False, method=False, **options)
 
@@ -217,7 +219,7 @@ def declare_internal(fn: Callable, **options: Any) -> Any:
 internal: Any = takes_options(declare_internal)
 
 
-def declare_effect(fn: Callable, *, name: str | None = None, runs_empty: bool = False, **fields: Any) -> Any:
+def declare_effect(fn: AnyFunction, *, name: str | None = None, runs_empty: bool = False, **fields: Any) -> Any:
     """Declare an operator without a public name that changes its first argument, behind autograd's back: a part of others. `fn` is
     its signature and description; kernels are declared with `@operator.on(...)`, and not called for an argument without
     elements unless it `runs_empty`. Returns its first argument."""
@@ -232,7 +234,7 @@ def declare_effect(fn: Callable, *, name: str | None = None, runs_empty: bool = 
 effect: Any = takes_options(declare_effect)
 
 
-def declare_view(fn: Callable, **options: Any) -> Any:
+def declare_view(fn: AnyFunction, **options: Any) -> Any:
     """Declare an operator whose result shares memory with its input."""
     return declare_primitive(fn, kind="view", **options)
 
@@ -240,7 +242,7 @@ def declare_view(fn: Callable, **options: Any) -> Any:
 view: Any = takes_options(declare_view)
 
 
-def declare_composite(fn: Callable, *, kind: str = "composite", quirks: Quirks = NO_QUIRKS, **declared: Any) -> Any:
+def declare_composite(fn: AnyFunction, *, kind: str = "composite", quirks: Quirks = NO_QUIRKS, **declared: Any) -> Any:
     """Declare an operator made of other operators: its derivative follows from theirs. `declared` as for `_declare`."""
     return _declare(fn, _calling(fn, fn, quirks.former), None, kind, True, quirks=quirks, **declared)
 
@@ -249,7 +251,7 @@ composite: Any = takes_options(declare_composite)
 
 
 def declare_transparent(
-    fn: Callable,
+    fn: AnyFunction,
     *,
     name: str | None = None,
     namespaces: tuple[str, ...] = ("torch",),
@@ -268,13 +270,13 @@ def declare_transparent(
 transparent: Any = takes_options(declare_transparent)
 
 
-def _calling(run: Callable, fn: Callable, former: tuple[str, ...]) -> Callable:
+def _calling(run: AnyFunction, fn: AnyFunction, former: tuple[str, ...]) -> AnyFunction:
     return accepting_former(run, fn.__name__, former, fn.__code__.co_argcount) if former else run
 
 
 def _declare(
-    fn: Callable,
-    run: Callable,
+    fn: AnyFunction,
+    run: AnyFunction,
     impl: Any,
     kind: str,
     differentiable: bool,
@@ -282,8 +284,8 @@ def _declare(
     name: str | None = None,
     function: bool = True,
     method: bool = True,
-    inplace: bool | Callable = False,
-    shared: Callable | None = None,
+    inplace: bool | AnyFunction = False,
+    shared: AnyFunction | None = None,
     out: bool | str = False,
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
@@ -311,7 +313,7 @@ def _declare(
     return register(op).function
 
 
-def _face(run: Callable, renames: dict[str, str], writing: Callable | None, active: Any = _active) -> Any:
+def _face(run: AnyFunction, renames: dict[str, str], writing: AnyFunction | None, active: Any = _active) -> Any:
     """The public function. A call that gives out= is made by `writing`, if there is one."""
 
     @with_attributes
@@ -335,7 +337,7 @@ def _face(run: Callable, renames: dict[str, str], writing: Callable | None, acti
     return face
 
 
-def _writing(name: str, run: Callable, rule: bool | str, recorded: bool) -> Callable:
+def _writing(name: str, run: AnyFunction, rule: bool | str, recorded: bool) -> AnyFunction:
     """A call with out=. `rule`: "exact" if out must have the result's dtype, "disjoint" if it must not share memory with an
     input either, "castable" where a wrong dtype is told in the words of linear algebra; `recorded`: the operator is differentiable,
     so nothing here may require grad."""
@@ -356,7 +358,7 @@ def _writing(name: str, run: Callable, rule: bool | str, recorded: bool) -> Call
     return writing
 
 
-def _assigning_inplace(base_name: str, run: Callable, direct: Callable | None, shared: Callable | None) -> Any:
+def _assigning_inplace(base_name: str, run: AnyFunction, direct: AnyFunction | None, shared: AnyFunction | None) -> Any:
     """The method with an underscore: `direct` changes the tensor itself, where nothing is to be recorded and no argument
     lies in the tensor's memory (it may decline by returning False); else the result is copied into it. `shared` changes
     only the elements concerned of an expanded tensor, which PyTorch allows a few operators, with a warning."""
@@ -376,7 +378,9 @@ def _assigning_inplace(base_name: str, run: Callable, direct: Callable | None, s
     return face
 
 
-def _change_shared(name: str, run: Callable, shared: Callable, self: Tensor, args: tuple, kwargs: dict) -> Tensor:
+def _change_shared(
+    name: str, run: AnyFunction, shared: AnyFunction, self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Tensor:
     warnings.warn(
         f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation.",
         UserWarning,
@@ -386,7 +390,7 @@ def _change_shared(name: str, run: Callable, shared: Callable, self: Tensor, arg
     return assign(self, run(self, *args, **kwargs), name, lambda: shared(self, *args, **kwargs))
 
 
-def _is_apart(self: Tensor, args: tuple, kwargs: dict[str, Any]) -> bool:
+def _is_apart(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether an in-place call has nothing to record and no argument that shares memory with what it changes."""
     if graph.grad_mode.enabled and any_needs_grad((self, *args), kwargs):
         return False

@@ -95,8 +95,10 @@ return _kernel({arguments})
 """
 
 # Parameters annotated with one of these words may hold tensors; `tuple[int, ...]` and other types of one's own do not.
-_MAY_HOLD = ("Tensor", "Any", "list", "tuple", "Sequence", "object")
-_NEVER_HOLD = frozenset(("tuple[int, ...]", "tuple[int, ...] | None", "list[int]"))
+_MAY_HOLD = ("Tensor", "Any", "list", "tuple", "Values", "Sequence", "object")
+_NEVER_HOLD = frozenset(
+    ("tuple[int, ...]", "tuple[int, ...] | None", "list[int]", "Callable[..., Any]", "Callable[..., Any] | None")
+)
 
 
 class Text:
@@ -132,7 +134,7 @@ class Text:
     def body(self, margin: str = "    ") -> str:
         return textwrap.indent(self._filled(self._body, {}), margin)
 
-    def function(self) -> Callable:
+    def function(self) -> Callable[..., Any]:
         """The function that is made of it alone."""
         signature = _signature(list(self.op.arguments.values()))
         return written(lambda: f"{self.before()}\ndef compute({signature}):{self.body()}", self.names)
@@ -151,11 +153,11 @@ class Text:
 
 def new_results(
     op: Op,
-    layout: Callable,
+    layout: Callable[..., Any],
     hidden: int,
-    returns: Callable | None,
+    returns: Callable[..., Any] | None,
     runs_empty: bool,
-    shortcut: Callable | None,
+    shortcut: Callable[..., Any] | None,
     sums: bool,
 ) -> Text:
     """The door of a primitive that computes into new memory. `hidden` results at the end are for the derivative only, which
@@ -197,7 +199,7 @@ def _clear(results: Tensor | list[Tensor], *values: Any, **options: Any) -> None
         t._storage.fill_(0)
 
 
-def changed_argument(op: Op, runs_empty: bool = False) -> Callable:
+def changed_argument(op: Op, runs_empty: bool = False) -> Callable[..., Any]:
     """The function that computes a primitive into its first argument."""
     return Text(op, _CHANGED, {"test": "", "runs": _runs(op, runs_empty)}).function()
 
@@ -217,12 +219,12 @@ def _runs(op: Op, runs_empty: bool) -> str:
     return "True" if runs_empty else f"0 not in {next(iter(op.arguments))}.shape"
 
 
-def found_results(op: Op) -> Callable:
+def found_results(op: Op) -> Callable[..., Any]:
     """The function that computes a primitive whose kernels make the results themselves: only values tell what they look like."""
     return Text(op, _FOUND, {}, refuse_meta=_refuse_meta).function()
 
 
-def planned_result(op: Op, layout: Callable) -> Text:
+def planned_result(op: Op, layout: Callable[..., Any]) -> Text:
     """The door of a primitive whose layout rule also says how: the kernel gets that plan behind the result. Plans are made for devices,
     so that there is nothing left to check."""
     return Text(op, _PLANNED, {}, layout=layout)
@@ -269,7 +271,7 @@ def new(shape: tuple[int, ...], d: Any, where: device, strides: tuple[int, ...] 
     return empty(shape, d, where) if strides is None else empty_strided(shape, strides, d, where)
 
 
-def kernel_for(op: Op, where: device) -> Callable | None:
+def kernel_for(op: Op, where: device) -> Callable[..., Any] | None:
     """The kernel that computes an operator on a device; None where there is nothing to compute."""
     kind = where.type
     kernel = op.kernels.get(kind)

@@ -73,12 +73,12 @@ def check_fits(value: Any, d: dtype) -> Any:
     return value
 
 
-def promote(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+def promote(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     d = result_dtype(operands)
     return d, d
 
 
-def promote_float(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+def promote_float(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     """Like promote, but integers and bools compute in the default float dtype."""
     d = result_dtype(operands)
     if d.category < 2:
@@ -86,31 +86,31 @@ def promote_float(op: Any, operands: tuple) -> tuple[dtype, dtype]:
     return d, d
 
 
-def compare(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+def compare(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     """Promoted operands, a bool result."""
     return result_dtype(operands), dt.bool_
 
 
-def select(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+def select(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     """where(condition, a, b): the condition takes no part in promotion."""
     d = result_dtype(operands[1:])
     return d, d
 
 
-def real_part(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+def real_part(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     """Complex operands, a real result."""
     d = result_dtype(operands)
     return d, d.to_real()
 
 
-def integral(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+def integral(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     d = result_dtype(operands)
     if d.category > 1:
         raise unsupported(f"{op.kernel}", d)
     return d, d
 
 
-def gradient_rule(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+def gradient_rule(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     """A derivative computes in the widest dtype of what it reads."""
     return promote_float(op, operands)
 

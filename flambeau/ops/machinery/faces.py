@@ -270,7 +270,7 @@ def _positional(impl: Pointwise, operands: str) -> str:
     return f"_up_to_last(({operands},))" if optional else f"({operands},)"
 
 
-def _up_to_last(operands: tuple) -> tuple:
+def _up_to_last(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """Operands without the optional ones at the end that were not given."""
     while operands[-1] is None:
         operands = operands[:-1]
@@ -282,7 +282,7 @@ def _changed(options: list[str]) -> str:
     return ", ".join([f"({defaults},)", *(f"{n}={n}" for n in options)]) if options else "()"
 
 
-def _given(defaults: tuple, /, **options: Any) -> dict[str, Any]:
+def _given(defaults: tuple[Any, ...], /, **options: Any) -> dict[str, Any]:
     """The optional arguments a mode gets to see: an override need not know of those that were not given."""
     return {k: v for (k, v), default in zip(options.items(), defaults) if v is not default}
 

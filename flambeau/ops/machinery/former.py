@@ -5,16 +5,16 @@ Old programs are full of them. PyTorch still takes them, with a warning, and so 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
+from ...core.aliases import AnyFunction, Values
 from ...core.settings import is_warn_always_enabled
 from ...core.tensor import Tensor
 
 _warned: set[str] = set()  # PyTorch warns once, not for every signature
 
 
-def former_call(face: Callable, name: str, factors: tuple[str, ...], args: tuple, options: dict[str, Any]) -> Any:
+def former_call(face: AnyFunction, name: str, factors: tuple[str, ...], args: Values, options: dict[str, Any]) -> Any:
     """`face` called with the tensors of `args` in order, and its numbers as the keywords `factors`."""
     tensors = [a for a in args if isinstance(a, Tensor)]
     numbers = [a for a in args if not isinstance(a, Tensor)]
@@ -33,7 +33,7 @@ def former_call(face: Callable, name: str, factors: tuple[str, ...], args: tuple
     return face(*tensors, **{**options, **dict(zip(factors, numbers))})
 
 
-def accepting_former(run: Callable, name: str, factors: tuple[str, ...], tensors: int) -> Callable:
+def accepting_former(run: AnyFunction, name: str, factors: tuple[str, ...], tensors: int) -> AnyFunction:
     """Return a function like `run(*tensors, **options)` that accepts the operator's former signature, too."""
 
     def either(*args: Any, **kwargs: Any) -> Any:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core import modes
+from ...core.aliases import AnyFunction, Values
 from ...core.backend import backend_of
 from ...core.caching import remember
 from ...core.device import device
@@ -25,7 +24,7 @@ from ...core.promotion import depends_on_default_dtype
 from ...core.sharded import ShardedOperand
 from ...core.tensor import Tensor, copy_of_array
 from ...expr import Expr, arg, arguments, as_expr, const, pullback, substitute
-from ...expr import functions as vocabulary
+from ...expr.functions import real
 from ...expr.node import cast
 from ...expr.simplify import simplify
 from ...kernels.elementwise import passing
@@ -44,9 +43,8 @@ _MAX_PLANS = 4096
 _LARGEST = 2**63 - 1  # of the whole numbers that kernels take by value
 
 
-OPTIONAL: Any = type(
-    "OPTIONAL", (), {"__repr__": lambda self: "None"}
-)()  # the default of an operand that may be left out
+# The default of an operand that may be left out.
+OPTIONAL: Any = type("OPTIONAL", (), {"__repr__": lambda self: "None"})()
 
 
 def as_operand(x: Any, op_name: str, position: int) -> Any:
@@ -76,23 +74,23 @@ class Pointwise:
     `grad(g, *operands, *params, out)` replaces the automatic derivative; departures from the rules are `quirks`."""
 
     unrecorded = False  # whether autograd takes no notice of the in-place form, not even for leaves
-    adapt: Callable | None = None  # a last change of the operands before they are planned for
+    adapt: AnyFunction | None = None  # a last change of the operands before they are planned for
     exact_out = False  # whether out= must have the result's dtype
 
     def __init__(
         self,
         name: str,
-        formula: Callable,
-        rule: Callable = promote,
-        grad: Callable | None = None,
+        formula: AnyFunction,
+        rule: AnyFunction = promote,
+        grad: AnyFunction | None = None,
         quirks: Quirks = NO_QUIRKS,
         differentiable: bool = True,
-        check: Callable | None = None,
+        check: AnyFunction | None = None,
         kinds: str = "bifc",
         kernel: str | None = None,
         numbers: tuple[str, ...] | None = None,
-        constants: dict[str, frozenset | None] | None = None,
-        guard: Callable | None = None,
+        constants: dict[str, frozenset[Any] | None] | None = None,
+        guard: AnyFunction | None = None,
         fits: tuple[str, ...] = (),
         only_numbers: bool = False,
     ):
@@ -124,16 +122,18 @@ class Pointwise:
         self.reads_condition = rule is select  # operand 0 is a truth value
         self.rule_reads_params = positional_count(rule) > 2
         self.check_reads_params = check is not None and positional_count(check) > 2
-        self.plans: dict[tuple, PointwisePlan] = {}
-        self.forms: dict[tuple, Form] = {}  # what plans share that differ in sizes only
-        self.calls: dict[tuple, PointwisePlan] = {}  # the same plans by what calls look like, see calls.call_key
-        self.inplace_plans: dict[tuple, PointwisePlan] = {}
-        self.shares: dict[tuple, Any] = {}
-        self.gradients: dict[int, tuple] = {}
+        self.plans: dict[tuple[Any, ...], PointwisePlan] = {}
+        self.forms: dict[tuple[Any, ...], Form] = {}  # what plans share that differ in sizes only
+        self.calls: dict[
+            tuple[Any, ...], PointwisePlan
+        ] = {}  # the same plans by what calls look like, see calls.call_key
+        self.inplace_plans: dict[tuple[Any, ...], PointwisePlan] = {}
+        self.shares: dict[tuple[Any, ...], Any] = {}
+        self.gradients: dict[int, tuple[Any, ...]] = {}
         depends_on_default_dtype(self)
 
     # -- calling ----------------------------------------------------------------------------------------------------
-    def call(self, operands: tuple, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
+    def call(self, operands: Values, params: Values = (), out_dtype: dtype | None = None) -> Tensor:
         """A call from another operator: any mix of tensors and numbers, parameters, a forced output dtype."""
         if _active and _watching():
             options = {"params": params, "out_dtype": out_dtype}
@@ -147,7 +147,7 @@ class Pointwise:
             return run_plan(plan, operands, self.runtime_params(params) if params else ())
         return instead()
 
-    def _compute(self, *operands: Any, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
+    def _compute(self, *operands: Any, params: Values = (), out_dtype: dtype | None = None) -> Tensor:
         plan = self.plan_for(operands, params, out_dtype, None)
         return run_plan(plan, operands, self.runtime_params(params) if params else ())
 
@@ -165,29 +165,29 @@ class Pointwise:
         """`call` as modes see it: `private(*operands, params=, out_dtype=)`."""
         return PrivateCall(self.op, self._compute)
 
-    def into(self, out: Tensor, operands: tuple, params: tuple = ()) -> PointwisePlan:
+    def into(self, out: Tensor, operands: Values, params: Values = ()) -> PointwisePlan:
         """Compute into existing memory (the caller has checked shape, dtype and overlap). Records nothing."""
         plan = self.plan_for(operands, params, out.dtype, (out.shape, out._strides, out.device))
         plan.run(out, operands + self.runtime_params(params))
         return plan
 
-    def runtime_params(self, params: tuple) -> tuple:
+    def runtime_params(self, params: Values) -> tuple[Any, ...]:
         return tuple(v for v, fixed in zip(params, self.constant_params) if type(v) in _RUNTIME and not fixed)
 
-    def runtime_flags(self, params: tuple) -> list[bool]:
+    def runtime_flags(self, params: Values) -> list[bool]:
         """Per parameter: whether its value comes with every call; the others are part of the plan."""
         flags = [type(v) in _RUNTIME and not fixed for v, fixed in zip(params, self.constant_params)]
         return flags or [False] * len(self.parameters)
 
-    def params_key(self, params: tuple) -> tuple:
+    def params_key(self, params: Values) -> tuple[Any, ...]:
         """Return the part of a plan's key that parameters contribute: values of those that are constants of the formula, types of others."""
         return tuple(
             type(v) if type(v) in _RUNTIME and not fixed else (v, type(v))
             for v, fixed in zip(params, self.constant_params)
         )
 
-    def plan_for(self, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> PointwisePlan:
-        key: list = []
+    def plan_for(self, operands: Values, params: Values, out_dtype: dtype | None, out: Values | None) -> PointwisePlan:
+        key: list[Any] = []
         for i, x in enumerate(operands):
             if isinstance(x, Tensor):
                 key += (x.dtype, x.device, x.shape, x._strides)
@@ -203,7 +203,7 @@ class Pointwise:
             plan = self.make_plan(frozen, operands, params, out_dtype, out)
         return plan
 
-    def remember_call(self, key: tuple, plan: PointwisePlan) -> None:
+    def remember_call(self, key: Values, plan: PointwisePlan) -> None:
         remember(self.calls, key, plan, _MAX_PLANS)
 
     def is_constant(self, index: int, value: Any) -> bool:
@@ -215,7 +215,7 @@ class Pointwise:
 
     # -- planning ---------------------------------------------------------------------------------------------------
     def make_plan(
-        self, key: tuple, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None
+        self, key: Values, operands: Values, params: Values, out_dtype: dtype | None, out: Values | None
     ) -> PointwisePlan:
         present = tuple(x for x in operands if x is not None)
         shape = broadcast(present)
@@ -259,11 +259,11 @@ class Pointwise:
         self.forms.clear()
 
     def _form(
-        self, operands: tuple, present: tuple, params: tuple, out_dtype: dtype | None, where: device | None
+        self, operands: Values, present: Values, params: Values, out_dtype: dtype | None, where: device | None
     ) -> Form:
         """Return what plans for operands like these have in common whatever their sizes; kept, so that a new shape finds it. `where` is the
         device of an out=."""
-        key: list = [self.params_key(params), out_dtype, where]
+        key: list[Any] = [self.params_key(params), out_dtype, where]
         for i, x in enumerate(operands):
             if isinstance(x, Tensor):
                 key += (x.dtype, x.device, not x.shape)
@@ -277,7 +277,7 @@ class Pointwise:
         return form
 
     def _make_form(
-        self, operands: tuple, present: tuple, params: tuple, out_dtype: dtype | None, where: device | None
+        self, operands: Values, present: Values, params: Values, out_dtype: dtype | None, where: device | None
     ) -> Form:
         """Find the dtypes and trace the formula."""
         form = Form()
@@ -294,7 +294,7 @@ class Pointwise:
         math_type = opmath(compute)
         host = backend_of(form.device).on_host and params in ((), self.defaults)
         inputs: list[dtype] = []
-        symbols: list = []
+        symbols: list[Any] = []
         for i, x in enumerate(operands):
             if i in form.constants:
                 symbols.append(None if x is None else const(x))
@@ -311,7 +311,7 @@ class Pointwise:
         if compute.is_complex and natural.is_complex and form.dtype is dt.bool_:
             root = root != 0  # an imaginary number is true, too
         elif compute.is_complex and not form.dtype.is_complex and natural.is_complex:
-            root = vocabulary.real(root)  # the gradient of a real operand in a complex product
+            root = real(root)  # the gradient of a real operand in a complex product
         if form.dtype is not natural and opmath(natural) is not natural:
             root = cast(root, natural)  # a wider out= receives the rounded result
         is_real = not any(d.is_complex for d in (*inputs, form.dtype, compute))
@@ -320,7 +320,7 @@ class Pointwise:
         return form
 
     @staticmethod
-    def _inputs(plan: PointwisePlan, operands: tuple) -> list[tuple[dtype, tuple[int, ...] | None]]:
+    def _inputs(plan: PointwisePlan, operands: Values) -> list[tuple[dtype, tuple[int, ...] | None]]:
         """Dtype and expanded strides of everything the kernel reads; None for what is passed by value."""
         strides = [
             expand_strides(x.shape, x._strides, plan.shape)
@@ -332,14 +332,14 @@ class Pointwise:
         strides += [None] * (len(plan.in_dtypes) - len(strides))
         return list(zip(plan.in_dtypes, strides))
 
-    def evaluate(self, symbols: list, compute: dtype | None) -> Expr:
+    def evaluate(self, symbols: list[Any], compute: dtype | None) -> Expr:
         """The formula of these operands and parameters."""
         named = {n: v for (n, _), v in zip(self.parameters, symbols[self.arity :])}
         if self.sees_dtype:
             named["compute"] = compute
         return as_expr(self.formula(*symbols[: self.arity], **named))
 
-    def _step_dtype(self, operands: tuple, compute: dtype) -> dtype:
+    def _step_dtype(self, operands: Values, compute: dtype) -> dtype:
         """Return the dtype that a formula rounds its steps to: none is rounded in a quotient by a number."""
         exact = self.quirks.exact_with_number and not isinstance(operands[1], Tensor)
         return opmath(compute) if exact else compute
@@ -384,8 +384,8 @@ class Pointwise:
         symbol = arg(len(inputs) - 1)
         return symbol if d is math_type else cast(symbol, math_type)
 
-    def _parameter_symbols(self, params: tuple, math_type: dtype, inputs: list[dtype]) -> list:
-        symbols: list = []
+    def _parameter_symbols(self, params: Values, math_type: dtype, inputs: list[dtype]) -> list[Any]:
+        symbols: list[Any] = []
         for v, fixed in zip(params or self.defaults, self.constant_params):
             if type(v) not in _RUNTIME:
                 symbols.append(v)
@@ -398,7 +398,7 @@ class Pointwise:
         return symbols
 
     @staticmethod
-    def _passing(form: Form, operands: tuple) -> str:
+    def _passing(form: Form, operands: Values) -> str:
         rest = iter(form.in_dtypes)
         letters = ""
         for i, x in enumerate(operands):
@@ -427,7 +427,7 @@ class Pointwise:
     def _derive(self, index: int, plan: PointwisePlan) -> Expr | None | Exception:
         if callable(self.label) and positional_count(self.label) == 1 and self.label(plan.operands) == "NotImplemented":
             return RuntimeError(f"derivative for aten::{self.name} is not implemented")
-        symbols: list = [arg(i + 1) for i in range(self.arity)]
+        symbols: list[Any] = [arg(i + 1) for i in range(self.arity)]
         for i, x in plan.constants.items():
             symbols[i] = None if x is None else const(x)
         position = self.arity + 1
@@ -484,17 +484,3 @@ def derived(name: str, root: Expr, count: int) -> Pointwise:
 def camel(name: str) -> str:
     """add -> Add, log_softmax -> LogSoftmax: how autograd nodes are named."""
     return "".join(part[:1].upper() + part[1:] for part in name.strip("_").split("_"))
-
-
-def formula_globals() -> dict[str, Any]:
-    """The names a user's formula may use without importing them."""
-    names = {n: getattr(vocabulary, n) for n in vocabulary.__all__}
-    names.update(
-        abs=abs,
-        min=vocabulary.minimum,
-        max=vocabulary.maximum,
-        round=vocabulary.round_,
-        pow=vocabulary.pow_,
-        pi=math.pi,
-    )
-    return names

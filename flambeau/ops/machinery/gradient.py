@@ -59,7 +59,7 @@ class Recipe:
         self.shares: dict[int, Expr | None | Exception] = {i: _share_or_error(plan, i) for i in wanted}
         roots = tuple(e for e in self.shares.values() if isinstance(e, Expr))
         self.keeps = tuple(sorted(arguments(roots) - {0}))
-        self.kernels: dict[tuple, Backward | None] = {}
+        self.kernels: dict[tuple[Any, ...], Backward | None] = {}
         self.node_class = named_class(PointwiseNode, _label(plan))
         declare_saved("result", *map(public_name, plan.op.operand_names), *(name for name, _ in plan.op.parameters))
 
@@ -101,7 +101,7 @@ def _share_or_error(plan: PointwisePlan, index: int) -> Expr | None | Exception:
 def no_derivative(name: str) -> Any:
     """The gradient of an operator that PyTorch records, but cannot differentiate."""
 
-    def grad(g: Expr, *operands: Expr, out: Expr) -> tuple:
+    def grad(g: Expr, *operands: Expr, out: Expr) -> tuple[Exception, ...]:
         return tuple(RuntimeError(f"derivative for aten::{name} is not implemented") for _ in operands)
 
     return grad
@@ -145,7 +145,7 @@ class Backward:
     def _compile(self, recipe: Recipe, roots: list[Expr], g: Tensor) -> tuple[Any, Any]:
         """Number the values that are read 0 (the gradient), 1, 2, ... and cast them to one dtype."""
         plan = recipe.plan
-        inputs: list = [(g.dtype, expand_strides(g.shape, g._strides, plan.shape))]
+        inputs: list[Any] = [(g.dtype, expand_strides(g.shape, g._strides, plan.shape))]
         for i in recipe.keeps:
             layout = plan if i == recipe.output else plan.operands[i - 1] if i <= len(plan.operands) else None
             if layout is not None:
@@ -166,9 +166,9 @@ class Backward:
         numbered = replace_arguments(tuple(roots), symbols)
         return kernel(tuple(simplify(r, True) for r in numbered), self.outputs, inputs)
 
-    def run(self, g: Tensor, saved: list, node: Node) -> tuple:
+    def run(self, g: Tensor, saved: list[Any], node: Node) -> tuple[Any, ...]:
         fn = self.fn
-        shares: list = []
+        shares: list[Any] = []
         if fn is not None:
             arguments = [self.first]
             for layout in self.outputs:
@@ -187,14 +187,14 @@ class Backward:
                 else:
                     arguments.append(entry)
             fn(*arguments)
-        results: list = []
+        results: list[Any] = []
         for source, target in zip(self.sources, self.sums):
             share = None if source is None else g if source < 0 else shares[source]
             results.append(share if target is None or share is None else share.sum_to_size(target))
         return tuple(results)
 
 
-def run_plan(plan: PointwisePlan, operands: tuple, runtime: tuple) -> Tensor:
+def run_plan(plan: PointwisePlan, operands: tuple[Any, ...], runtime: tuple[Any, ...]) -> Tensor:
     """A new tensor: the plan's result, with its history."""
     out = _new_object(Tensor)
     storage = out._storage = UntypedStorage(plan.nbytes, plan.device)
@@ -223,7 +223,7 @@ def run_plan(plan: PointwisePlan, operands: tuple, runtime: tuple) -> Tensor:
     return out
 
 
-def record(plan: PointwisePlan, operands: tuple, runtime: tuple, out: Tensor) -> None:
+def record(plan: PointwisePlan, operands: tuple[Any, ...], runtime: tuple[Any, ...], out: Tensor) -> None:
     """Make `out` remember the call that computed it, if a gradient flows to any operand."""
     node = make_node(plan, operands, runtime)
     if node is None:
@@ -238,9 +238,9 @@ def record(plan: PointwisePlan, operands: tuple, runtime: tuple, out: Tensor) ->
     meta.grad_fn = node
 
 
-def make_node(plan: PointwisePlan, operands: tuple, runtime: tuple) -> PointwiseNode | None:
+def make_node(plan: PointwisePlan, operands: tuple[Any, ...], runtime: tuple[Any, ...]) -> PointwiseNode | None:
     """A node for this call with its edges, or None when no operand needs a gradient."""
-    edges: list = []
+    edges: list[Any] = []
     mask, bit = 0, 1
     for x in operands:
         edge = None
@@ -282,9 +282,9 @@ class PointwiseNode(Node):
     saved: Any = ()
     hooked = False  # whether `saved` holds SavedTensor objects
 
-    def save(self, values: tuple) -> None:
+    def save(self, values: tuple[Any, ...]) -> None:
         """Keep what the gradients read of `values`: operands, run-time parameters, output."""
-        saved: list = []
+        saved: list[Any] = []
         for i in self.recipe.keeps:
             x = values[i - 1]
             if isinstance(x, Tensor):
@@ -298,7 +298,7 @@ class PointwiseNode(Node):
                 saved.append(x)
         self.saved = saved
 
-    def save_through_hooks(self, operands: tuple, runtime: tuple, out: Tensor) -> None:
+    def save_through_hooks(self, operands: tuple[Any, ...], runtime: tuple[Any, ...], out: Tensor) -> None:
         """Save like `save`, but in SavedTensor objects: they know hooks, and layouts that differ from the plan's."""
         values = (None, *operands, *runtime, out)
         last = len(values) - 1
@@ -315,7 +315,7 @@ class PointwiseNode(Node):
                 self.saved = None
                 return
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         g = grads[0]
         if g is None:
             return (None,) * len(self.edges)
@@ -336,14 +336,14 @@ class PointwiseNode(Node):
                 return backward.run(g, saved, self)
         return self.apply_operators(g.to_dense() if g.is_sparse else g)
 
-    def apply_operators(self, g: Tensor) -> tuple:
+    def apply_operators(self, g: Tensor) -> tuple[Any, ...]:
         """Each gradient as a call of a pointwise operator, which may be recorded in turn."""
         recipe = self.recipe
         plan = recipe.plan
         values: dict[int, Any] = {0: g}
         for i, entry in zip(recipe.keeps, self.saved):
             values[i] = self._unpack(i, entry)
-        results: list = []
+        results: list[Any] = []
         for i, layout in enumerate(plan.operands):
             share = recipe.shares.get(i)
             if isinstance(share, Exception):
@@ -367,7 +367,7 @@ class PointwiseNode(Node):
             raise RuntimeError(modified_message(tensor, version, source, tensor.output_nr))
         return tensor
 
-    def _restored(self, i: int, entry: tuple) -> Tensor:
+    def _restored(self, i: int, entry: tuple[Any, ...]) -> Tensor:
         """A saved tensor with the layout the plan knows and the history the edges know."""
         plan = self.recipe.plan
         is_output = i == self.recipe.output
@@ -415,18 +415,18 @@ class PointwiseNode(Node):
         saved.version = entry[1]
         return saved
 
-    def complain(self, entry: tuple) -> None:
+    def complain(self, entry: tuple[Any, ...]) -> None:
         """Raise the error for a saved tensor that was changed in place."""
         self._unpack(self.recipe.keeps[next(k for k, e in enumerate(self.saved) if e is entry)], entry)
 
     # -- what PyTorch shows of a node -------------------------------------------------------------------------------
     @property
-    def output_info(self) -> tuple:
+    def output_info(self) -> tuple[Any, ...]:
         plan = self.recipe.plan
         return ((plan.shape, plan.dtype, plan.device),)
 
 
-def _gradient(g: Tensor, share: Expr, op: Any, operands: tuple, layout: Layout) -> Tensor:
+def _gradient(g: Tensor, share: Expr, op: Any, operands: tuple[Any, ...], layout: Layout) -> Tensor:
     """Compute one operand's gradient, in the operand's dtype and shape."""
     if share is arg(0):
         result = g

@@ -115,7 +115,7 @@ def _returned(annotation: Any, problem: Callable[[str], ValueError]) -> tuple[st
 _WORDS = {
     "Tensor": "Tensor", "int": "SymInt", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType",
     "dtype_type": "ScalarType", "device": "Device", "Size": "SymInt[]", "tuple[int, ...]": "SymInt[]",
-    "tuple[Tensor, ...]": "Tensor[]", "tuple": "Tensor[]",
+    "tuple[Tensor, ...]": "Tensor[]", "tuple": "Tensor[]", "tuple[Any, ...]": "Tensor[]", "Values": "Tensor[]",
 }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ from .record import OPS
 from .watched import watched
 
 
-def _unchanged(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+def _unchanged(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     """A number travels in full precision: 0.1 in a float64 tensor is not the float32 nearest to 0.1."""
     source = operands[0]
     if isinstance(source, (float, complex)):
@@ -155,7 +155,7 @@ def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
         )
 
 
-def _copied(destination: Any, source: Any) -> tuple[Pointwise, tuple]:
+def _copied(destination: Any, source: Any) -> tuple[Pointwise, tuple[Any, ...]]:
     return copy_values, (source,)
 
 
@@ -170,7 +170,7 @@ def raw_copy(destination: Tensor, source: Any) -> None:
     _copy_into(destination, source)
 
 
-_copy_kernels: dict[tuple, tuple[Any, Any]] = {}
+_copy_kernels: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
 
 def _copy_into(destination: Tensor, source: Tensor) -> None:
@@ -343,7 +343,7 @@ class CopySlices(Node):
         self.base_layout, self.base_offset = (base.shape, base._strides), base._offset
         self.output_info = ((base.shape, base.dtype, base.device),)
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         (g,) = grads
         if g is None:
             return (None,) * len(self.edges)
@@ -351,10 +351,10 @@ class CopySlices(Node):
         result = g.new_empty_strided(shape, strides)
         result.copy_(g)
         part = view_through(result, *self.view)
-        rest: tuple = ()
+        rest: tuple[Any, ...] = ()
         inner = None
         if self.fn is not None:
-            incoming: list = [None] * self.fn.output_count
+            incoming: list[Any] = [None] * self.fn.output_count
             incoming[self.fn_output] = part.clone()
             inner, *others = self.fn.apply(incoming)
             rest = tuple(others)

@@ -139,7 +139,7 @@ FUNCTION_NAMES = {"self": "input"}  # what the functions call what the schemas c
 
 
 def bind(
-    schema: Schema, args: tuple, kwargs: Mapping[str, Any], numbers: bool = False, loose: bool = False
+    schema: Schema, args: tuple[Any, ...], kwargs: Mapping[str, Any], numbers: bool = False, loose: bool = False
 ) -> list[Any]:
     """The value of every argument; raises NoMatch where the call does not fit. `numbers`: a number may stand for a tensor, but the
     first. `loose`: the call is one of a public function, which may spread a list's elements (`x.view(2, 3)`), say `input` for
@@ -158,7 +158,7 @@ def bind(
     return values
 
 
-def bound(schema: Schema, args: tuple, kwargs: Mapping[str, Any], numbers: bool = False) -> list[Any]:
+def bound(schema: Schema, args: tuple[Any, ...], kwargs: Mapping[str, Any], numbers: bool = False) -> list[Any]:
     """The value of every argument; RuntimeError, as PyTorch's, where they do not fit."""
     try:
         return bind(schema, args, kwargs, numbers)
@@ -166,7 +166,7 @@ def bound(schema: Schema, args: tuple, kwargs: Mapping[str, Any], numbers: bool 
         raise RuntimeError(told(schema, problem)) from None
 
 
-def _joined(args: tuple, positional: list[Argument]) -> tuple:
+def _joined(args: tuple[Any, ...], positional: list[Argument]) -> tuple[Any, ...]:
     """`x.view(2, 3)`: several ints for a list of them that is the last argument; or tensors for a list of those."""
     for position, argument in enumerate(positional[: len(args)]):
         if not argument.is_list or isinstance(args[position], (list, tuple)) or args[position] is None:
@@ -186,7 +186,7 @@ def _same(value: Any, default: Any) -> bool:
     return type(value).__name__ not in ("SymInt", "SymFloat", "SymBool") and value == default
 
 
-def shortened(schema: Schema, values: list[Any]) -> tuple[tuple, dict[str, Any]]:
+def shortened(schema: Schema, values: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments without those that have their default: the last positional ones, and all that go by name."""
     positional, named = schema.as_call(values)
     args = list(positional)

@@ -28,7 +28,7 @@ def new_like(x: Tensor, shape: tuple[int, ...], d: Any = None) -> Tensor:
     return empty(shape, d or x.dtype, x.device)
 
 
-def layout_like(x: Tensor, shape: tuple[int, ...] | None = None, d: Any = None) -> tuple:
+def layout_like(x: Tensor, shape: tuple[int, ...] | None = None, d: Any = None) -> tuple[Any, ...]:
     """Return the layout of a result in the memory format of `x`, dense even where `x` has gaps (see `Op.layout`)."""
     shape, d = x.shape if shape is None else shape, d or x.dtype
     if suggests_channels_last(x.shape, x._strides) and (not x._contig or is_channels_last(x.shape, x._strides)):
@@ -36,7 +36,7 @@ def layout_like(x: Tensor, shape: tuple[int, ...] | None = None, d: Any = None) 
     return shape, d, x.device
 
 
-def layout_in_format_of(x: Tensor, shape: tuple[int, ...], d: Any = None) -> tuple:
+def layout_in_format_of(x: Tensor, shape: tuple[int, ...], d: Any = None) -> tuple[Any, ...]:
     """Return the layout of a result of this shape in the memory format of `x` (see `Op.layout`)."""
     if is_last(x):
         return shape, d or x.dtype, x.device, channels_last_strides(shape)
@@ -108,6 +108,6 @@ def values_on_host(x: Tensor) -> Any:
     return (x if BACKENDS[x.device.type].on_host else x.cpu())._array()
 
 
-def like_first(first: Tensor, *_: Any, **__: Any) -> tuple:
+def like_first(first: Tensor, *_: Any, **__: Any) -> tuple[Any, ...]:
     """The layout rule of operators whose result is like their first argument, contiguous."""
     return first.shape, first.dtype, first.device

@@ -43,7 +43,7 @@ def _coincide(a: Tensor, b: Tensor) -> bool:
     )
 
 
-def check_disjoint(out: Any, inputs: tuple) -> None:
+def check_disjoint(out: Any, inputs: tuple[Any, ...]) -> None:
     """Raise if out= cannot be written without reading its own results: it overlaps itself or an input."""
     if not isinstance(out, Tensor):
         return

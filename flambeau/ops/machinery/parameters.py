@@ -20,17 +20,17 @@ class Parameter(NamedTuple):
     keyword_only: bool
 
 
-def takes_options(declare: Callable) -> Any:
+def takes_options(declare: Callable[..., Any]) -> Any:
     """`declare(fn, **options)` as a decorator that is used with options, `@decorator(option=...)`, or without."""
 
     @functools.wraps(declare)
-    def decorator(fn: Callable | None = None, **options: Any) -> Any:
+    def decorator(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         return functools.partial(declare, **options) if fn is None else declare(fn, **options)
 
     return decorator
 
 
-def parameters(function: Callable) -> list[Parameter]:
+def parameters(function: Callable[..., Any]) -> list[Parameter]:
     """Return the parameters of a function, in order of declaration."""
     own = _plain(function)
     if own is None:
@@ -44,7 +44,7 @@ def parameters(function: Callable) -> list[Parameter]:
     return found if own is function else found[1:]
 
 
-def starred(function: Callable) -> str | None:
+def starred(function: Callable[..., Any]) -> str | None:
     """The name of `*args`, if there is one."""
     if _plain(function) is not None:
         return None
@@ -52,7 +52,7 @@ def starred(function: Callable) -> str | None:
     return next((p.name for p in every if p.kind is p.VAR_POSITIONAL), None)
 
 
-def parameter_names(function: Callable) -> tuple[str, ...]:
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the parameter names in order of declaration."""
     own = _plain(function)
     if own is None:
@@ -60,7 +60,7 @@ def parameter_names(function: Callable) -> tuple[str, ...]:
     return _names(own) if own is function else _names(own)[1:]
 
 
-def positional_count(function: Callable) -> int:
+def positional_count(function: Callable[..., Any]) -> int:
     """Return the number of parameters that can be given by position (`*args` not counted)."""
     own = _plain(function)
     if own is None:
@@ -74,7 +74,7 @@ def _names(function: FunctionType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def _plain(function: Callable) -> FunctionType | None:
+def _plain(function: Callable[..., Any]) -> FunctionType | None:
     """The function itself, or that of a bound method, if its code object tells the whole truth: no decorator claims another
     signature, no `*args`."""
     own = function.__func__ if type(function) is MethodType else function

@@ -5,11 +5,11 @@ A plan is made once per combination and found again by one dictionary look-up.""
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from typing import Any
 
 from ...backends.compiled import map_kernel
 from ...backends.cpu import jit
+from ...core.aliases import AnyFunction, Values
 from ...core.backend import BACKENDS
 from ...core.device import cpu, device
 from ...core.dtype import dtype, opmath
@@ -88,12 +88,12 @@ class PointwisePlan(Layout):
     passing: str  # per value: p pointer, d float, l integer, z complex, - not at all (a constant of the formula)
     roots: tuple[Expr, ...]
     in_dtypes: tuple[dtype, ...]
-    guard: Callable | None  # looks at the values before every call
+    guard: AnyFunction | None  # looks at the values before every call
     op: Any
     operands: tuple[Layout | None, ...]  # of tensors; None for numbers
     constants: dict[int, Any]  # operands that are constants of the formula (None: left out)
     compute: dtype  # what the formula is evaluated in
-    params: tuple
+    params: tuple[Any, ...]
     natural: dtype  # the result's dtype if none was asked for
     records: bool  # whether autograd may want to know about calls
     recipes: dict[int, Any]  # how to differentiate, by which operands need a gradient
@@ -103,7 +103,7 @@ class PointwisePlan(Layout):
         self.constants, self.passing = form.constants, form.passing
         self.in_dtypes, self.roots = form.in_dtypes, form.roots
 
-    def limits_of_numbers(self, operands: tuple) -> dict[int, dtype]:
+    def limits_of_numbers(self, operands: Values) -> dict[int, dtype]:
         """The values, by position, that must be within a dtype in every call. Refuses constants of the formula that are not."""
         op = self.op
         given = [(n, v, varies) for (n, _), v, varies in zip(op.parameters, self.params, op.runtime_flags(self.params))]
@@ -136,7 +136,7 @@ class PointwisePlan(Layout):
 
         self.guard, self.fn = look, checked if fn is not None else None
 
-    def run(self, out: Tensor, values: tuple) -> None:
+    def run(self, out: Tensor, values: Values) -> None:
         """Compute into `out`, whose layout is the one the plan was made for."""
         if self.guard is not None:
             self.guard(*values)
@@ -145,7 +145,7 @@ class PointwisePlan(Layout):
         if self.native is None:
             self._run_numpy(out, values)
             return
-        arguments: list = []
+        arguments: list[Any] = []
         for x, how in zip(values, self.passing):
             if how == "p":
                 arguments.append(x._storage.ptr + x._offset * x.dtype.itemsize)
@@ -158,7 +158,7 @@ class PointwisePlan(Layout):
                 arguments.append(x)
         self.native(self.first, out._storage.ptr + out._offset * out.dtype.itemsize, *arguments)
 
-    def _run_numpy(self, out: Tensor, values: tuple) -> None:
+    def _run_numpy(self, out: Tensor, values: Values) -> None:
         if not BACKENDS[self.device.type].on_host:
             raise NotImplementedError(
                 f"'{self.op.name}' of {self.in_dtypes} has no kernel on the device '{self.device}'"
@@ -173,7 +173,7 @@ def compiles(where: device, *dtypes: dtype) -> bool:
     return BACKENDS[where.type].computes(dtypes)
 
 
-def common_device(operands: tuple, where: device | None = None) -> device:
+def common_device(operands: Values, where: device | None = None) -> device:
     """Return the device on which a call on these operands (into memory on `where`) runs: 0-dim tensors of the host go along with any device."""
     movable = False
     for x in operands:
@@ -196,7 +196,7 @@ def is_by_value(x: Any, where: device) -> bool:
     return BACKENDS[x.device.type].on_host and BACKENDS[where.type].has_values
 
 
-def broadcast(operands: tuple) -> tuple[int, ...]:
+def broadcast(operands: Values) -> tuple[int, ...]:
     shape: tuple[int, ...] = ()
     for x in operands:
         if isinstance(x, Tensor):
@@ -205,7 +205,7 @@ def broadcast(operands: tuple) -> tuple[int, ...]:
 
 
 def result_strides(
-    shape: tuple[int, ...], operands: tuple, converted: dtype | None = None, as_is: int = 0, wrap_numbers: bool = False
+    shape: tuple[int, ...], operands: Values, converted: dtype | None = None, as_is: int = 0, wrap_numbers: bool = False
 ) -> tuple[int, ...]:
     """The strides of a new result: the operands' dimension order, row-major where they leave it open. Where operands (but
     for the first `as_is`) are converted to one dtype, those of another count with the layout of their converted copies.

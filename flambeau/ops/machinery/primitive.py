@@ -49,7 +49,7 @@ class Saved:
         self.result, self.extras = result, extras
 
 
-def unknown_derivative(name: str) -> Callable:
+def unknown_derivative(name: str) -> Callable[..., Any]:
     """A rule for arguments whose derivative nobody has worked out: asking for it is an error, not a silent zero."""
 
     def rule(g: Any) -> NoReturn:
@@ -62,7 +62,12 @@ class Primitive:
     """A native operator with its derivative rules."""
 
     def __init__(
-        self, fn: Callable, grads: dict, quirks: Quirks = NO_QUIRKS, view: bool = False, multi_view: bool = False
+        self,
+        fn: Callable[..., Any],
+        grads: dict[Any, Any],
+        quirks: Quirks = NO_QUIRKS,
+        view: bool = False,
+        multi_view: bool = False,
     ):
         self.fn = fn
         self.name = fn.__name__
@@ -73,14 +78,14 @@ class Primitive:
         self.keeps: dict[str, int] = {}
         self.saved_as_input = quirks.saved_as_input
         self.node_class: Any = None
-        self.known_needs: dict[tuple, Needs] = {}
+        self.known_needs: dict[tuple[Any, ...], Needs] = {}
         every = parameters(fn)
         self.names = tuple(p.name for p in every)
         self.star = starred(fn)
         self.defaults = {p.name: p.default for p in every if p.default is not NO_DEFAULT}
-        self.rules: list[tuple[tuple[str, ...], Callable, tuple[str, ...]]] = []
+        self.rules: list[tuple[tuple[str, ...], Callable[..., Any], tuple[str, ...]]] = []
         self.joint: list[
-            tuple[tuple[str, ...], Callable, tuple[str, ...]]
+            tuple[tuple[str, ...], Callable[..., Any], tuple[str, ...]]
         ] = []  # for several that have rules of their own
         for given, rule in grads.items():
             names = given if isinstance(given, tuple) else (given,)
@@ -104,7 +109,7 @@ class Primitive:
             result = self.fn(*args, **kwargs)
         finally:
             grad_mode.enabled = True
-        extras: dict = {}
+        extras: dict[str, Any] = {}
         if type(result) is Saved:
             result, extras = result.result, result.extras
         if not self.view and type(result) is Tensor and result._base is not None:
@@ -112,7 +117,7 @@ class Primitive:
         self.record(self.bind(args, kwargs), result, extras)
         return result
 
-    def bind(self, args: tuple, kwargs: dict) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if self.star is not None:
             bound = inspect.signature(self.fn).bind(*args, **kwargs)
             bound.apply_defaults()
@@ -120,8 +125,8 @@ class Primitive:
         given = dict(zip(self.names, args))
         return given if len(given) == len(self.names) else {**self.defaults, **given, **kwargs}
 
-    def record(self, bound: dict[str, Any], result: Any, extras: dict) -> None:
-        edges: list = []
+    def record(self, bound: dict[str, Any], result: Any, extras: dict[str, Any]) -> None:
+        edges: list[Any] = []
         lists: dict[str, int] = {}  # lengths of the arguments that are lists of tensors
         for name in self.differentiable:
             value = bound.get(name)
@@ -199,8 +204,8 @@ class Needs:
 
     def __init__(self, op: Primitive, flags: tuple[bool, ...], lists: dict[str, int]):
         self.op = op
-        self.saver: Callable | None = None  # these are made by `recording`
-        self.apply: Callable | None = None
+        self.saver: Callable[..., Any] | None = None  # these are made by `recording`
+        self.apply: Callable[..., Any] | None = None
         self.holds = False
         self.layout = [(name, lists.get(name, -1)) for name in op.differentiable]
         self.wanted: dict[str, Any] = {}  # by parameter name: a flag, or a list of them for a list parameter
@@ -216,13 +221,13 @@ class Needs:
         self.reads = [(read, *_header_field(read, (*op.names, op.star))) for read in reads]
         # Where every gradient is a tensor with a rule of its own: the rules in the order of the gradients, and their reads. (None where
         # the joint rule gives it.)
-        self.one_by_one: list[tuple[Callable, tuple[str, ...]] | None] | None = None
+        self.one_by_one: list[tuple[Callable[..., Any], tuple[str, ...]] | None] | None = None
         if not lists and all(len(names) == 1 for names, _, _ in op.rules):
             own = [self.wanted[name] and name not in taken for (name,), _, _ in op.rules]
             self.one_by_one = [(rule, reads) if mine else None for mine, (_, rule, reads) in zip(own, op.rules)]
 
 
-def make_independent(result: Tensor, args: tuple) -> None:
+def make_independent(result: Tensor, args: tuple[Any, ...]) -> None:
     """A result that is part of memory made for it is no view for the user: what it was cut from is out of reach."""
     if not any(isinstance(x, Tensor) and x._storage is result._storage for x in args):
         result._base = None
@@ -239,7 +244,7 @@ def remember_no_grad_view(result: Any, source: Tensor) -> None:
             meta.view_version = out._storage.version
 
 
-def any_needs_grad(args: tuple, kwargs: dict) -> bool:
+def any_needs_grad(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a tensor among the arguments, or in a list among them, requires grad."""
     for x in args:
         if isinstance(x, Tensor):
@@ -263,7 +268,7 @@ class PrimitiveNode(Node):
     general = False  # whether `Primitive.record` made it
     holds_tensors = False
 
-    def keep(self, bound: dict[str, Any], outputs: Any, extras: dict) -> None:
+    def keep(self, bound: dict[str, Any], outputs: Any, extras: dict[str, Any]) -> None:
         saved: dict[str, Any] = {}
         for read, name, field in self.needs.reads:
             if read == "out":
@@ -302,7 +307,7 @@ class PrimitiveNode(Node):
         if self.holds_tensors:
             self.saved = None
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         if grads[0] is None if self.single else all(g is None for g in grads):
             return (None,) * len(self.edges)
         saved = self.saved
@@ -313,7 +318,7 @@ class PrimitiveNode(Node):
             return needs.apply(self, saved, grads[0] if self.single else tuple(grads))
         return self._by_rules(needs, saved, grads)
 
-    def apply_some(self, grads: list, wanted: tuple[bool, ...]) -> tuple:
+    def apply_some(self, grads: list[Any], wanted: tuple[bool, ...]) -> tuple[Any, ...]:
         if wanted == tuple([e is not None for e in self.edges]) or self.saved is None:
             return self.apply(grads)
         if all(g is None for g in grads):
@@ -321,7 +326,7 @@ class PrimitiveNode(Node):
         lists = {name: count for name, count in self.needs.layout if count >= 0}
         return self._by_rules(self.needs.op.needs_for(wanted, lists), self.saved, grads)
 
-    def _by_rules(self, needs: Needs, saved: dict[str, Any], grads: list) -> tuple:
+    def _by_rules(self, needs: Needs, saved: dict[str, Any], grads: list[Any]) -> tuple[Any, ...]:
         """Call the rules for the gradients that are needed."""
         values = {read: _unpack(saved[read], self) for read, _, _ in needs.reads}
         values["needs"] = needs.wanted
@@ -335,7 +340,7 @@ class PrimitiveNode(Node):
                 found[names[0]] = result
             else:
                 found.update(zip(names, result))
-        results: list = []
+        results: list[Any] = []
         for name, count in needs.layout:
             share = found.get(name)
             if count < 0:
@@ -365,7 +370,7 @@ _HEADER_NAMES = {
 }
 
 
-def _header_field(read: str, names: tuple) -> tuple[str, str | None]:
+def _header_field(read: str, names: tuple[Any, ...]) -> tuple[str, str | None]:
     """The parameter that a rule's `read` is about, and the slot of its header if the rule reads no more than that."""
     if read in names:
         return read, None

@@ -33,7 +33,7 @@ from .record import Op
 from .sparse_dispatch import sparse_call
 
 
-def dress(face: Any, op: Op, source: Callable, unwatched: Callable[[], Callable]) -> None:
+def dress(face: Any, op: Op, source: Callable[..., Any], unwatched: Callable[[], Callable[..., Any]]) -> None:
     """Make a function the public one of its operator. `unwatched()` makes the same function without its test of the modes."""
     face.__name__ = face.__qualname__ = op.name
     face.__doc__ = source.__doc__
@@ -50,7 +50,7 @@ def _make_unwatched(face: Any, make: Callable[[], Any]) -> Any:
     return twin
 
 
-def recourse(face: Any, problem: Exception, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+def recourse(face: Any, problem: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
     """The call to make instead of one that failed: the operator's sparse or quantized form where it met such a tensor, the same call
     again where the arguments turn out to override operators, the parts of all ranks where it met a spread tensor, numbers for
     tensors that were given for ints. None: it has failed."""
@@ -73,7 +73,7 @@ def recourse(face: Any, problem: Exception, args: tuple, kwargs: dict[str, Any])
 _INTS = frozenset(("int", "int | None"))
 
 
-def with_ints(op: Op, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+def with_ints(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """The arguments with a 0-dim tensor of integers read wherever the operator takes an int; None if there is no such tensor."""
     ints = [p.annotation in _INTS for p in op.arguments.values()]
     taken = {n for n, p in op.arguments.items() if p.annotation in _INTS}

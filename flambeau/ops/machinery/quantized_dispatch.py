@@ -13,10 +13,10 @@ from ...core.tensor import Tensor
 from .record import Op
 
 
-def quantized_form(*operators: Any) -> Callable:
+def quantized_form(*operators: Any) -> Callable[..., Any]:
     """Declare the form that operators have for quantized arguments: it becomes part of their records."""
 
-    def declare(fn: Callable) -> Callable:
+    def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
         for operator in operators:
             if operator.op.quantized is not None:
                 raise ValueError(f"the quantized form of '{operator.op.name}' is declared twice")
@@ -26,7 +26,7 @@ def quantized_form(*operators: Any) -> Callable:
     return declare
 
 
-def quantized_call(op: Op, args: tuple, kwargs: dict[str, Any], reason: str | None = None) -> Any:
+def quantized_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str | None = None) -> Any:
     """Call the quantized form of an operator, or refuse: because an operator it is made of refused (`reason`), or because it has
     none. A view of one scale is the same view of the codes."""
     naming.above("ops.quantizing.operators")  # the forms, when the first is needed
@@ -42,7 +42,7 @@ def quantized_call(op: Op, args: tuple, kwargs: dict[str, Any], reason: str | No
     )
 
 
-def on_codes(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def on_codes(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a function that only moves elements: its codes are those of the argument, moved."""
     given = next(x for x in tree_flatten((args, kwargs))[0] if isinstance(x, QuantizedTensor))
     if not given._quantizer.per_tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Quirks:
     `asked_with(args)`: the positional arguments that a `__torch_function__` is given, where PyTorch brings them into one form first.
     `inplace_function`: whether the in-place form is a function too, `torch.relu_`. By default, if there is one tensor operand."""
 
-    label: str | tuple[str, ...] | Callable | None = None
+    label: str | tuple[str, ...] | Callable[..., Any] | None = None
     inplace_label: str | None = None
     saved_as_input: bool = False
     former: tuple[str, ...] = ()
@@ -36,7 +37,7 @@ class Quirks:
     wide_numbers: tuple[str, ...] = ()
     inplace_function: bool | None = None
     unasked: bool = False
-    asked_with: Callable[[tuple], tuple] | None = None
+    asked_with: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
 
 
 NO_QUIRKS = Quirks()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ...core import modes, naming
+from ...core.aliases import AnyFunction
 from ...core.tensor import Tensor
 from .aten_form import AtenForm
 from .inferred_schema import described
@@ -111,10 +112,10 @@ class Op:
 
     name: str
     kind: str
-    function: Callable
+    function: AnyFunction
     namespaces: tuple[str, ...] = ("torch",)
-    method: Callable | None = None
-    inplace: Callable | None = None
+    method: AnyFunction | None = None
+    inplace: AnyFunction | None = None
     has_out: bool = False
     differentiable: bool = True
     impl: Any = None  # the Pointwise, Reduction, ViewOp, Primitive or (of a user's operator) derivative behind it
@@ -122,28 +123,28 @@ class Op:
     doc: str = ""
     key: str = ""  # what the registry has it under; unique among registered operators
     overload: str = ""
-    source: Callable | None = None  # the function that was declared: names, order and defaults of its arguments
-    layout: Callable | None = None
-    formula: Callable | None = None
-    reduces: Callable | None = None
-    places: Callable | None = None
+    source: AnyFunction | None = None  # the function that was declared: names, order and defaults of its arguments
+    layout: AnyFunction | None = None
+    formula: AnyFunction | None = None
+    reduces: AnyFunction | None = None
+    places: AnyFunction | None = None
     loads: tuple[str, ...] = ()
     stores: tuple[int, ...] = ()
-    remade: tuple[str, str, Callable] | None = None
-    lean: Callable | None = None
+    remade: tuple[str, str, AnyFunction] | None = None
+    lean: AnyFunction | None = None
     strided: tuple[int, ...] = ()
-    pieces: Callable | None = None
-    affine: Callable | None = None
-    rows: Callable | None = None
-    convolution: Callable | None = None
-    channels_last: Callable | None = None
-    table_rows: Callable | None = None
-    row_sums: Callable | None = None
-    states: Callable | None = None
+    pieces: AnyFunction | None = None
+    affine: AnyFunction | None = None
+    rows: AnyFunction | None = None
+    convolution: AnyFunction | None = None
+    channels_last: AnyFunction | None = None
+    table_rows: AnyFunction | None = None
+    row_sums: AnyFunction | None = None
+    states: AnyFunction | None = None
     summed: tuple[str, Any, Any] | None = None
     beside: bool | Callable[..., bool] = False
-    kernels: dict[str, Callable] = field(default_factory=dict)
-    chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
+    kernels: dict[str, AnyFunction] = field(default_factory=dict)
+    chosen: dict[str, AnyFunction] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()
     unfilled: bool = False
     draws: bool = False
@@ -152,20 +153,20 @@ class Op:
     describes: bool = False
     data: str = ""
     sends: str = ""
-    autocast: str | Callable | None = None
-    autocast_cuda: str | Callable | None = None
-    batching: str | Batched | Callable | None = None
-    sharding: str | Callable | None = None
-    sparse: Callable | None = None
-    quantized: Callable | None = None
-    forms: dict[str, Callable] = field(default_factory=dict)
-    names: Callable | None = None
-    flops: Callable | None = None
+    autocast: str | AnyFunction | None = None
+    autocast_cuda: str | AnyFunction | None = None
+    batching: str | Batched | AnyFunction | None = None
+    sharding: str | AnyFunction | None = None
+    sparse: AnyFunction | None = None
+    quantized: AnyFunction | None = None
+    forms: dict[str, AnyFunction] = field(default_factory=dict)
+    names: AnyFunction | None = None
+    flops: AnyFunction | None = None
     onnx: Any = None
     quirks: Quirks = NO_QUIRKS
     aten: str | tuple[str, ...] = ""
-    aten_calls: Callable | None = None
-    scripted: tuple[Callable, ...] = ()
+    aten_calls: AnyFunction | None = None
+    scripted: tuple[AnyFunction, ...] = ()
     aten_backward: str | tuple[str, ...] | dict[str, str] = ""
     tags: tuple[Any, ...] = ()
     plain: Op | None = None  # of an in-place form: the operator that returns what it leaves in its first argument
@@ -184,7 +185,7 @@ class Op:
         return f"<operator {self.key or self.name}: {self.kind}>"
 
     @property
-    def unwatched(self) -> Callable:
+    def unwatched(self) -> AnyFunction:
         """The function without its test of the modes: for a mode that has seen the call already."""
         return modes.unwatched(self.function)
 
@@ -207,11 +208,11 @@ class Op:
         return self.kind == "composite" or (self.kind == "random" and not self.draws)
 
     # -- kernels ----------------------------------------------------------------------------------------------------
-    def on(self, device_type: str) -> Callable[[Callable], Callable]:
+    def on(self, device_type: str) -> Callable[[AnyFunction], AnyFunction]:
         """Declare the kernel for one type of device, or for "any" that compiles kernels: `kernel(out, *args)`, where `out` is the
         new tensor (a list, if there are several) to be filled."""
 
-        def declare(kernel: Callable) -> Callable:
+        def declare(kernel: AnyFunction) -> AnyFunction:
             if device_type in self.kernels:
                 raise ValueError(f"operator '{self.name}' has two kernels for {device_type}")
             self.kernels[device_type] = kernel
@@ -234,12 +235,12 @@ class Op:
         prefix = _PREFIXES.get(self.namespaces[0], "") if self.namespaces else ""
         return prefix + self.name
 
-    def as_aten(self, calls: Callable) -> Callable:
+    def as_aten(self, calls: AnyFunction) -> AnyFunction:
         """Declare the calls of PyTorch's operators that one call is: `calls(recorder, *args, **kwargs)`."""
         self.aten_calls = calls
         return calls
 
-    def in_script(self, calls: Callable) -> Callable:
+    def in_script(self, calls: AnyFunction) -> AnyFunction:
         """Declare an overload that TorchScript compiles for a call, written like those of `as_aten`; the types of its arguments choose it."""
         self.scripted += (calls,)
         return calls
@@ -266,7 +267,7 @@ class Op:
     def _bindable(self) -> inspect.Signature:
         return inspect.Signature(list(self.arguments.values()))
 
-    def bind(self, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """A call in canonical form: every argument by name, in order, defaults filled in, synonyms (`axis` for `dim`) resolved.
         `out` is there only if it was given."""
         known = self.arguments

@@ -75,7 +75,7 @@ _HOLDS_NONE = frozenset(
 ) | {"tuple[int, ...]"}
 
 
-def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Callable | None:
+def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Callable[..., Any] | None:
     """The function that calls and records a primitive; None where only the general way will do. Before its first call it is to be
     told what it calls, by `repeat_door`."""
     kinds = {p.annotation for p in parameters.values() if p.name in impl.differentiable}
@@ -94,7 +94,7 @@ def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Ca
     return written(lambda: _source(impl, parameters, space["_door"]), space)
 
 
-def repeat_door(calls: Any, door: Any, compute: Callable) -> None:
+def repeat_door(calls: Any, door: Any, compute: Callable[..., Any]) -> None:
     """Tell a function of `specialised` what it calls; where it records nothing it repeats the text of the door, which saves a call."""
     space = calls.__globals__
     space.update({**door.names, **space, "_door": door, "_fn": compute})
@@ -143,7 +143,7 @@ def _edge(name: str, kind: str) -> str:
     return f"_gradient_edge({name}) if {test} else None"
 
 
-def _make_saver(needs: Needs, parameters: dict[str, inspect.Parameter]) -> Callable:
+def _make_saver(needs: Needs, parameters: dict[str, inspect.Parameter]) -> Callable[..., Any]:
     """The functions that keep what the wanted rules read of one call, and that call the rules with it."""
     kept, read_back = [], {"needs": "_wanted"}
     for read, name, field in needs.reads:

@@ -15,6 +15,7 @@ import numpy as np
 from ...backends.compiled import reduce_kernel
 from ...core import dtype as dt
 from ...core import modes
+from ...core.aliases import Values
 from ...core.batched import BatchedTensor
 from ...core.caching import remember
 from ...core.device import device
@@ -162,7 +163,7 @@ class ReductionPlan:
     dtype: dtype
     device: device
     dims: tuple[int, ...]
-    reference: tuple | None  # arguments of emit_numpy.reduce: 8-bit floats, nothing to reduce, no compiler
+    reference: tuple[Any, ...] | None  # arguments of emit_numpy.reduce: 8-bit floats, nothing to reduce, no compiler
 
     def new(self) -> Tensor:
         out = _new_object(Tensor)
@@ -176,7 +177,7 @@ class ReductionPlan:
         out._autograd = out._base = None
         return out
 
-    def run(self, out: Tensor, operands: tuple) -> None:
+    def run(self, out: Tensor, operands: Values) -> None:
         if self.fn is not None:
             values = [x._storage.ptr + x._offset * x.dtype.itemsize if isinstance(x, Tensor) else x for x in operands]
             self.fn(self.geometry, out._storage.ptr, *values)
@@ -206,20 +207,20 @@ class Reduction:
     def __init__(
         self,
         name: str,
-        formula: Callable,
+        formula: Callable[..., Any],
         combine: str,
-        final: Callable | None = None,
+        final: Callable[..., Any] | None = None,
         rule: Rule = same_dtype,
-        grad: Callable | None = None,
+        grad: Callable[..., Any] | None = None,
         labels: Any = None,  # of the whole tensor, and along dimensions
-        check: Callable | None = None,
+        check: Callable[..., Any] | None = None,
     ):
         self.name, self.formula, self.combine, self.final = name, formula, combine, final
         self.rule, self.grad, self.check = rule, grad, check
         self.labels = labels or (camel(name) + "Backward0",)
         self.reads = parameter_names(grad)[1:] if grad else ()
-        self.plans: dict[tuple, ReductionPlan] = {}
-        self.traced: dict[tuple, tuple[Expr, Expr | None]] = {}  # the formulas by dtypes
+        self.plans: dict[tuple[Any, ...], ReductionPlan] = {}
+        self.traced: dict[tuple[Any, ...], tuple[Expr, Expr | None]] = {}  # the formulas by dtypes
 
     def call(self, a: Tensor, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
         """`reduce` for other operators: a call that modes see."""
@@ -268,7 +269,7 @@ class Reduction:
             self.record(a, plan.dims, keepdim, dim is not None, out)
         return out
 
-    def over(self, operands: tuple, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
+    def over(self, operands: Values, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
         """Reduce a formula of several operands: tensors that broadcast to the first, and numbers. Records nothing."""
         if _active and _watching():
             return _intercept(
@@ -286,7 +287,7 @@ class Reduction:
     def _over(self, *operands: Any, dim: Any, keepdim: bool, requested: dtype | None) -> Tensor:
         return self._reduce_together(operands, dim, keepdim, requested)
 
-    def _reduce_together(self, operands: tuple, dim: Any, keepdim: bool, requested: dtype | None) -> Tensor:
+    def _reduce_together(self, operands: Values, dim: Any, keepdim: bool, requested: dtype | None) -> Tensor:
         described = tuple([(x.dtype, x.shape, x._strides) if isinstance(x, Tensor) else type(x) for x in operands])
         plan = self.plans.get((described, dim, keepdim, requested, operands[0].device))
         if plan is None:
@@ -296,10 +297,10 @@ class Reduction:
         return out
 
     # -- planning ---------------------------------------------------------------------------------------------------
-    def make_plan(self, operands: tuple, dim: Any, keepdim: bool, requested: dtype | None) -> ReductionPlan:
+    def make_plan(self, operands: Values, dim: Any, keepdim: bool, requested: dtype | None) -> ReductionPlan:
         a = operands[0]
         if len(operands) == 1:
-            key: tuple = (a.dtype, a.shape, a._strides, dim, keepdim, requested, a.device)
+            key: tuple[Any, ...] = (a.dtype, a.shape, a._strides, dim, keepdim, requested, a.device)
         else:
             described = tuple([(x.dtype, x.shape, x._strides) if isinstance(x, Tensor) else type(x) for x in operands])
             key = (described, dim, keepdim, requested, a.device)
@@ -319,7 +320,7 @@ class Reduction:
             self._compile(plan, operands, compute, acc)
         return remember(self.plans, key, plan)
 
-    def _compile(self, plan: ReductionPlan, operands: tuple, compute: dtype, acc: dtype) -> None:
+    def _compile(self, plan: ReductionPlan, operands: Values, compute: dtype, acc: dtype) -> None:
         shape = operands[0].shape
         in_dtypes = tuple([x.dtype if isinstance(x, Tensor) else number_dtype(x) for x in operands])
         known = self.traced.get((in_dtypes, compute))
@@ -354,7 +355,7 @@ class Reduction:
         """The mapped formula, its operands cast to the compute dtype."""
         math_type = opmath(compute)
         real_type = math_type.to_real()
-        symbols: list = []
+        symbols: list[Any] = []
         for i, d in enumerate(in_dtypes):
             wanted = math_type if i == 0 or d.is_complex else real_type
             symbols.append(arg(i) if opmath(d) is wanted else cast(arg(i), wanted))
@@ -414,7 +415,7 @@ class ReductionNode(Node):
     keepdim: bool
     dtype: dtype
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         (g,) = grads
         if g is None:
             return (None,)

@@ -25,11 +25,11 @@ _intercept = modes.intercept
 def reduction(
     combine: str,
     *,
-    final: Callable | None = None,
+    final: Callable[..., Any] | None = None,
     rule: Rule = same_dtype,
-    grad: Callable | None = None,
-    check: Callable | None = None,
-    check_out: Callable | None = None,
+    grad: Callable[..., Any] | None = None,
+    check: Callable[..., Any] | None = None,
+    check_out: Callable[..., Any] | None = None,
     name: str | None = None,
     takes_dtype: bool = False,
     method: bool = True,
@@ -38,14 +38,14 @@ def reduction(
     aliases: tuple[str, ...] = (),
     quirks: Quirks = NO_QUIRKS,
     **fields: Any,
-) -> Callable[[Callable], Any]:
+) -> Callable[[Callable[..., Any]], Any]:
     """Declare a reduction from the formula that maps its elements.
 
     `grad` names what it reads: `input`, `out` (saved), `shape`, `dims`, `keepdim`, `dtype` of the input (not saved).
     From it come the function and the method with dim=, keepdim= (axis=, keepdims=), out= and, if asked for, dtype=.
     `fields` are further fields of the record."""
 
-    def declare(formula: Callable) -> Any:
+    def declare(formula: Callable[..., Any]) -> Any:
         op_name = name or formula.__name__
         impl = Reduction(op_name, formula, combine, final, rule, grad, quirks.label, check)
         write = _into_chosen if takes_dtype else _into(check_out)
@@ -84,13 +84,15 @@ def read_aliases(name: str, dim: Any, keepdim: Any, others: dict[str, Any]) -> t
     return dim, bool(keepdim)
 
 
-def _given(input: Any, dim: Any, keepdim: Any, dtype: Any, out: Any, others: dict[str, Any]) -> tuple[tuple, dict]:
+def _given(
+    input: Any, dim: Any, keepdim: Any, dtype: Any, out: Any, others: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments as the user gave them: an override need not take more."""
     args = (input, dim, keepdim) if keepdim is not False else (input,) if dim is None else (input, dim)
     return args, {**others, **{k: v for k, v in (("dtype", dtype), ("out", out)) if v is not None}}
 
 
-def _face(impl: Reduction, takes_dtype: bool, write: Callable, active: Any = _active) -> Any:
+def _face(impl: Reduction, takes_dtype: bool, write: Callable[..., Any], active: Any = _active) -> Any:
     """The public function; a call that gives out= is made by `write`."""
     name = impl.name
 
@@ -124,7 +126,7 @@ def _face(impl: Reduction, takes_dtype: bool, write: Callable, active: Any = _ac
     return face
 
 
-def _into(check_out: Callable | None) -> Callable:
+def _into(check_out: Callable[..., Any] | None) -> Callable[..., Any]:
     """Into out= of the result's dtype, or of any other that `check_out` lets pass."""
 
     def write(impl: Reduction, input: Tensor, dim: Any, keepdim: bool, dtype: None, out: Any) -> Tensor:

@@ -187,7 +187,7 @@ class Schema:
         """Return this schema under another name."""
         return Schema(name, self.overload_name, self.arguments, self.returns, self.is_vararg, self.is_varret)
 
-    def as_call(self, values: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
+    def as_call(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The values of all arguments as those of a call."""
         pairs = list(zip(self.arguments, values))
         return tuple(v for a, v in pairs if not a.kwarg_only), {a.name: v for a, v in pairs if a.kwarg_only}

@@ -15,11 +15,8 @@ _Parameter = inspect.Parameter
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 # A docstring may begin with the call: "sort(input, dim=-1, *, stable=None): elements in order".
 _CALL = re.compile(r"\w+\(((?:[^()]|\(\))*)\):")
-_UNDOCUMENTED = (
-    "_more",
-    "named",
-    "others",
-)  # the names of `*` and `**` parameters that hold other forms of the documented ones
+# The names of `*` and `**` parameters that hold other forms of the documented ones.
+_UNDOCUMENTED = ("_more", "named", "others")
 _TENSOR_OPTIONS: dict[str, Any] = {
     "dtype": None, "layout": None, "device": None, "requires_grad": False, "pin_memory": False,
     "memory_format": None,

@@ -5,9 +5,9 @@ What has no such form in its record is refused, as in PyTorch: a strided kernel 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from ...core.aliases import AnyFunction
 from ...core.sparse import SparseCsr, SparseRefusal, SparseTensor
 from .out import check_out, write_out
 from .primitive import Primitive
@@ -16,12 +16,12 @@ from .record import Op, register
 from .watched import PrivateCall
 
 
-def sparse_form(*operators: Any, grads: dict | None = None, quirks: Quirks = NO_QUIRKS) -> Callable:
+def sparse_form(*operators: Any, grads: dict[Any, Any] | None = None, quirks: Quirks = NO_QUIRKS) -> AnyFunction:
     """Declare the form that operators have for sparse arguments: it becomes part of their records. With `grads` it is a primitive
     with derivative rules of its own (see ops.primitive), without it is made of differentiable operators."""
 
-    def declare(fn: Callable) -> Callable:
-        form: Callable = fn
+    def declare(fn: AnyFunction) -> AnyFunction:
+        form: AnyFunction = fn
         if grads is not None:
             form = sparse_primitive(fn, grads, quirks, name=f"sparse_{operators[0].op.name}")
         for operator in operators:
@@ -33,7 +33,7 @@ def sparse_form(*operators: Any, grads: dict | None = None, quirks: Quirks = NO_
     return declare
 
 
-def sparse_primitive(fn: Callable, grads: dict, quirks: Quirks, name: str | None = None) -> Callable:
+def sparse_primitive(fn: AnyFunction, grads: dict[Any, Any], quirks: Quirks, name: str | None = None) -> AnyFunction:
     """Declare a part of sparse operators with derivative rules of its own, seen by modes. Sparse tensors live on the CPU and are made
     by the function itself: how many entries they have depends on values."""
     impl = Primitive(fn, grads, quirks)
@@ -45,7 +45,7 @@ def sparse_primitive(fn: Callable, grads: dict, quirks: Quirks, name: str | None
     return register(op).function
 
 
-def sparse_call(op: Op, args: tuple, kwargs: dict[str, Any], reason: str | None = None) -> Any:
+def sparse_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str | None = None) -> Any:
     """Call the sparse form of an operator, or refuse: because an operator it is made of refused (`reason`), or because it
     has none."""
     form, name = op.sparse, op.name
@@ -64,7 +64,7 @@ def sparse_call(op: Op, args: tuple, kwargs: dict[str, Any], reason: str | None 
     return out
 
 
-def _refusal(name: str, args: tuple, kwargs: dict[str, Any]) -> str:
+def _refusal(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     given = next((a for a in (*args, *kwargs.values()) if isinstance(a, SparseTensor)), None)
     backend = "SparseCsrCPU" if isinstance(given, SparseCsr) else "SparseCPU"
     return (

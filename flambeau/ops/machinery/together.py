@@ -25,7 +25,7 @@ def together(*parts: Any) -> tuple[Any, ...]:
     return tuple(_tied(list(parts)))
 
 
-def gradients_of(wanted: Wanted, *tensors: Any) -> list[tuple]:
+def gradients_of(wanted: Wanted, *tensors: Any) -> list[tuple[Any, ...]]:
     """Return the layouts of those gradients of the tensors that are wanted (see `Op.layout`)."""
     return [(t.shape, t.dtype, t.device) for t, flag in zip(tensors, wanted) if flag]
 

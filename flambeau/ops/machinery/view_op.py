@@ -48,12 +48,12 @@ class ViewNode(Node):
 
     op: Any  # a ViewOp or SeveralViewsOp
     shape: Size
-    args: tuple
+    args: tuple[Any, ...]
 
     def __init__(self) -> None:  # fields are set by ViewOp.inherit
         pass
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         (g,) = grads
         return (None if g is None else self.op.backward(g, self.shape, *self.args),)
 
@@ -67,15 +67,15 @@ class ViewNode(Node):
 class ViewOp:
     """`geometry(input, *args)` gives shape, strides and offset; `backward(g, input shape, *args)` the gradient."""
 
-    def __init__(self, name: str, geometry: Callable, backward: Callable, label: Any):
+    def __init__(self, name: str, geometry: Callable[..., Any], backward: Callable[..., Any], label: Any):
         self.name, self.geometry, self.backward, self.label = name, geometry, backward, label
         declare_saved("self_sym_sizes", *parameter_names(backward)[2:])
-        self.plans: dict[tuple, tuple[Size, tuple[int, ...], int, bool]] = {}
+        self.plans: dict[tuple[Any, ...], tuple[Size, tuple[int, ...], int, bool]] = {}
 
     def __call__(self, input: Tensor, *args: Any) -> Tensor:
         return self.place(input, args, args, 0)
 
-    def place(self, input: Tensor, key: tuple, args: tuple, offset: int) -> Tensor:
+    def place(self, input: Tensor, key: tuple[Any, ...], args: tuple[Any, ...], offset: int) -> Tensor:
         """The view whose layout `key` determines, `offset` elements further into the storage; args are for backward."""
         try:
             shape, strides, shift, contig = self.plans[input.shape, input._strides, key]
@@ -105,13 +105,13 @@ class ViewOp:
                 self.inherit(input, t, args)
         return t
 
-    def plan(self, input: Tensor, key: tuple) -> tuple[Size, tuple[int, ...], int, bool]:
+    def plan(self, input: Tensor, key: tuple[Any, ...]) -> tuple[Size, tuple[int, ...], int, bool]:
         shape, strides, offset = self.geometry(input, *key)
         shape, strides = make_size(shape), tuple(strides)
         found = (shape, strides, offset - input._offset, is_contiguous_layout(shape, strides))
         return remember(self.plans, (input.shape, input._strides, key), found)
 
-    def inherit(self, input: Tensor, out: Tensor, args: tuple) -> None:
+    def inherit(self, input: Tensor, out: Tensor, args: tuple[Any, ...]) -> None:
         """Record the view where the input takes part in autograd."""
         if not grad_mode.enabled:
             remember_no_grad_view(out, input)
@@ -129,15 +129,14 @@ class ViewOp:
         meta.grad_fn = node
         meta.view_version = out._storage.version
         if input._base is not None and input._autograd is not None:
-            meta.creation = (
-                input._autograd.creation
-            )  # what must not be changed must not be changed through a view either
+            # What must not be changed must not be changed through a view either.
+            meta.creation = input._autograd.creation
 
 
 class SeveralViewsNode(ViewNode):
     """The recorded call of an operator that returns several views."""
 
-    def apply(self, grads: list) -> tuple:
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         if all(g is None for g in grads):
             return (None,)
         return (self.op.backward(tuple(grads), self.shape, *self.args),)
@@ -147,10 +146,10 @@ class SeveralViewsOp:
     """`geometry(input, *args)` gives a list of (shape, strides, offset); `backward(gs, input shape, *args)` the gradient
     from those of the parts, None where a part was not used. Autograd forbids changing such views in place."""
 
-    def __init__(self, name: str, geometry: Callable, backward: Callable, label: Any):
+    def __init__(self, name: str, geometry: Callable[..., Any], backward: Callable[..., Any], label: Any):
         self.name, self.geometry, self.backward, self.label = name, geometry, backward, label
         declare_saved("self_sym_sizes", *parameter_names(backward)[2:])
-        self.plans: dict[tuple, list[tuple[Size, tuple[int, ...], int, bool]]] = {}
+        self.plans: dict[tuple[Any, ...], list[tuple[Size, tuple[int, ...], int, bool]]] = {}
 
     def __call__(self, input: Tensor, *args: Any) -> tuple[Tensor, ...]:
         try:
@@ -180,7 +179,7 @@ class SeveralViewsOp:
             self.inherit(input, parts, args)
         return tuple(parts)
 
-    def plan(self, input: Tensor, args: tuple) -> list:
+    def plan(self, input: Tensor, args: tuple[Any, ...]) -> list[Any]:
         found = []
         for shape, strides, offset in self.geometry(input, *args):
             size, steps = make_size(shape), tuple(strides)
@@ -189,7 +188,7 @@ class SeveralViewsOp:
             remember(self.plans, (input.shape, input._strides, args), found, _MAX_PARTS)
         return found
 
-    def inherit(self, input: Tensor, parts: list[Tensor], args: tuple) -> None:
+    def inherit(self, input: Tensor, parts: list[Tensor], args: tuple[Any, ...]) -> None:
         if not grad_mode.enabled:
             remember_no_grad_view(parts, input)
             return
@@ -208,9 +207,9 @@ class SeveralViewsOp:
 
 
 def declare_geometry_view(
-    fn: Callable,
+    fn: Callable[..., Any],
     *,
-    backward: Callable,
+    backward: Callable[..., Any],
     quirks: Quirks = NO_QUIRKS,
     name: str | None = None,
     function: bool = True,
@@ -223,7 +222,7 @@ def declare_geometry_view(
     op_name = name or fn.__name__
     impl = ViewOp(op_name, fn, backward, quirks.label or camel(op_name) + "Backward0")
     if function or method:
-        make: Callable = functools.partial(_public_face, impl, fn)
+        make: Callable[..., Any] = functools.partial(_public_face, impl, fn)
     else:
         make = functools.partial(_internal_face, impl)
     face = make()
@@ -258,7 +257,7 @@ def _internal_face(impl: ViewOp, active: Any = _active) -> Any:
     return face
 
 
-def _public_face(impl: ViewOp, fn: Callable, active: Any = _active) -> Any:
+def _public_face(impl: ViewOp, fn: Callable[..., Any], active: Any = _active) -> Any:
     """Return the function for users: arguments may be named, and must be ints."""
     own = parameters(fn)[1:]
     names, defaults = tuple(p.name for p in own), tuple(p.default for p in own)
@@ -286,7 +285,9 @@ def _public_face(impl: ViewOp, fn: Callable, active: Any = _active) -> Any:
     return face
 
 
-def _bound(name: str, names: tuple[str, ...], defaults: tuple, args: tuple, kwargs: dict[str, Any]) -> tuple:
+def _bound(
+    name: str, names: tuple[str, ...], defaults: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
     if len(args) > len(names):
         raise TypeError(f"{name}() takes {len(names) + 1} positional arguments but {len(args) + 1} were given")
     values = dict(zip(names, args))

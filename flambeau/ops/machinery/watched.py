@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
 from typing import Any
 
+from ...core.aliases import AnyFunction
 from ...core.modes import active, intercept, watching
 from ...core.sharded import ShardedOperand
 from .record import Op, register
 
 
-def watched(fn: Callable | None = None, *, name: str | None = None, kind: str = "primitive", **fields: Any) -> Any:
+def watched(fn: AnyFunction | None = None, *, name: str | None = None, kind: str = "primitive", **fields: Any) -> Any:
     """Declare a plain function as an operator without a public name: a part of others, seen by modes like any other.
     `fields` are those of its record."""
     if fn is None:
@@ -22,7 +22,7 @@ def watched(fn: Callable | None = None, *, name: str | None = None, kind: str = 
     return register(op).function
 
 
-def watched_face(op: Op, fn: Callable, inline: str = "", **names: Any) -> Any:
+def watched_face(op: Op, fn: AnyFunction, inline: str = "", **names: Any) -> Any:
     """`fn` behind the test of the modes: one test and one call dearer than `fn` itself. Where `fn` is only an expression, that may stand
     here as the text `inline`, with what its `names` mean, which saves the call."""
     signature = inspect.signature(fn).parameters.values()
@@ -77,7 +77,7 @@ class PrivateCall:
 
     __slots__ = ("op", "_unwatched")
 
-    def __init__(self, op: Op, compute: Callable):
+    def __init__(self, op: Op, compute: AnyFunction):
         self.op, self._unwatched = op, compute
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

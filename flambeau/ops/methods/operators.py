@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from ...core import graph, modes
+from ...core.aliases import AnyFunction, Values
 from ...core.dtype import FROM_NUMPY
 from ...core.overrides import FACE_CODES, discovers, overriding_arguments, refuse_real_tensors, with_attributes
 from ...core.tensor import OpenTensor, Tensor, copy_of_array
@@ -39,13 +39,13 @@ _OPERANDS = (Tensor, bool, int, float, complex, np.generic)
 _active, _asking = modes.active, modes.asking
 
 
-def _general_operator(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any) -> Any:
+def _general_operator(impl: Pointwise, operands: Values, params: Values, out: Any, face: Any) -> Any:
     if _takes(operands[1]):
         return general(impl, operands, params, out, face)
     return _intercept(face.op, face, operands, {}) if discovers(operands, {}) else NotImplemented
 
 
-def _general_equal(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any) -> Any:
+def _general_equal(impl: Pointwise, operands: Values, params: Values, out: Any, face: Any) -> Any:
     """The one comparison that also takes NumPy arrays."""
     left, right = operands
     if isinstance(right, np.ndarray) and right.dtype in FROM_NUMPY:
@@ -53,14 +53,14 @@ def _general_equal(impl: Pointwise, operands: tuple, params: tuple, out: Any, fa
     return _general_operator(impl, (left, right), params, out, face)
 
 
-def _general_quotient(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any) -> Any:
+def _general_quotient(impl: Pointwise, operands: Values, params: Values, out: Any, face: Any) -> Any:
     """The one arithmetic operator with a NumPy array on its left that PyTorch takes: NumPy multiplies by the reciprocal."""
     if isinstance(operands[1], np.ndarray):
         return OPS["reciprocal"].function(operands[0]) * operands[1]
     return _general_operator(impl, operands, params, out, face)
 
 
-def _intercept(op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
+def _intercept(op: Op, function: AnyFunction, args: Values, kwargs: dict[str, Any]) -> Any:
     """`modes.intercept`; where an override declines, the other operand may still know."""
     try:
         result = modes.intercept(op, function, args, kwargs)
@@ -78,7 +78,7 @@ def _takes(other: Any) -> bool:
     return isinstance(other, _OPERANDS)
 
 
-def _operator(op: Op, symbol: str, fallback: Callable = _general_operator) -> Callable:
+def _operator(op: Op, symbol: str, fallback: AnyFunction = _general_operator) -> AnyFunction:
     """The operator as a special method: what it cannot take is left to the other operand."""
     if not isinstance(op.impl, Pointwise):
         return _checked(op.function)
@@ -92,7 +92,7 @@ def _operator(op: Op, symbol: str, fallback: Callable = _general_operator) -> Ca
     return face
 
 
-def _checked(function: Any) -> Callable:
+def _checked(function: Any) -> AnyFunction:
     @with_attributes
     def operator(self: Tensor, other: Any) -> Any:
         if _active and _asking():
@@ -105,7 +105,7 @@ def _checked(function: Any) -> Callable:
     return operator
 
 
-def _exchanged(function: Callable, symbol: str) -> Callable:
+def _exchanged(function: AnyFunction, symbol: str) -> AnyFunction:
     @with_attributes
     def operator(self: Tensor, other: Any) -> Any:
         if _active and _asking():
@@ -120,7 +120,7 @@ def _exchanged(function: Callable, symbol: str) -> Callable:
     return operator
 
 
-def _reflected_quotient() -> Callable:
+def _reflected_quotient() -> AnyFunction:
     """number / tensor. Where it is recorded, the reciprocal is an operator of its own: its result is what the backward pass reads,
     so that the tensor, and the quotient too, may be overwritten, as in PyTorch."""
     fused = _operator(OPS["internal.rdiv"], "rtruediv", _general_quotient)
@@ -140,7 +140,7 @@ def _reflected_quotient() -> Callable:
     return operator
 
 
-def _inplace_operator(method: Any) -> Callable:
+def _inplace_operator(method: Any) -> AnyFunction:
     """A method in place as the operator of an augmented assignment: the same code, which leaves what it cannot take to the other
     operand."""
     space = {**method.__globals__, "_run_inplace": _run_inplace_operator, "_intercept": _intercept}
@@ -151,7 +151,7 @@ def _inplace_operator(method: Any) -> Callable:
     return face
 
 
-def _run_inplace_operator(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str, face: Any) -> Any:
+def _run_inplace_operator(impl: Pointwise, self: Tensor, operands: Values, params: Values, name: str, face: Any) -> Any:
     if _takes(operands[1]):
         return run_inplace(impl, self, operands, params, name, face)
     return _intercept(face.op, face, operands, {}) if discovers(operands, {}) else NotImplemented

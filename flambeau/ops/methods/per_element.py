@@ -12,7 +12,7 @@ from ..machinery.declare import composite
 from ..machinery.inplace import raw_copy
 
 
-def _replace(self: Tensor, values: list, name: str) -> None:
+def _replace(self: Tensor, values: list[Any], name: str) -> None:
     """Write what a Python function returned, element for element."""
     for value in values:
         if not isinstance(value, (Number, np.generic, Tensor)):

@@ -177,7 +177,7 @@ def text(self: Tensor, *, tensor_contents: str | None = None) -> str:
         return _text(self, tensor_contents)
 
 
-def _text(self: Tensor, contents: str | None, names: tuple | None = None) -> str:
+def _text(self: Tensor, contents: str | None, names: tuple[Any, ...] | None = None) -> str:
     if is_named(self):
         return _text(self._value, contents, self._dims)
     try:
@@ -204,12 +204,8 @@ def _text(self: Tensor, contents: str | None, names: tuple | None = None) -> str
     )
 
 
-_OTHER_KINDS = (
-    BatchedTensor,
-    NamedTensor,
-    QuantizedTensor,
-    SpreadTensor,
-)  # with elements that are not simply in memory
+# With elements that are not simply in memory.
+_OTHER_KINDS = (BatchedTensor, NamedTensor, QuantizedTensor, SpreadTensor)
 
 
 def html(self: Tensor) -> str | None:
@@ -308,7 +304,7 @@ def rebuild_tensor(
     return t
 
 
-def rebuild_subclass(function: Any, cls: type, args: tuple, state: Any) -> Tensor:
+def rebuild_subclass(function: Any, cls: type, args: tuple[Any, ...], state: Any) -> Tensor:
     """A tensor of class `cls`, with the attributes it had."""
     t = function(*args)
     if type(t) is not cls:
@@ -316,7 +312,7 @@ def rebuild_subclass(function: Any, cls: type, args: tuple, state: Any) -> Tenso
     return set_object_state(t, state)
 
 
-def reduce_ex(self: Tensor, protocol: int) -> tuple:
+def reduce_ex(self: Tensor, protocol: int) -> tuple[Any, ...]:
     state = object_state(self)
     if is_wrapper(self):
         made = (
@@ -346,7 +342,7 @@ def shallow_copy(self: Tensor) -> Tensor:
     return function(*args)
 
 
-def deep_copy(self: Tensor, memo: dict) -> Tensor:
+def deep_copy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(self) in memo:
         return memo[id(self)]
     if not self.is_leaf:
@@ -375,7 +371,7 @@ def deep_copy(self: Tensor, memo: dict) -> Tensor:
     return set_object_state(t, copy.deepcopy(state, memo)) if state else t
 
 
-def _deep_copy_of_wrapper(self: Tensor, memo: dict) -> Tensor:
+def _deep_copy_of_wrapper(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """A clone, which the class makes of what it holds."""
     t = unrecorded(self.clone)
     if type(t) is not type(self):

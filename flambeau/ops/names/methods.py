@@ -18,7 +18,7 @@ def _view_with(t: Tensor, names: Names) -> Tensor:
     )
 
 
-def renamed(t: Tensor, given: tuple, changes: dict[str, str], in_place: bool) -> Tensor:
+def renamed(t: Tensor, given: tuple[Any, ...], changes: dict[str, str], in_place: bool) -> Tensor:
     """The tensor with other names: all of them, with `...` for those that stay, or some by `old=new`."""
     what, names = "rename_" if in_place else "rename", names_of(t)
     if given and changes:
@@ -40,7 +40,7 @@ def renamed(t: Tensor, given: tuple, changes: dict[str, str], in_place: bool) ->
     return _view_with(t, checked(new, len(names)))
 
 
-def refined(t: Tensor, given: tuple) -> Tensor:
+def refined(t: Tensor, given: tuple[Any, ...]) -> Tensor:
     """Names for dimensions that have none; those that are there must be the same."""
     names = names_of(t)
     listed = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
@@ -61,7 +61,7 @@ def refined(t: Tensor, given: tuple) -> Tensor:
     return _view_with(t, checked(new, len(names)))
 
 
-def aligned(t: Tensor, given: tuple) -> Tensor:
+def aligned(t: Tensor, given: tuple[Any, ...]) -> Tensor:
     """Dimensions in the order of these names; new ones of size 1, `...` for those that are not listed."""
     names = names_of(t)
     order = [

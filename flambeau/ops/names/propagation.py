@@ -24,7 +24,7 @@ DIMENSIONS = {"dim", "dims", "dim0", "dim1", "dim2", "start_dim", "end_dim"}
 class Call:
     """A call as a rule sees it: arguments by name, and the names of those that are tensors."""
 
-    def __init__(self, op: Any, function: Callable, args: tuple, kwargs: dict[str, Any]):
+    def __init__(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]):
         self.op, self.function = op, function
         self.name: str = getattr(function, "__name__", op.name)
         self.places = _places(op, len(args))
@@ -108,7 +108,7 @@ class NamesMode(modes.Mode):
 
     parts = False
 
-    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def handle(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not any_named():
             self.left, self.on = True, False
             modes.leave_everywhere(self)
@@ -124,7 +124,7 @@ class NamesMode(modes.Mode):
             self.left, self.on = False, True
             modes.enter_everywhere(self)
 
-    def named_call(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def named_call(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rule = rule_of(op)
         if rule is None and getattr(op, "kind", "composite") == "composite":
             call = Call(op, function, args, kwargs)
@@ -186,7 +186,7 @@ def _named(result: Any, names: Any, owners: dict[int, Any]) -> Any:
 # -- rules by kind -------------------------------------------------------------------------------------------------------------
 
 
-def names_rule(*operators: Any, moves: bool = False, whole: bool = False) -> Callable:
+def names_rule(*operators: Any, moves: bool = False, whole: bool = False) -> Callable[..., Any]:
     """Declare how operators name their results; the rule becomes part of their records. It gets the `Call` and returns the names
     of each result, or a list of names, one entry for each. `moves`: in place it may change names. `whole`: it makes the call itself,
     as rule(function, *args, **kwargs)."""
@@ -227,10 +227,10 @@ def reduced(call: Call) -> Names:
     return names if call.get("keepdim") else tuple(n for i, n in enumerate(names) if i not in gone)
 
 
-_BY_KIND: dict[str, Callable] = {"pointwise": broadcast, "reduction": reduced}
+_BY_KIND: dict[str, Callable[..., Any]] = {"pointwise": broadcast, "reduction": reduced}
 
 
-def rule_of(op: Any) -> Callable | None:
+def rule_of(op: Any) -> Callable[..., Any] | None:
     """Return the rule by which an operator names its results; None if there is none."""
     naming.above("ops.names.rules")  # declares them; needs all operators
     if not isinstance(op, Op):
@@ -276,7 +276,7 @@ def _announce() -> None:
         warnings.warn_explicit(text, UserWarning, file, int(line))
 
 
-def name_recourse(face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+def name_recourse(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
     """The call to make instead of one that failed: a new tensor that is given names, or a dimension looked up by its name."""
     op = face.op
     if "names" in kwargs and op.kind in ("creation", "random"):
@@ -305,7 +305,7 @@ def _raise(problem: Exception) -> None:
     raise problem from None
 
 
-def _new_with_names(face: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+def _new_with_names(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     names = kwargs.pop("names")
     if isinstance(names, str):
         raise TypeError(

@@ -189,7 +189,7 @@ def names_index(dim: Any, names: Names) -> int:
     return names.index(dim)
 
 
-def _flatten_listed(function: Any, value: Tensor, names: Names, dims: list, out_dim: Any) -> Tensor:
+def _flatten_listed(function: Any, value: Tensor, names: Names, dims: list[Any], out_dim: Any) -> Tensor:
     if not dims:
         raise RuntimeError("flatten(tensor, dims, out_dim): dims cannot be empty")
     places = [names_index(d, names) for d in dims]

@@ -116,7 +116,7 @@ def _rows(t: Any) -> Any:
     return t if t._strides[-1] == 1 or t.shape[-1] == 1 else dense(t)
 
 
-def _layout(like: Tensor, features: int) -> tuple:
+def _layout(like: Tensor, features: int) -> tuple[Any, ...]:
     """A (batch, heads, rows, features) result whose heads and rows are stored in memory in the order of like's: where queries are a
     transposed view, concatenating the heads of the result moves nothing."""
     batch, heads, rows, _ = like.shape
@@ -146,7 +146,7 @@ def _mask_steps(mask: Any, query: Tensor, key: Tensor) -> tuple[int, ...]:
 
 def _flash_gradients(
     g: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool, out: Any, logs: Tensor
-) -> tuple:
+) -> tuple[Any, ...]:
     if grad_mode.enabled:  # a graph of the gradient is wanted: make it of operators
         return _plain_gradients(g, query, key, value, mask, scale, causal)
     return flash_gradients(g, out, logs, query, key, value, mask, scale, causal)
@@ -154,7 +154,7 @@ def _flash_gradients(
 
 def _gradients_layout(
     g: Tensor, out: Tensor, logs: Tensor, query: Tensor, key: Tensor, value: Tensor, *settings: Any
-) -> list:
+) -> list[Any]:
     return [_layout(t, t.shape[3]) for t in (query, key, value)]
 
 
@@ -169,7 +169,7 @@ def flash_gradients(
     mask: Tensor | None,
     scale: float,
     causal: bool,
-) -> tuple:
+) -> tuple[Any, ...]:
     """The gradients of flash_attention with respect to query, key and value."""
 
 
@@ -188,7 +188,9 @@ def _(
     )  # fmt: skip
 
 
-def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> tuple:
+def _plain_gradients(
+    g: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool
+) -> tuple[Any, ...]:
     group = query.shape[1] // key.shape[1]
     keys, values = _repeated_heads(key, group), _repeated_heads(value, group)
     weights = attention_weights(query.matmul(keys.transpose(-2, -1)), mask, scale, causal)
@@ -421,7 +423,7 @@ def _(
 
 def _gpu_attention(
     name: str, query: Tensor, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: Any
-) -> tuple:
+) -> tuple[Any, ...]:
     """Return the results of PyTorch's operators of CUDA's libraries: attention, logarithms, lengths, random state and weights, of which the last
     four are empty."""
     if query.device.type != "cuda":
@@ -435,12 +437,12 @@ def _gpu_attention(
 
 
 @aten_only("_scaled_dot_product_flash_attention")
-def _flash_of_gpu(query: Tensor, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False, *, scale: Any = None) -> tuple:  # fmt: skip
+def _flash_of_gpu(query: Tensor, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False, *, scale: Any = None) -> tuple[Any, ...]:  # fmt: skip
     return _gpu_attention("_scaled_dot_product_flash_attention", query, key, value, None, dropout_p, is_causal, scale)
 
 
 @aten_only("_scaled_dot_product_cudnn_attention")
-def _cudnn_of_gpu(query: Tensor, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False, *, scale: Any = None) -> tuple:  # fmt: skip
+def _cudnn_of_gpu(query: Tensor, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False, *, scale: Any = None) -> tuple[Any, ...]:  # fmt: skip
     return _gpu_attention(
         "_scaled_dot_product_cudnn_attention", query, key, value, attn_bias, dropout_p, is_causal, scale
     )
@@ -460,10 +462,10 @@ def attention_gradients(
 
 
 @aten_only("_scaled_dot_product_flash_attention_backward")
-def _(grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: int, max_k: int, dropout_p: float, is_causal: bool, philox_seed: Any, philox_offset: Any, *, scale: Any = None) -> tuple:  # fmt: skip
+def _(grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: int, max_k: int, dropout_p: float, is_causal: bool, philox_seed: Any, philox_offset: Any, *, scale: Any = None) -> tuple[Any, ...]:  # fmt: skip
     return attention_gradients(grad_out, query, key, value, out, logsumexp, None, is_causal, scale)
 
 
 @aten_only("_scaled_dot_product_cudnn_attention_backward")
-def _(grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, philox_seed: Any, philox_offset: Any, attn_bias: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: int, max_k: int, dropout_p: float, is_causal: bool, *, scale: Any = None) -> tuple:  # fmt: skip
+def _(grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, philox_seed: Any, philox_offset: Any, attn_bias: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: int, max_k: int, dropout_p: float, is_causal: bool, *, scale: Any = None) -> tuple[Any, ...]:  # fmt: skip
     return attention_gradients(grad_out, query, key, value, out, logsumexp, attn_bias, is_causal, scale)

@@ -71,7 +71,7 @@ def _backward(
     rstd: Tensor,
     training: bool,
     eps: float,
-    needs: dict,
+    needs: dict[str, bool],
 ) -> Any:
     mean = mean.to(rstd.dtype)  # running statistics may be narrower
     if grad_mode.enabled:
@@ -124,7 +124,7 @@ def _(
 
 def _composed(
     g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float
-) -> tuple:
+) -> tuple[Any, ...]:
     """The gradients out of differentiable operators, for second derivatives."""
     dims = [0, *range(2, len(input.shape))]
     view = [1, -1] + [1] * (len(input.shape) - 2)
@@ -145,7 +145,7 @@ def _composed(
 def _by_channel(
     input: Any, weight: Any, bias: Any, mean: Any, rstd: Any, running_mean: Any, running_var: Any, training: bool,
     momentum: float, eps: float,
-) -> tuple[list[Any], Expr, Expr, tuple] | None:  # fmt: skip
+) -> tuple[list[Any], Expr, Expr, tuple[Any, ...]] | None:  # fmt: skip
     """Return factor and addend of each channel in evaluation: weight / sqrt(var + eps), and bias - mean * factor."""
     if training:
         return None
@@ -209,7 +209,7 @@ def _train(
     input: Tensor,
     weight: Any,
     bias: Any,
-    running: tuple,
+    running: tuple[Any, ...],
     momentum: float,
     eps: float,
 ) -> None:
@@ -265,7 +265,7 @@ def _check(input: Tensor, parameters: dict[str, Any], training: bool) -> None:
         raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
 
 
-_known_calls: dict[tuple, bool] = {}  # that went well
+_known_calls: dict[tuple[Any, ...], bool] = {}  # that went well
 
 
 def _batch_norm(
@@ -332,7 +332,7 @@ mkldnn_takes("nn.functional.batch_norm", check=_check_affine)
 
 def _by_statistics(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float, **others: Any
-) -> tuple | None:
+) -> tuple[Any, ...] | None:
     """Return what `_by_channel` does, of a call that is given running statistics; nothing else is written then."""
     if training or running_mean is None or running_var is None:
         return None
@@ -370,7 +370,7 @@ def native_batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple:
+) -> tuple[Any, ...]:
     """batch_norm together with the mean and 1/std of the batch (nothing in evaluation)."""
     out, mean, rstd = _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     given = next((t for t in (weight, running_mean) if t is not None), input)
@@ -382,7 +382,7 @@ def native_batch_norm(
 @aten_parts("native_batch_norm")
 def _(
     aten: Any, input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
-) -> tuple:
+) -> tuple[Any, ...]:
     """Without changes in place, as core operators have it."""
     if not training:
         return aten._native_batch_norm_legit_no_training.default(input, weight, bias, mean, var, momentum, eps)
@@ -404,7 +404,7 @@ def _statistics(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 @aten_only("_native_batch_norm_legit_no_training")
 def _native_batch_norm_eval(
     input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: float, eps: float
-) -> tuple:
+) -> tuple[Any, ...]:
     empty = input.new_empty(0)
     return batch_norm(input, mean, var, weight, bias, False, momentum, eps), empty, empty
 
@@ -412,7 +412,7 @@ def _native_batch_norm_eval(
 @aten_only("_native_batch_norm_legit_functional")
 def _native_batch_norm_functional(
     input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
-) -> tuple:
+) -> tuple[Any, ...]:
     new_mean, new_var = mean.clone(), var.clone()
     out = batch_norm(input, new_mean, new_var, weight, bias, training, momentum, eps)
     return out, *_statistics(input, eps), new_mean, new_var
@@ -424,14 +424,14 @@ aten_only("_native_batch_norm_legit.default")(native_batch_norm)
 @aten_only("_native_batch_norm_legit.no_stats")
 def _native_batch_norm_alone(
     input: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
-) -> tuple:
+) -> tuple[Any, ...]:
     return batch_norm(input, None, None, weight, bias, True, momentum, eps), *_statistics(input, eps)
 
 
 @aten_only("native_batch_norm_backward")
 def _native_batch_norm_backward(
-    grad: Tensor, input: Tensor, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, train: bool, eps: float, wanted: list
-) -> tuple:  # fmt: skip
+    grad: Tensor, input: Tensor, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, train: bool, eps: float, wanted: list[Any]
+) -> tuple[Any, ...]:  # fmt: skip
     if not train:
         mean, rstd = running_mean, (running_var + eps).rsqrt()
     return tuple(in_place_of(tuple(wanted), batch_norm_grads(grad, input, weight, mean, rstd, train, tuple(wanted))))

@@ -44,7 +44,7 @@ def _output_shape(shape: tuple[int, ...], weight: tuple[int, ...], window: Windo
     return (int(shape[0]), int(weight[0]), *output_size(shape[2:], weight[2:], window))
 
 
-def _like(shape: tuple[int, ...], like: Tensor, weight: Tensor | None = None) -> tuple:
+def _like(shape: tuple[int, ...], like: Tensor, weight: Tensor | None = None) -> tuple[Any, ...]:
     """The layout of a result in the memory format of `like`: channels last if those of the weight lie so, too."""
     if suggests_channels_last(like.shape, like._strides) or (
         weight is not None and suggests_channels_last(weight.shape, weight._strides)
@@ -61,7 +61,9 @@ def _conj(t: Any) -> Any:
     return t.conj().resolve_conj() if t.dtype.is_complex else t
 
 
-def _conv_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
+def _conv_grads(
+    g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict[str, bool]
+) -> tuple[Any, ...]:
     if grad_mode.enabled or input.dtype.is_complex:  # the gradients will be differentiated again, or need conjugates
         return together(
             conv_input_grad(g, _conj(weight), input.shape, window) if needs["input"] else None,
@@ -94,7 +96,7 @@ def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Win
     return _like(_output_shape(input.shape, weight.shape, window), input, weight)
 
 
-def _window_in_aten(window: Any) -> list | None:
+def _window_in_aten(window: Any) -> list[Any] | None:
     """A window as PyTorch's operators take it; None where the two ends are padded differently, which they cannot."""
     stride, padding, dilation, groups = window
     if any(low != high for low, high in padding):
@@ -116,7 +118,7 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: W
         heavy.conv_forward(out, input, weight, bias if bias is None or bias._contig else bias.contiguous(), *window)
 
 
-def _as_gradients(dy: Any, input: Any, weight: Any, window: Window, wants: tuple[bool, bool, bool]) -> tuple:
+def _as_gradients(dy: Any, input: Any, weight: Any, window: Window, wants: tuple[bool, bool, bool]) -> tuple[Any, ...]:
     """The gradients of a convolution as parts of it (see `Op.convolution`)."""
     names = [name for name, wanted in zip(("dx", "dw", "db"), wants) if wanted]
     return {"dy": dy, "x": input, "w": weight}, names, window
@@ -235,7 +237,9 @@ def _(out: Tensor, input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Wi
     heavy.conv_backward_weight(out, None, dy, input, *window)
 
 
-def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
+def _transpose_grads(
+    g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict[str, bool]
+) -> tuple[Any, ...]:
     parts = (
         conv_forward(g, _conj(weight), None, window) if needs["input"] else None,
         conv_weight_grad(g, _conj(input), weight.shape, window) if needs["weight"] else None,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...core import dtype as dt
 from ...core.tensor import Tensor
 from ..machinery.arguments import is_int
 from ..machinery.dtype_rules import unsupported
 
-Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
+Window: TypeAlias = tuple[Any, ...]  # (stride, ((low, high), ...) padding, dilation, groups)
 
 
 def as_sizes(value: Any, dims: int, name: str) -> tuple[int, ...]:
@@ -127,10 +127,10 @@ def _checked_window(
     return stride, pads, dilation, groups
 
 
-known_windows: dict[tuple, Window] = {}  # calls that went well
+known_windows: dict[tuple[Any, ...], Window] = {}  # calls that went well
 
 
-def call_key(name: str, input: Any, weight: Any, bias: Any, settings: tuple) -> tuple | None:
+def call_key(name: str, input: Any, weight: Any, bias: Any, settings: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return a key of all that the checks of a call look at; None where it is not made of tensors and numbers."""
     if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
         return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 from ...core import dtype as dt
+from ...core.aliases import AnyFunction
 from ...core.caching import remember
 from ...core.dtype import opmath
 from ...core.graph import grad_mode
@@ -22,7 +22,7 @@ from ..machinery.record import NewTensor
 from .loss_arguments import check_classes, functional_loss, read_reduction, target_shape
 from .softmax import softmax_backward
 
-_accepted: dict[tuple, bool] = {}  # shapes and dtypes of scores and targets that have passed the checks
+_accepted: dict[tuple[Any, ...], bool] = {}  # shapes and dtypes of scores and targets that have passed the checks
 
 
 @lru_cache(1024)
@@ -35,7 +35,7 @@ def _layout(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 def _loss_layouts(
     input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float = 0.0, wide: bool = False
-) -> list[tuple]:  # fmt: skip
+) -> list[tuple[Any, ...]]:  # fmt: skip
     """The loss, and the statistics that kernels keep."""
     outer, _, inner = _layout(input.shape)
     full, where = opmath(input.dtype), input.device
@@ -171,7 +171,7 @@ cross_entropy_gradient.on("any")(partial(run_backward, from_scores=True))
 
 
 def _indices_gradient(
-    g: tuple,
+    g: tuple[Any, ...],
     hidden: Tensor,
     target: Tensor,
     weight: Any,
@@ -193,7 +193,7 @@ def _indices_gradient(
     return other if share is None else share + other
 
 
-def _recorded_layouts(input: Tensor, *arguments: Any) -> list[tuple]:
+def _recorded_layouts(input: Tensor, *arguments: Any) -> list[tuple[Any, ...]]:
     return [*_loss_layouts(input, *arguments), (input.shape, input.dtype, input.device)]
 
 
@@ -315,7 +315,7 @@ def _in_float32(
     return _by_index(input, target, weight, word, ignore_index, label_smoothing, True)
 
 
-def _autocast_loss(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+def _autocast_loss(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
     """Choose a loss that reads half-precision scores as they are, in place of a float32 copy: equal but for the order of sums."""
     given = {**dict(zip(("input", "target", "weight"), args)), **kwargs}
     scores, target, weight = (given.get(name) for name in ("input", "target", "weight"))
@@ -427,7 +427,7 @@ def _(recorder: Any, input: Tensor, target: Tensor, weight: Any, reduction: str,
     return loss if reduction != "none" or target is given else aten.view.default(loss, list(given.shape))
 
 
-def _checked(run: Callable, check: Callable) -> Callable:
+def _checked(run: AnyFunction, check: AnyFunction) -> AnyFunction:
     """The kernel that runs so and then checks the targets."""
 
     def kernel(

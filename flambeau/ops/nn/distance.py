@@ -81,7 +81,7 @@ _ACROSS = 16  # as many second points are a vector
 _NORMS = {0.0: "zero", 1.0: "one", 2.0: "two", math.inf: "max"}
 
 
-def _cdist_grads(g: Tensor, x1: Tensor, x2: Tensor, p: float, out: Tensor, needs: dict) -> tuple:
+def _cdist_grads(g: Tensor, x1: Tensor, x2: Tensor, p: float, out: Tensor, needs: dict[str, bool]) -> tuple[Any, ...]:
     to_first = cdist_backward(g, x1, x2, p, out, False) if needs["x1"] else None
     to_second = cdist_backward(g, x2, x1, p, out, True) if needs["x2"] else None
     return to_first, to_second

@@ -63,7 +63,7 @@ def dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool)
 def alpha_dropout_noise(input: Tensor, p: float, features: bool, generator: Generator) -> NewTensors:
     """Draw the factors and the addends of alpha_dropout."""
     if features:
-        one: tuple = (_noise_shape(input, True), input.dtype, input.device)
+        one: tuple[Any, ...] = (_noise_shape(input, True), input.dtype, input.device)
     else:
         one = (input.shape, input.dtype, input.device, dense_strides(input.shape, input._strides))
     return [one, one]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
+from ...core.aliases import AnyFunction
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor, numel_of
 from ...expr import Expr, arg, arguments, as_expr, pullback, substitute
@@ -24,7 +24,7 @@ class ElementLoss:
     """
 
     def __init__(
-        self, name: str, formula: Callable, grad: Callable | None = None, labels: dict[str, str] | None = None
+        self, name: str, formula: AnyFunction, grad: AnyFunction | None = None, labels: dict[str, str] | None = None
     ):
         self.name, self.formula, self.grad = name, formula, grad
         self._shares: dict[tuple[int, int, bool], tuple[Pointwise, tuple[int, ...]] | None] = {}
@@ -50,17 +50,17 @@ class ElementLoss:
             return reduce_loss(self.map.call(operands), reduction)
         return self._nodes[reduction](list(operands), reduction)
 
-    def _reduced(self, operands: list, reduction: str) -> Tensor:
+    def _reduced(self, operands: list[Any], reduction: str) -> Tensor:
         if grad_mode.enabled:
             operands = [x._bare_alias() if isinstance(x, Tensor) and x._autograd is not None else x for x in operands]
         return (self._mean if reduction == "mean" else self._sum).over(tuple(operands))
 
-    def _gradients(self, g: Tensor, operands: list, reduction: str, needs: dict) -> list:
+    def _gradients(self, g: Tensor, operands: list[Any], reduction: str, needs: dict[str, list[bool]]) -> list[Any]:
         values: dict[int, Any] = dict(enumerate(operands, 1))
         values[0] = g
         values[len(operands) + 1] = 1.0 / numel_of(operands[0].shape)
         shape = operands[0].shape
-        shares: list = []
+        shares: list[Any] = []
         for i, needed in enumerate(needs["operands"]):
             if not needed:
                 shares.append(None)
@@ -150,7 +150,7 @@ def _smooth_l1(x: Any, t: Any, beta: Any) -> Any:
     return f.where(z < beta, 0.5 * z * z / beta, z - 0.5 * beta)
 
 
-def _smooth_l1_grad(g: Any, x: Any, t: Any, beta: Any, out: Any) -> tuple:
+def _smooth_l1_grad(g: Any, x: Any, t: Any, beta: Any, out: Any) -> tuple[Any, ...]:
     d = x - t
     share = f.where(f.abs_(d) < beta, d / beta, f.sign(d)) * g
     return share, -share, None
@@ -164,7 +164,7 @@ def _huber(x: Any, t: Any, delta: Any) -> Any:
     return f.where(z <= delta, 0.5 * z * z, delta * (z - 0.5 * delta))
 
 
-def _huber_grad(g: Any, x: Any, t: Any, delta: Any, out: Any) -> tuple:
+def _huber_grad(g: Any, x: Any, t: Any, delta: Any, out: Any) -> tuple[Any, ...]:
     d = x - t
     share = f.where(d <= -delta, -delta, f.where(d >= delta, delta, d)) * g
     return share, -share, None
@@ -179,7 +179,7 @@ def _bce(x: Any, t: Any) -> Any:
     return (t - 1) * f.maximum(f.log1p(-x), _LOWEST_LOG) - t * f.maximum(f.log(x), _LOWEST_LOG)
 
 
-def _bce_grad(g: Any, x: Any, t: Any, out: Any) -> tuple:
+def _bce_grad(g: Any, x: Any, t: Any, out: Any) -> tuple[Any, ...]:
     return g * (x - t) / f.maximum((1 - x) * x, 1e-12), g * (f.log1p(-x) - f.log(x))
 
 
@@ -201,7 +201,7 @@ def _softplus_of_minus(x: Any) -> Any:
     return f.maximum(-x, 0) + f.log1p(f.exp(-f.abs_(x)))
 
 
-def _logits_grad(g: Any, x: Any, t: Any) -> tuple:
+def _logits_grad(g: Any, x: Any, t: Any) -> tuple[Any, ...]:
     return (f.sigmoid(x) - t) * g, -x * g
 
 
@@ -209,7 +209,7 @@ def _logits_positive(x: Any, t: Any, p: Any) -> Any:
     return (1 - t) * x + (1 + (p - 1) * t) * _softplus_of_minus(x)
 
 
-def _logits_positive_grad(g: Any, x: Any, t: Any, p: Any) -> tuple:
+def _logits_positive_grad(g: Any, x: Any, t: Any, p: Any) -> tuple[Any, ...]:
     hits = p * t
     to_target = (p * _softplus_of_minus(x) - _softplus_of_minus(-x)) * g
     return ((hits + 1 - t) * f.sigmoid(x) - hits) * g, to_target, t * _softplus_of_minus(x) * g
@@ -230,7 +230,7 @@ logits_both = ElementLoss(
 )
 
 
-def _with_weight(g: Any, x: Any, t: Any, w: Any, p: Any) -> tuple:
+def _with_weight(g: Any, x: Any, t: Any, w: Any, p: Any) -> tuple[Any, ...]:
     to_input, to_target, to_positive = _logits_positive_grad(g * w, x, t, p)
     return to_input, to_target, g * _logits_positive(x, t, p), to_positive
 

@@ -50,7 +50,7 @@ def _bag_scales_grad(g: Any, weight: Tensor, index: Tensor, starts: Tensor, padd
     return bag_scales_grad(g[0] if isinstance(g, tuple) else g, weight, index, starts, padding)
 
 
-def _table_layout(grad: Tensor, rows: int) -> tuple:
+def _table_layout(grad: Tensor, rows: int) -> tuple[Any, ...]:
     return (rows, grad.shape[1]), grad.dtype, grad.device
 
 
@@ -215,7 +215,7 @@ def _bags(
     padding_idx: int | None,
     sparse: bool,
     details: bool,
-) -> tuple:
+) -> tuple[Any, ...]:
     """Return the results of `bag_rows` and where the bags start, after PyTorch's checks."""
     need_tensors("embedding_bag", weight=weight, indices=indices, offsets=offsets)
     check_row_indices("embedding_bag", indices)
@@ -268,7 +268,7 @@ def _embedding_bag(
     per_sample_weights: Any = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
-) -> tuple:
+) -> tuple[Any, ...]:
     """Bags of embedding rows, and for each index its bag, for each bag its size and winners."""
     name = next((name for name, number in _MODES.items() if number == mode), None)
     if name is None:

@@ -22,7 +22,7 @@ _INT64_LIMIT = 9.2e18  # the kernels of PyTorch that work channel by channel cou
 _SMALLEST_SCALE = 6.099999882280827e-05  # 6.1e-5 in float32
 
 
-def _as_input(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+def _as_input(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     """Computed in the arithmetic of the input's dtype, whatever dtype scale and zero point have."""
     d = operands[0].dtype
     return opmath(d), d
@@ -247,11 +247,11 @@ def _range_and_scale(low: Any, high: Any, quant_min: Any, quant_max: Any, symmet
     return low, high, f.where(small, _SMALLEST_SCALE, scale), both
 
 
-def _scale_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
+def _scale_rule(op: Pointwise, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     return dt.float64, dt.float64
 
 
-def _zero_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
+def _zero_rule(op: Pointwise, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     return dt.float64, dt.int32
 
 

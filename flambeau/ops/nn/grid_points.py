@@ -38,7 +38,7 @@ class Points:
     def geometry(self) -> tuple[int, ...]:
         return self.batch, self.channels, self.size, self.count
 
-    def look_up(self, grid: Tensor, mode: str, padding: str, align: bool, with_slopes: bool) -> tuple:
+    def look_up(self, grid: Tensor, mode: str, padding: str, align: bool, with_slopes: bool) -> tuple[Any, ...]:
         """The tables of kernels.sample_points: index, weights and slopes."""
         kept, where, shape = opmath(grid.dtype), grid.device, (self.batch, self.taps, self.count)
         index, weights = empty(shape, dt.int32, where), empty(shape, kept, where)
@@ -156,7 +156,7 @@ def _axis(t: Any, mode: str) -> tuple[Tensor, Tensor]:
     return stack(weights, 1), stack(slopes, 1)
 
 
-def _outer(parts: list) -> Tensor:
+def _outer(parts: list[Any]) -> Tensor:
     """Products of the taps of all dimensions; the first part's run fastest."""
     result = parts[0]
     for part in parts[1:]:

@@ -30,7 +30,7 @@ _DEFAULT_CHANGED = (
 )
 
 
-def _layout(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> tuple:
+def _layout(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> tuple[Any, ...]:
     return layout_in_format_of(input, (*input.shape[:2], *grid.shape[1:-1]))
 
 
@@ -78,7 +78,7 @@ def _(
 
 
 def _grads(
-    g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, needs: dict
+    g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, needs: dict[str, bool]
 ) -> tuple[Any, Any]:
     if recording_mode.enabled:  # the gradients will be differentiated again
         return composed_gradients(g, input, grid, mode, padding, align)

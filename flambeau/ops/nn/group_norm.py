@@ -24,7 +24,7 @@ def _geometry(shape: tuple[int, ...], groups: int) -> tuple[int, int, int, int]:
     return shape[0], groups, shape[1] // groups, numel_of(shape[2:])
 
 
-def _composed(g: Any, input: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple:
+def _composed(g: Any, input: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple[Any, ...]:
     """The gradients out of differentiable operators, for second derivatives. g are the three outputs' gradients."""
     batch, _, channels, space = _geometry(input.shape, groups)
     x = input.reshape(batch, groups, channels, space)
@@ -48,7 +48,15 @@ def _composed(g: Any, input: Any, weight: Any, bias: Any, groups: int, eps: floa
 
 
 def _backward(
-    g: Any, input: Any, weight: Any, bias: Any, groups: int, eps: float, mean: Tensor, scale: Tensor, needs: dict
+    g: Any,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    groups: int,
+    eps: float,
+    mean: Tensor,
+    scale: Tensor,
+    needs: dict[str, bool],
 ) -> Any:
     g = g if isinstance(g, tuple) else (g, None, None)
     if grad_mode.enabled or g[1] is not None or g[2] is not None:

@@ -167,7 +167,7 @@ def _check_unit(input: Tensor, target: Tensor) -> None:
         raise_if_set(losses.outside_unit.over((t._bare_alias(),)), error, "binary_cross_entropy")
 
 
-def _refused(run: Any, args: tuple, kwargs: dict) -> Any:
+def _refused(run: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """PyTorch refuses this loss under autocast on CUDA: a sigmoid in half precision before it would lose too much."""
     raise RuntimeError(
         "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\nMany models use a sigmoid layer right"

@@ -18,7 +18,7 @@ from ..machinery.parameters import parameter_names
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-def functional_loss(aten: Any, autocast: Any = "float32", **fields: Any) -> Callable[[Callable], Any]:
+def functional_loss(aten: Any, autocast: Any = "float32", **fields: Any) -> Callable[[Callable[..., Any]], Any]:
     """Declare a loss of nn.functional, computed in float32 under autocast; `aten` is its call in exported programs."""
     return composite(namespaces=("nn.functional",), method=False, autocast=autocast, aten=aten, **fields)
 
@@ -45,11 +45,11 @@ def reduction_number(reduction: str, size_average: bool | None = None, reduce: b
     return 1 if word == "mean" else 2 if word == "sum" else 0
 
 
-def numbered_form(name: str, **fields: Any) -> Callable[[Callable], Callable]:
+def numbered_form(name: str, **fields: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare what computes `nn.functional.NAME` as `torch.NAME` too, where the reduction is a number. Its default is
     "none": torch.kl_div(x, y) and the like return all losses, although their schema promises the mean. `fields` are those of its record."""
 
-    def declare(loss: Callable) -> Callable:
+    def declare(loss: Callable[..., Any]) -> Callable[..., Any]:
         place = parameter_names(loss).index("reduction")
 
         @functools.wraps(loss)

@@ -124,7 +124,7 @@ def cosine_embedding_loss(
 
 
 def _triplet(
-    anchor: Any, positive: Any, negative: Any, distance: Callable, margin: float, swap: bool, reduction: str
+    anchor: Any, positive: Any, negative: Any, distance: Callable[..., Any], margin: float, swap: bool, reduction: str
 ) -> Tensor:
     ranks = [len(t.shape) for t in (anchor, positive, negative)]
     if len(set(ranks)) != 1:
@@ -183,7 +183,7 @@ def triplet_margin_with_distance_loss(
     positive: Tensor,
     negative: Tensor,
     *,
-    distance_function: Callable | None = None,
+    distance_function: Callable[..., Any] | None = None,
     margin: float = 1.0,
     swap: bool = False,
     reduction: Any = "mean",

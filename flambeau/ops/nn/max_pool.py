@@ -7,7 +7,6 @@ largest); all others keep the position of that element in its plane, which is al
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core import modes
+from ...core.aliases import AnyFunction
 from ...core.caching import remember
 from ...core.layout import channels_last, channels_last_strides
 from ...core.size import make_size
@@ -239,14 +239,14 @@ def _table(input: Tensor, window: Window, sizes: tuple[int, ...]) -> np.ndarray:
     ))])  # fmt: skip
 
 
-def _pooled_layout(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple:
+def _pooled_layout(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     return layout_like(input, (*input.shape[: len(input.shape) - len(sizes)], *sizes))
 
 
-_pool_plans: dict[tuple, tuple] = {}
+_pool_plans: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
 
-def _planned_layout(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple:
+def _planned_layout(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     key = (input.shape, input._strides, input.dtype, input.device, window)
     found = _pool_plans.get(key)
     if found is None:
@@ -299,7 +299,7 @@ def _(out: list[Tensor], input: Tensor, window: Window, sizes: tuple[int, ...]) 
     _pool_small(out[0], out[1], without_gaps(input), window)
 
 
-def indexed_layout(input: Tensor, sizes: tuple[int, ...]) -> list:
+def indexed_layout(input: Tensor, sizes: tuple[int, ...]) -> list[Any]:
     """Maxima, and their positions, in the memory format of the input."""
     shape, d, *place = layout_like(input, (*input.shape[: len(input.shape) - len(sizes)], *sizes))
     return [(shape, d, *place), (shape, dt.int64, *place)]
@@ -423,7 +423,7 @@ def _max_pool1d(
 _OVER = {1: "a signal (N, C, L) or (C, L)", 2: "images (N, C, H, W)", 3: "volumes (N, C, D, H, W)"}
 
 
-def _autocast_volumes(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+def _autocast_volumes(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
     """Run in float32 under autocast, unless the places of the maxima are wanted, too: that is another operator in PyTorch."""
     indices = kwargs.get("return_indices", args[6] if len(args) > 6 else False)
     return ("" if indices else "float32"), run

@@ -136,7 +136,7 @@ def _random_starts(sample: np.ndarray, size: int, count: int, kernel: int) -> np
     return starts
 
 
-def _fractional_layout(input: Tensor, widths: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> list:
+def _fractional_layout(input: Tensor, widths: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> list[Any]:
     shape = (*input.shape[: len(input.shape) - len(sizes)], *sizes)
     return [(shape, input.dtype, input.device), (shape, dt.int64, input.device)]
 
@@ -271,7 +271,7 @@ def _unpool_op(dims: int) -> Any:
     def unpool(input: Tensor, indices: Tensor, shape: tuple[int, ...]) -> Tensor:
         """Zeros of `shape` with the elements of input at their positions in each plane or volume."""
 
-    def layout(input: Tensor, indices: Tensor, shape: tuple[int, ...]) -> tuple:
+    def layout(input: Tensor, indices: Tensor, shape: tuple[int, ...]) -> tuple[Any, ...]:
         return layout_in_format_of(input, shape) if dims == 2 else (shape, input.dtype, input.device)
 
     op = internal(

@@ -76,7 +76,15 @@ def _gradients_form(
 
 
 def _layer_norm_backward(
-    g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float, mean: Tensor, rstd: Tensor, needs: dict
+    g: Tensor,
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    inner: int,
+    eps: float,
+    mean: Tensor,
+    rstd: Tensor,
+    needs: dict[str, bool],
 ) -> Any:
     if grad_mode.enabled:
         return together(*_layer_norm_composed(g, input, weight, bias, inner, eps))
@@ -113,7 +121,7 @@ def _(
         row_kernels.add_pairs(dw, db, partial, chunks, n)
 
 
-def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> tuple:
+def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> tuple[Any, ...]:
     """Compute layer_norm's gradients from differentiable operators, for second derivatives."""
     dims = list(range(len(input.shape) - inner, len(input.shape)))
     outer = list(range(len(input.shape) - inner))
@@ -216,8 +224,8 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: A
 
 @aten_only("native_layer_norm_backward")
 def _native_layer_norm_backward(
-    grad: Tensor, input: Tensor, shape: list, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, wanted: list
-) -> tuple:
+    grad: Tensor, input: Tensor, shape: list[int], mean: Tensor, rstd: Tensor, weight: Any, bias: Any, wanted: list[Any]
+) -> tuple[Any, ...]:
     given = (grad, input, weight, bias, dense(mean).reshape(-1), dense(rstd).reshape(-1))
     return tuple(in_place_of(tuple(wanted), layer_norm_grads(*given, len(shape), tuple(wanted))))
 
@@ -302,8 +310,8 @@ def native_group_norm(
 
 @aten_only("native_group_norm_backward")
 def _native_group_norm_backward(
-    grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Any, N: int, C: int, HxW: int, group: int, wanted: list
-) -> tuple:  # fmt: skip
+    grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Any, N: int, C: int, HxW: int, group: int, wanted: list[Any]
+) -> tuple[Any, ...]:  # fmt: skip
     shape = (N, C, HxW)
     given = (grad.reshape(shape), input.reshape(shape), weight, weight, mean, rstd, group, tuple(wanted))
     dx, dw, db = in_place_of(tuple(wanted), group_norm_grads(*given))

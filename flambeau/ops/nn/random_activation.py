@@ -28,9 +28,8 @@ _leaky_grad = Pointwise("leaky_relu_backward", lambda g, x, slope: f.where(x > 0
 def _rrelu_grad(g: Tensor, input: Tensor, lower: float, upper: float, noise: Tensor) -> Tensor:
     if upper - lower > 1e-6:
         return g * noise
-    return _leaky_grad.call(
-        (g, input, (lower + upper) / 2)
-    )  # with equal bounds PyTorch takes the derivative of the fixed slope
+    # With equal bounds PyTorch takes the derivative of the fixed slope.
+    return _leaky_grad.call((g, input, (lower + upper) / 2))
 
 
 @internal(saves=("noise",), grads={"input": _rrelu_grad}, quirks=Quirks(label=_LABEL), draws=True, batching="each")

@@ -28,7 +28,7 @@ _ONE = Band(1, np.zeros(1), np.ones(1), divisors=np.ones(1))  # a dimension of s
 Outlines = tuple[Outline, ...]
 
 
-def _layout(input: Tensor, bands: Outlines) -> tuple:
+def _layout(input: Tensor, bands: Outlines) -> tuple[Any, ...]:
     return layout_like(input, (*input.shape[: len(input.shape) - len(bands)], *(b.out for b in bands)))
 
 

@@ -41,7 +41,7 @@ _ops = {
 # -- what was asked for ---------------------------------------------------------------------------------------------------
 
 
-def _per_dimension(value: Any, dims: int) -> list:
+def _per_dimension(value: Any, dims: int) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value] * dims
 
 
@@ -136,7 +136,7 @@ def _band(mode: str, size: int, out: int, align: bool, factor: float | None, ant
     return make(size, out, align, factor, real)
 
 
-def resized(input: Tensor, wanted: list[int], factors: list, mode: str, align: bool, antialias: bool) -> Tensor:
+def resized(input: Tensor, wanted: list[int], factors: list[Any], mode: str, align: bool, antialias: bool) -> Tensor:
     """Feature maps of the sizes that are wanted; `factors` say where they look, or None: what the sizes say."""
     _check(input, wanted)
     _need_dtype(input, mode)

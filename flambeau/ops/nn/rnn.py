@@ -7,9 +7,9 @@ steps."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
+from ...core.aliases import AnyFunction
 from ...core.dtype import uint8
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor
@@ -26,13 +26,13 @@ from .rnn_layer import Weights, cell_step, check_shapes, composed_layer, gate_sh
 
 # Devices whose library computes all layers at once: (kind, data, h0, sizes, layers, both, biased, training) -> bytes that it keeps for
 # the backward computation, or None if it has no such network.
-fused_networks: dict[str, Callable] = {}
+fused_networks: dict[str, AnyFunction] = {}
 
 
 def _network_backward(
-    g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Tensor, sizes: tuple, layers: int, both: bool, biased: bool,
-    out: list, reserve: Tensor,
-) -> tuple:  # fmt: skip
+    g: tuple[Any, ...], kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Tensor, sizes: tuple[int, ...], layers: int, both: bool, biased: bool,
+    out: list[Tensor], reserve: Tensor,
+) -> tuple[Any, ...]:  # fmt: skip
     if grad_mode.enabled:
         raise NotImplementedError(
             "the derivative for '_cudnn_rnn_backward' is not implemented. Double backwards is not supported for CuDNN RNNs due to"
@@ -73,7 +73,7 @@ def rnn_network(
 
 def _network_grads_layout(
     dout: Any, dhn: Any, dcn: Any, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Tensor, *settings: Any
-) -> list:
+) -> list[Any]:
     return [(t.shape, t.dtype, t.device) for t in (data, h0, *([h0] if kind == "lstm" else []), weights)]
 
 
@@ -93,11 +93,13 @@ def rnn_network_grads(
     layers: int,
     both: bool,
     biased: bool,
-) -> tuple:
+) -> tuple[Any, ...]:
     """The gradients of `rnn_network` with respect to data, first states and weights."""
 
 
-def _fitting(kind: str, data: Tensor, h0: Tensor, c0: Any, params: Any, sizes: tuple, settings: tuple) -> bool:
+def _fitting(
+    kind: str, data: Tensor, h0: Tensor, c0: Any, params: Any, sizes: tuple[int, ...], settings: tuple[Any, ...]
+) -> bool:
     """Return whether these are the tensors of such a network, as libraries trust it."""
     has_biases, layers, _, _, both = settings
     directions, hidden, per = 2 if both else 1, h0.shape[2], 4 if has_biases else 2
@@ -119,7 +121,7 @@ def _fitting(kind: str, data: Tensor, h0: Tensor, c0: Any, params: Any, sizes: t
 
 
 def _run_fused(
-    kind: str, data: Tensor, sizes: tuple, h0: Tensor, c0: Any, settings: tuple
+    kind: str, data: Tensor, sizes: tuple[int, ...], h0: Tensor, c0: Any, settings: tuple[Any, ...]
 ) -> tuple[Tensor, Tensor, Any] | None:
     """The whole network by the device's library, if it has one for this."""
     params, has_biases, layers, dropout, train, both = settings
@@ -140,7 +142,7 @@ def _run_fused(
 
 
 def _run_stack(
-    kind: str, data: Tensor, sizes: tuple, h0: Tensor, c0: Any, settings: tuple, composed: bool
+    kind: str, data: Tensor, sizes: tuple[int, ...], h0: Tensor, c0: Any, settings: tuple[Any, ...], composed: bool
 ) -> tuple[Tensor, Tensor, Any]:
     """All layers and directions over packed rows: (output rows, h_n, c_n). `composed`: out of ordinary operators."""
     params, has_biases, num_layers, dropout, train, bidirectional = settings
@@ -180,7 +182,7 @@ def _sequence(input: Tensor, batch_first: bool) -> tuple[Tensor, tuple[int, ...]
     return x.reshape(t * b, f), (b,) * t
 
 
-def _network(kind: str, args: tuple, composed: bool = False) -> tuple:
+def _network(kind: str, args: tuple[Any, ...], composed: bool = False) -> tuple[Any, ...]:
     """The two call forms of torch.lstm and its relatives: dense, or packed with batch sizes."""
     if len(args) != 9:
         raise TypeError(
@@ -204,7 +206,7 @@ def _network(kind: str, args: tuple, composed: bool = False) -> tuple:
     return (out, hn, cn) if kind == "lstm" else (out, hn)
 
 
-def _autocast_lstm(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+def _autocast_lstm(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
     """Choose how an lstm runs under autocast: as a whole in the lower precision; packed or projected, step by step."""
     packed = isinstance(args[1], Tensor)
     h, c = args[2] if packed else args[1]
@@ -213,7 +215,7 @@ def _autocast_lstm(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Calla
     return "lower", run
 
 
-def _autocast_steps(kind: str, cell: bool = False) -> Callable:
+def _autocast_steps(kind: str, cell: bool = False) -> AnyFunction:
     """The products of every step in the lower precision, the gates in what follows from the state's dtype."""
     return lambda run, args, kwargs: ("parts", functools.partial(composed_cell if cell else composed_network, kind))
 
@@ -244,7 +246,7 @@ def rnn_relu(*args: Any) -> tuple[Tensor, ...]:
     return _network("relu", args)
 
 
-def composed_network(kind: str, *args: Any) -> tuple:
+def composed_network(kind: str, *args: Any) -> tuple[Any, ...]:
     """lstm and its relatives out of ordinary operators, each of which may choose its precision."""
     return _network(kind, args, composed=True)
 
@@ -258,12 +260,14 @@ def composed_cell(kind: str, input: Tensor, hx: Any, *weights: Any, **named: Any
     return (new_h, new_c) if kind == "lstm" else new_h
 
 
-def _cell(kind: str, input: Tensor, h: Tensor, c: Any, *weights: Any) -> tuple:
+def _cell(kind: str, input: Tensor, h: Tensor, c: Any, *weights: Any) -> tuple[Any, ...]:
     return rnn_layer(kind, input, h, c, *weights, steps_of((input.shape[0],), False))[1:]
 
 
 @composite(method=False, autocast=_autocast_steps("lstm", cell=True), autocast_cuda="lower")
-def lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> tuple:
+def lstm_cell(
+    input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
+) -> tuple[Any, ...]:
     """A single LSTM step: (h, c)."""
     return _cell("lstm", input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
 

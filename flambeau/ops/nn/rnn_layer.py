@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...backends.cpu import heavy
+from ...core.aliases import AnyFunction, Values
 from ...core.graph import grad_mode
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, new_tensor
@@ -81,9 +81,9 @@ def check_shapes(kind: str, input: Tensor, h: Tensor, c: Any, weights: Weights, 
 
 
 def _layer_backward(
-    g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps,
-    h_before: Tensor, gates: Tensor, c_before: Tensor, cells: Tensor, needs: dict,
-) -> tuple:  # fmt: skip
+    g: Values, kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps,
+    h_before: Tensor, gates: Tensor, c_before: Tensor, cells: Tensor, needs: dict[str, bool],
+) -> tuple[Any, ...]:  # fmt: skip
     if grad_mode.enabled:
         return _composed_backward(g, kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
     dout, dhn, dcn = g if len(g) == 3 else (*g, None)
@@ -130,14 +130,14 @@ def rnn_layer_gates(
     return [((rows, width), d, where), second, state, *([state] if kind == "lstm" else [])]
 
 
-def _laid_out(pack: Callable, weight: Tensor, steps: Steps) -> Any:
+def _laid_out(pack: AnyFunction, weight: Tensor, steps: Steps) -> Any:
     """A weight for the products of all steps."""
     sizes = {n for _, n in steps}
     return pack(weight, sizes.pop(), len(steps)) if len(sizes) == 1 else weight
 
 
 def run_gates(
-    multiply: Callable, pack: Callable, out: list[Tensor], dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor,
+    multiply: AnyFunction, pack: AnyFunction, out: list[Tensor], dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor,
     c_before: Tensor, cells: Tensor, steps: Steps, batch: int,
 ) -> None:  # fmt: skip
     """The kernel, with `multiply(result, a, b)` for matrix products; `pack(b, rows, times)` prepares b for several of them."""
@@ -197,7 +197,7 @@ def rnn_layer(
 
 
 def run_layer(
-    multiply: Callable, pack: Callable, results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
+    multiply: AnyFunction, pack: AnyFunction, results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
     steps: Steps,
 ) -> None:  # fmt: skip
     """The kernel, with `multiply(result, a, b, bias)` for matrix products; see `run_gates`."""
@@ -211,7 +211,7 @@ def run_layer(
 
 
 def run_steps(
-    product: Callable, results: list, kind: str, pre: Tensor, h0: Tensor, c0: Any, steps: Steps
+    product: AnyFunction, results: list[Any], kind: str, pre: Tensor, h0: Tensor, c0: Any, steps: Steps
 ) -> None:  # fmt: skip
     """All steps, from the input's share of the gates: `product(result, h)` gives the hidden state's. Results as those of `rnn_layer`;
     what is kept for the gradient may be None."""
@@ -242,7 +242,7 @@ def gate_share(kind: str, pre: Tensor) -> Any:
     return pre.chunk(3, -1) if kind == "gru" else pre
 
 
-def cell_step(kind: str, pre: Any, rec: Tensor, h: Tensor, c: Any) -> tuple:
+def cell_step(kind: str, pre: Any, rec: Tensor, h: Tensor, c: Any) -> tuple[Any, ...]:
     """Compute one time step of a cell: (new h, new c)."""
     if kind == "lstm":
         i, f, u, o = (rec + pre).chunk(4, -1)
@@ -261,7 +261,7 @@ def cell_step(kind: str, pre: Any, rec: Tensor, h: Tensor, c: Any) -> tuple:
 
 def composed_layer(
     kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps, w_hr: Any = None
-) -> tuple:
+) -> tuple[Any, ...]:
     """rnn_layer step by step with ordinary operators."""
     pre = linear(data, weights.w_ih, weights.b_ih)
     h, c = h0, c0
@@ -279,7 +279,7 @@ def composed_layer(
     return (out, h, c) if kind == "lstm" else (out, h)
 
 
-def _unrolled_layer(kind: str, data: Tensor, state: tuple, weights: list[Tensor], reverse: bool) -> tuple:
+def _unrolled_layer(kind: str, data: Tensor, state: Values, weights: list[Tensor], reverse: bool) -> tuple[Any, ...]:
     """A layer over (T, B, F) in the steps that PyTorch takes it apart into: the outputs, and the last states."""
     w_ih, w_hh, b_ih, b_hh = weights[:4] if len(weights) > 3 else (*weights[:2], None, None)
     if kind == "lstm":
@@ -298,8 +298,8 @@ def _unrolled_layer(kind: str, data: Tensor, state: tuple, weights: list[Tensor]
 
 
 def _unrolled(
-    kind: str, input: Any, hx: Any, params: list, has_biases: bool, layers: int, dropout: float, train: bool, both: bool, batch_first: bool
-) -> tuple:  # fmt: skip
+    kind: str, input: Any, hx: Any, params: list[Any], has_biases: bool, layers: int, dropout: float, train: bool, both: bool, batch_first: bool
+) -> tuple[Any, ...]:  # fmt: skip
     """A whole network out of ordinary operators, in the order in which PyTorch's decompositions call them."""
     states = list(zip(*(s.unbind(0) for s in (hx if kind == "lstm" else (hx,)))))
     data, last, per = input.transpose(0, 1) if batch_first else input, [], len(params) // len(states)
@@ -324,7 +324,9 @@ def _joined(a: Tensor, b: Tensor) -> Tensor:
     return a if b.shape[0] == 0 else cat([a, b], 0)
 
 
-def _composed_backward(g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps) -> tuple:
+def _composed_backward(
+    g: Values, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps
+) -> tuple[Any, ...]:
     """Back-propagation through time written out with differentiable operators."""
     dout, dhn, dcn = g if len(g) == 3 else (*g, None)
     w_ih, w_hh, b_ih, b_hh = weights
@@ -361,7 +363,7 @@ def _composed_backward(g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, w
 
 def _step_backward(
     kind: str, x: Tensor, rec: Tensor, hp: Tensor, cp: Any, new_h: Tensor, new_c: Any, d: Tensor, dc: Any
-) -> tuple:
+) -> tuple[Any, ...]:
     """(gradient of pre, gradient of rec, what flows straight to the previous h, gradient of the previous c)"""
     if kind == "lstm":
         i, f, u, o = (x + rec).chunk(4, -1)

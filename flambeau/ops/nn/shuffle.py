@@ -28,7 +28,7 @@ def _check_pixels(name: str, input: Any, factor: Any, argument: str) -> int:
     return factor
 
 
-def _formatted(shape: tuple[int, ...], like: Tensor) -> tuple:
+def _formatted(shape: tuple[int, ...], like: Tensor) -> tuple[Any, ...]:
     """The layout of a result of this shape in the memory format of `like`: these operators never return views."""
     if suggests_channels_last(like.shape, like._strides) and len(shape) == 4:
         return shape, like.dtype, like.device, channels_last_strides(shape)

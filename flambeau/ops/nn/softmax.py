@@ -67,7 +67,7 @@ _log_inner_term = Pointwise("log_softmax_inner", lambda v, y, total: -v * f.exp(
 _exp_product = Pointwise("exp_product", lambda v, y: v * f.exp(y))
 
 
-def _backward_layout(grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype_type) -> tuple:
+def _backward_layout(grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype_type) -> tuple[Any, ...]:
     if grad_output.shape != output.shape or grad_output.dtype is not output.dtype:
         raise RuntimeError(
             f"softmax: the gradient must be like the output, {output.dtype} of shape {list(output.shape)}, but is"

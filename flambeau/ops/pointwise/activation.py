@@ -41,7 +41,7 @@ def _sloped(op: Any, inplace: bool, input: Tensor, slope: float) -> Tensor:
     return result
 
 
-def _refuse_slope(gradients: tuple) -> None:
+def _refuse_slope(gradients: tuple[Any, ...]) -> None:
     raise RuntimeError(
         "In-place activation backward calculation is triggered with a negative slope which is not supported. This is caused"
         " by calling in-place forward function with a negative slope, please call out-of-place version instead."
@@ -63,7 +63,7 @@ def with_inplace(op: Any) -> Any:
 # -- rectifiers ----------------------------------------------------------------------------------------------------------
 
 
-def _check_relu(op: Pointwise, operands: tuple) -> None:
+def _check_relu(op: Pointwise, operands: tuple[Any, ...]) -> None:
     if operands[0].dtype is dt.bool_:
         raise RuntimeError("Boolean inputs not supported for relu")
     if operands[0].dtype.is_complex:
@@ -84,7 +84,7 @@ def relu(input):
 with_inplace(relu)
 
 
-def _check_hardtanh(op: Pointwise, operands: tuple) -> None:
+def _check_hardtanh(op: Pointwise, operands: tuple[Any, ...]) -> None:
     d = operands[0].dtype
     if d is dt.bool_:
         raise RuntimeError("Bool inputs not supported for hardtanh")
@@ -92,7 +92,7 @@ def _check_hardtanh(op: Pointwise, operands: tuple) -> None:
         raise NotImplementedError("clamp is not supported for complex types")
 
 
-def _limits_fit(compute: dt.dtype, operands: tuple) -> Callable | None:
+def _limits_fit(compute: dt.dtype, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
     def guard(_: Any, low: float = -1.0, high: float = 1.0) -> None:
         if low < 0 or high < 0:
             raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
@@ -224,12 +224,14 @@ def _elu(x: Expr, alpha: Any, scale: Any, input_scale: Any) -> Expr:
     return f.where(x > 0, x * scale, f.expm1(x * input_scale) * (alpha * scale))
 
 
-def _elu_gradient(g: Expr, input: Expr, alpha: Any, scale: Any, input_scale: Any, out: Expr) -> tuple:
+def _elu_gradient(g: Expr, input: Expr, alpha: Any, scale: Any, input_scale: Any, out: Expr) -> tuple[Expr | None, ...]:
     slope = input_scale * alpha * scale * f.exp(input * input_scale)
     return (f.where(input <= 0, g * slope, g * scale),)
 
 
-def _elu_gradient_from_result(g: Expr, input: Expr, alpha: Any, scale: Any, input_scale: Any, out: Expr) -> tuple:
+def _elu_gradient_from_result(
+    g: Expr, input: Expr, alpha: Any, scale: Any, input_scale: Any, out: Expr
+) -> tuple[Any, ...]:
     return (f.where(out <= 0, g * input_scale * (out + alpha * scale), g * scale),)
 
 
@@ -274,7 +276,7 @@ def functional_selu(input: Tensor, inplace: bool = False) -> Tensor:
     return selu_(input) if inplace else selu(input)
 
 
-def _check_celu(op: Pointwise, operands: tuple, params: tuple) -> None:
+def _check_celu(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> None:
     if params[0] == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
 
@@ -305,12 +307,12 @@ def functional_celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) ->
 # -- smooth functions ----------------------------------------------------------------------------------------------------
 
 
-def _check_gelu(op: Pointwise, operands: tuple, params: tuple) -> None:
+def _check_gelu(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> None:
     if params[0] not in ("none", "tanh"):
         raise RuntimeError("approximate argument must be either none or tanh.")
 
 
-def _gelu_gradient(g: Expr, input: Expr, approximate: str, out: Expr) -> tuple:
+def _gelu_gradient(g: Expr, input: Expr, approximate: str, out: Expr) -> tuple[Expr | None, ...]:
     if approximate == "none":
         return (g * (f.gelu_gate(input) + input * _INV_SQRT_2PI * f.exp(-0.5 * input * input)),)
     inner = _SQRT_2_OVER_PI * (input + 0.044715 * input * input * input)
@@ -331,7 +333,7 @@ def gelu(input, *, approximate="none"):
     return 0.5 * input * (1 + f.tanh(_SQRT_2_OVER_PI * (input + 0.044715 * input * input * input)))
 
 
-def _silu_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
+def _silu_gradient(g: Expr, input: Expr, out: Expr) -> tuple[Expr | None, ...]:
     s = f.sigmoid(input)
     return (g * f.conj(s * (1 + input * (1 - s))),)
 
@@ -353,7 +355,7 @@ silu = with_inplace(swish)
 aten_parts("silu")(lambda aten, self: aten.mul.Tensor(self, aten.sigmoid.default(self)))
 
 
-def _mish_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
+def _mish_gradient(g: Expr, input: Expr, out: Expr) -> tuple[Expr | None, ...]:
     t = f.tanh(f.softplus(input))
     return (g * (t + input * f.sigmoid(input) * (1 - t * t)),)
 

@@ -28,7 +28,7 @@ def _is_bool(x: Any) -> bool:
     return isinstance(x, bool) or (isinstance(x, Tensor) and x.dtype is dt.bool_)
 
 
-def check_alpha(op: Pointwise, operands: tuple, params: tuple) -> None:
+def check_alpha(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> None:
     """The factor of the second operand must fit the result's dtype."""
     alpha = params[0]
     d = result_dtype(operands)
@@ -40,7 +40,7 @@ def check_alpha(op: Pointwise, operands: tuple, params: tuple) -> None:
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
 
 
-def _check_difference(op: Pointwise, operands: tuple, params: tuple) -> None:
+def _check_difference(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> None:
     flags = [_is_bool(x) if isinstance(x, Tensor) else isinstance(x, bool) for x in operands]
     if all(flags):
         raise RuntimeError(
@@ -126,7 +126,7 @@ def addcmul(input, tensor1, tensor2, *, value=1, compute=None):
     return f.fma(value * tensor1, tensor2, input)
 
 
-def _check_addcdiv(op: Pointwise, operands: tuple) -> None:
+def _check_addcdiv(op: Pointwise, operands: tuple[Any, ...]) -> None:
     if operands[1].dtype.category < 2 and operands[2].dtype.category < 2:
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true"
@@ -149,7 +149,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
     return input + value * tensor1 / tensor2
 
 
-def _check_lerp(op: Pointwise, operands: tuple) -> None:
+def _check_lerp(op: Pointwise, operands: tuple[Any, ...]) -> None:
     input, end, weight = operands
     for name, x in (("end", end), ("weight", weight)):
         promotes = name == "weight" and isinstance(x, Tensor) and not x.shape
@@ -157,7 +157,7 @@ def _check_lerp(op: Pointwise, operands: tuple) -> None:
             raise RuntimeError(f"expected dtype {input.dtype.cpp} for `{name}` but got dtype {x.dtype.cpp}")
 
 
-def _lerp_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
+def _lerp_rule(op: Pointwise, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     """A weight without dimensions counts as a number does."""
     d = result_dtype(operands) if isinstance(operands[2], Tensor) else operands[0].dtype
     return d, d
@@ -187,7 +187,7 @@ def lerp(input, end, weight, compute=None):
     return f.where(near_start, f.fma(weight, step, input), f.fma(step, weight - 1, end))
 
 
-def _check_negation(op: Pointwise, operands: tuple) -> None:
+def _check_negation(op: Pointwise, operands: tuple[Any, ...]) -> None:
     if operands[0].dtype is dt.bool_:
         raise RuntimeError(
             "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~`"
@@ -212,7 +212,7 @@ def positive(input: Tensor) -> Tensor:
 # -- quotients and remainders -------------------------------------------------------------------------------------------
 
 
-def no_zero_divisor(compute: dtype, operands: tuple) -> Callable | None:
+def no_zero_divisor(compute: dtype, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
     """Return a check for zero divisors to run before every integer division, or None for other dtypes."""
     if compute.category > 1:
         return None
@@ -227,12 +227,12 @@ def no_zero_divisor(compute: dtype, operands: tuple) -> Callable | None:
     return guard
 
 
-def _check_rounding_mode(op: Pointwise, operands: tuple, params: tuple) -> None:
+def _check_rounding_mode(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> None:
     if params[0] not in (None, "trunc", "floor"):
         raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{params[0]}'")
 
 
-def _division_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype, dtype]:
+def _division_rule(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> tuple[dtype, dtype]:
     d = result_dtype(operands)
     if params[0] is None and d.category < 2:
         d = get_default_dtype()
@@ -241,7 +241,7 @@ def _division_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype
     return d, d
 
 
-def _division_label(operands: tuple, params: tuple) -> str:
+def _division_label(operands: tuple[Any, ...], params: tuple[Any, ...]) -> str:
     return "DivBackward2" if params and params[0] is not None else "DivBackward0"
 
 
@@ -316,7 +316,7 @@ def floor_divide(input, other, compute=None):
     return _floored(input, other, compute)
 
 
-def _remainder_label(operands: tuple) -> str:
+def _remainder_label(operands: tuple[Any, ...]) -> str:
     if operands[0] is None:  # a number has been divided
         return "NotImplemented"
     return f"RemainderBackward{0 if operands[1] is None else 1}"
@@ -347,10 +347,10 @@ def reciprocal(input):
 # -- powers -------------------------------------------------------------------------------------------------------------
 
 # Exponents that have code of their own.
-_EXPONENTS: frozenset = frozenset({0, 1, 2, 3, 4, 5, 6, 7, 8, 0.5, -0.5, -1, -2})
+_EXPONENTS: frozenset[Any] = frozenset({0, 1, 2, 3, 4, 5, 6, 7, 8, 0.5, -0.5, -1, -2})
 
 
-def _no_negative_exponent(compute: dtype, operands: tuple) -> Callable | None:
+def _no_negative_exponent(compute: dtype, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
     base, exponent = operands
     if compute.category > 1 or isinstance(exponent, Tensor) or not isinstance(base, Tensor):
         return None
@@ -362,7 +362,7 @@ def _no_negative_exponent(compute: dtype, operands: tuple) -> Callable | None:
     return guard
 
 
-def _power_gradient(g: Expr, input: Expr, exponent: Expr, out: Expr) -> tuple:
+def _power_gradient(g: Expr, input: Expr, exponent: Expr, out: Expr) -> tuple[Expr | None, ...]:
     if exponent.op == "const":
         n = exponent.args[0]
         if n == 0:
@@ -377,11 +377,11 @@ def _at_least_zero(x: Expr) -> Expr:
     return f.real(x) >= 0
 
 
-def _power_label(operands: tuple) -> str:
+def _power_label(operands: tuple[Any, ...]) -> str:
     return "PowBackward2" if operands[0] is None else "PowBackward0" if operands[1] is None else "PowBackward1"
 
 
-def _check_power(op: Pointwise, operands: tuple) -> None:
+def _check_power(op: Pointwise, operands: tuple[Any, ...]) -> None:
     if result_dtype(operands) is dt.bool_ and not isinstance(operands[1], bool):
         raise unsupported("pow", dt.bool_)
 
@@ -406,7 +406,7 @@ def pow(input, exponent, compute=None):
     return input**exponent
 
 
-def _double_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
+def _double_rule(op: Pointwise, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     d = dt.complex128 if result_dtype(operands).is_complex else dt.float64
     return d, d
 

@@ -60,13 +60,13 @@ def ge(input, other):
     return input >= other
 
 
-def _check_isclose(op: Pointwise, operands: tuple) -> None:
+def _check_isclose(op: Pointwise, operands: tuple[Any, ...]) -> None:
     a, b = operands
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{a.dtype.scalar_type} did not match {b.dtype.scalar_type}")
 
 
-def _tolerances_fit(compute: dtype, operands: tuple) -> Callable:
+def _tolerances_fit(compute: dtype, operands: tuple[Any, ...]) -> Callable[..., Any]:
     def guard(*values: Any) -> None:
         for name, value in zip(("rtol", "atol"), values[2:]):
             if not value >= 0:  # NaN too
@@ -75,7 +75,7 @@ def _tolerances_fit(compute: dtype, operands: tuple) -> Callable:
     return guard
 
 
-def _isclose_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
+def _isclose_rule(op: Pointwise, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     d = operands[0].dtype
     return dt.float64 if d.category < 2 else d, dt.bool_
 
@@ -119,7 +119,7 @@ def isfinite(input):
     return f.isfinite(f.real(input)) & f.isfinite(f.imag(input))
 
 
-def _no_complex(op: Pointwise, operands: tuple) -> None:
+def _no_complex(op: Pointwise, operands: tuple[Any, ...]) -> None:
     if operands[0].dtype.is_complex:
         raise RuntimeError(f"{op.name} does not support complex inputs.")
 
@@ -180,7 +180,7 @@ def logical_xor(input, other):
 # -- choices -------------------------------------------------------------------------------------------------------------
 
 
-def _no_complex_tensors(op: Pointwise, operands: tuple) -> None:
+def _no_complex_tensors(op: Pointwise, operands: tuple[Any, ...]) -> None:
     if any(isinstance(x, Tensor) and x.dtype.is_complex for x in operands):
         raise RuntimeError(f"{op.name} not implemented for complex tensors.")
 
@@ -209,7 +209,7 @@ def fmin(input, other):
     return f.fmin(input, other)
 
 
-def _clamp_gradient(g: Expr, input: Expr, low: Expr | None, high: Expr | None, out: Expr) -> tuple:
+def _clamp_gradient(g: Expr, input: Expr, low: Expr | None, high: Expr | None, out: Expr) -> tuple[Expr | None, ...]:
     """The input's gradient passes between the limits; a limit gets it where it is what remains."""
     if low is None or high is None:
         inside, limit = (input >= low, input < low) if low is not None else (input <= high, input > high)
@@ -222,7 +222,7 @@ def _clamp_gradient(g: Expr, input: Expr, low: Expr | None, high: Expr | None, o
     )
 
 
-def _check_clamp(op: Pointwise, operands: tuple) -> None:
+def _check_clamp(op: Pointwise, operands: tuple[Any, ...]) -> None:
     _, low, high = operands
     if low is None and high is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
@@ -252,7 +252,7 @@ def clamp(input, min=OPTIONAL, max=OPTIONAL):
     return input if max is None else f.minimum(input, max)
 
 
-def _alike_limits(operands: tuple) -> tuple:
+def _alike_limits(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """Next to a number, a tensor without dimensions stands for a number."""
     x, low, high = operands
     if low is None or high is None or isinstance(low, Tensor) is isinstance(high, Tensor):
@@ -266,7 +266,7 @@ def _alike_limits(operands: tuple) -> tuple:
 clamp.op.impl.adapt = _alike_limits
 
 
-def _no_bool_limit(op: Pointwise, operands: tuple) -> None:
+def _no_bool_limit(op: Pointwise, operands: tuple[Any, ...]) -> None:
     if not isinstance(operands[1], Tensor) and promote(op, operands)[0] is dt.bool_:
         raise unsupported(f"{op.name}_scalar_cpu", dt.bool_)
 
@@ -308,7 +308,7 @@ def clamp_max(input, max):
     return f.minimum(input, max)
 
 
-def _check_condition(op: Pointwise, operands: tuple) -> None:
+def _check_condition(op: Pointwise, operands: tuple[Any, ...]) -> None:
     condition = operands[0]
     if condition.dtype is dt.uint8:
         warnings.warn(
@@ -323,7 +323,7 @@ def _check_condition(op: Pointwise, operands: tuple) -> None:
         )
 
 
-def _numbers_fit(compute: dtype, operands: tuple) -> Callable | None:
+def _numbers_fit(compute: dtype, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
     """Numbers to choose from must fit the result's dtype, of which only 16-bit floats have room for all: infinity."""
     if all(isinstance(x, Tensor) for x in operands) or opmath(compute) is not compute:
         return None
@@ -388,7 +388,7 @@ def _(recorder: Any, self: Tensor, condition: Tensor, other: Any) -> Any:
     return recorder.aten.where(condition, self, other)
 
 
-def _check_heaviside(op: Pointwise, operands: tuple) -> None:
+def _check_heaviside(op: Pointwise, operands: tuple[Any, ...]) -> None:
     if any(x.dtype.is_complex for x in operands):
         raise RuntimeError("heaviside is not yet implemented for complex tensors.")
     if operands[0].dtype is not operands[1].dtype:

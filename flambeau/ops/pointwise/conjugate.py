@@ -40,14 +40,14 @@ def absolute_(self: Tensor) -> Tensor:
     return abs_(self)
 
 
-def _angle_rule(op: Pointwise, operands: tuple) -> Any:
+def _angle_rule(op: Pointwise, operands: tuple[Any, ...]) -> Any:
     d = operands[0].dtype
     if d.category < 2:
         return get_default_dtype(), get_default_dtype()
     return d, d.to_real()
 
 
-def _angle_gradient(g: Expr, input: Expr, out: Expr, compute: dtype) -> tuple:
+def _angle_gradient(g: Expr, input: Expr, out: Expr, compute: dtype) -> tuple[Expr | None, ...]:
     """Real numbers have no angle to change; a complex one turns across its direction."""
     if not compute.is_complex:
         return (f.const(0),)

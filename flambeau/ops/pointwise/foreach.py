@@ -53,7 +53,7 @@ def _finished(inplace: bool, given: Any, results: list[Tensor]) -> Any:
     return given if inplace else tuple(results)
 
 
-def _unary(method: str) -> Callable:
+def _unary(method: str) -> Callable[..., Any]:
     name, inplace = f"_foreach_{method}", method.endswith("_")
 
     def foreach(self: Any) -> Any:
@@ -67,7 +67,7 @@ _FOR_NUMBERS = {"maximum": "clamp_min", "minimum": "clamp_max", "maximum_": "cla
 _WITHOUT_INPLACE = {"maximum_": "maximum", "minimum_": "minimum"}
 
 
-def _apply(method: str, t: Tensor, other: Any, options: dict) -> Tensor:
+def _apply(method: str, t: Tensor, other: Any, options: dict[str, Any]) -> Tensor:
     if method in _FOR_NUMBERS and not isinstance(other, Tensor):
         return getattr(t, _FOR_NUMBERS[method])(other)
     if method in _WITHOUT_INPLACE:
@@ -75,7 +75,7 @@ def _apply(method: str, t: Tensor, other: Any, options: dict) -> Tensor:
     return getattr(t, method)(other, **options)
 
 
-def _binary(method: str) -> Callable:
+def _binary(method: str) -> Callable[..., Any]:
     name, inplace = f"_foreach_{method}", method.endswith("_")
 
     def foreach(self: Any, other: Any, **options: Any) -> Any:
@@ -88,7 +88,7 @@ def _binary(method: str) -> Callable:
     return foreach
 
 
-def _ternary(method: str) -> Callable:
+def _ternary(method: str) -> Callable[..., Any]:
     name, inplace = f"_foreach_{method}", method.endswith("_")
 
     def foreach(self: Any, tensor1: Any, tensor2: Any, value: Any = 1, *, scalars: Any = None) -> Any:
@@ -102,7 +102,7 @@ def _ternary(method: str) -> Callable:
     return foreach
 
 
-def _lerp(method: str) -> Callable:
+def _lerp(method: str) -> Callable[..., Any]:
     name, inplace = f"_foreach_{method}", method.endswith("_")
 
     def foreach(self: Any, tensors1: Any, weight: Any) -> Any:
@@ -144,7 +144,7 @@ def _foreach_copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return _finished(True, self, [t.copy_(s) for t, s in zip(tensors, _spread(tensors, src))])
 
 
-def _family() -> dict[str, Callable]:
+def _family() -> dict[str, Callable[..., Any]]:
     makers = {**dict.fromkeys(UNARY_NAMES, _unary), **dict.fromkeys(_BINARY, _binary)}
     makers |= {**dict.fromkeys(_TERNARY, _ternary), "lerp": _lerp}
     found = {f"_foreach_{name}{end}": make(name + end) for name, make in makers.items() for end in ("", "_")}

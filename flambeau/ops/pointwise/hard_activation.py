@@ -71,7 +71,7 @@ def hardshrink(input, lambd=0.5, compute=None):
     return f.where((input >= -lambd) & (input <= lambd), 0, input)
 
 
-def _check_softshrink(op: Pointwise, operands: tuple, params: tuple) -> None:
+def _check_softshrink(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> None:
     d = operands[0].dtype
     if d.is_floating_point and not 0 <= params[0] <= finfo(d).max:
         raise RuntimeError(

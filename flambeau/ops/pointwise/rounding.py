@@ -21,7 +21,7 @@ from ..machinery.quirks import Quirks
 
 
 def _refuse_complex(message: str) -> Any:
-    def check(op: Pointwise, operands: tuple) -> None:
+    def check(op: Pointwise, operands: tuple[Any, ...]) -> None:
         if operands[0].dtype.is_complex:
             raise NotImplementedError(message)
 
@@ -59,7 +59,7 @@ def trunc(input):
     return f.trunc(input)
 
 
-def _check_decimals(op: Pointwise, operands: tuple, params: tuple) -> None:
+def _check_decimals(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> None:
     d = operands[0].dtype
     if params[0] != 0 and not d.is_floating_point:
         raise unsupported("round_vml_cpu", d)
@@ -98,7 +98,7 @@ def sign(input):
     return f.sign(input)
 
 
-def _sgn_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
+def _sgn_gradient(g: Expr, input: Expr, out: Expr) -> tuple[Expr | None, ...]:
     """Return the gradient of sgn: for complex numbers, only the part of g across the direction of the input counts."""
     across = (g - f.real(f.conj(out) * g) * out) / f.abs_(input)
     return (f.where(input == 0, 0, across),)
@@ -139,9 +139,8 @@ def copysign(input, other):
 def _neighbour(input: Expr, other: Expr, d: dtype) -> Expr:
     """The bits of a number, one step further from zero or nearer to it."""
     wide = opmath(d)
-    step = 1 << (
-        wide.limits.precision - d.limits.precision
-    )  # in the last place, in the bits of the dtype it is computed in
+    # In the last place, in the bits of the dtype it is computed in.
+    step = 1 << (wide.limits.precision - d.limits.precision)
     smallest = d.limits.smallest_normal * d.limits.eps
     bits = bitcast(input, dt.int64 if d is dt.float64 else dt.int32)
     grows = (input > 0) == (other > input)
@@ -163,14 +162,14 @@ def nextafter(input, other, compute=None):
     return _neighbour(input, other, compute or dt.float64)
 
 
-def _ldexp_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
+def _ldexp_rule(op: Pointwise, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     exponent = operands[1].dtype if operands[1].dtype.category >= 2 else promote_float(op, (operands[1],))[0]
     shaped = result_dtype(operands)
     d = shaped if shaped.category >= 2 else exponent
     return d, d
 
 
-def _ldexp_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple:
+def _ldexp_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple[Expr | None, ...]:
     return g * f.exp2(f.conj(other)), g * f.conj(out) * math.log(2)
 
 
@@ -237,7 +236,9 @@ def _finite(x: Expr, nan: Any, high: Any, low: Any) -> Expr:
     return f.where(x != x, nan, f.where(x == math.inf, high, f.where(x == -math.inf, low, x)))
 
 
-def _nan_to_num_gradient(g: Expr, input: Expr, nan: Any, posinf: Any, neginf: Any, out: Expr) -> tuple:
+def _nan_to_num_gradient(
+    g: Expr, input: Expr, nan: Any, posinf: Any, neginf: Any, out: Expr
+) -> tuple[Expr | None, ...]:
     passes = f.isfinite(f.real(input)) & f.isfinite(f.imag(input))
     return (f.where(passes, g, 0),)
 

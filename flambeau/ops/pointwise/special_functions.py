@@ -102,7 +102,7 @@ def ndtr(input):
     return special.ndtr(input)
 
 
-def _of_one(name: str, formula: Callable, doc: str, differentiable: bool = True) -> None:
+def _of_one(name: str, formula: Callable[..., Any], doc: str, differentiable: bool = True) -> None:
     """Declare flambeau.special.<name>(input)."""
 
     def function(input: Any) -> Any:
@@ -256,12 +256,12 @@ def zeta(input, other):
     return special_loops.zeta(special.double(input), special.double(other))
 
 
-def _zeta_gradient(g: Expr, input: Expr, other: Expr) -> tuple:
+def _zeta_gradient(g: Expr, input: Expr, other: Expr) -> tuple[Any, ...]:
     by_other = -input * special_loops.zeta(special.double(input + 1), special.double(other))
     return NotImplementedError("the derivative for 'zeta' is not implemented."), g * by_other
 
 
-def _no_derivative_by_shape(g: Expr, input: Expr, other: Expr, sign: float) -> tuple:
+def _no_derivative_by_shape(g: Expr, input: Expr, other: Expr, sign: float) -> tuple[Any, ...]:
     """Return the gradient by the second argument, the density of the gamma distribution; the first has no known derivative."""
     density = f.exp((input - 1) * f.log(other) - other - f.lgamma(input))
     return NotImplementedError("the derivative of the incomplete gamma functions by 'input' is not implemented"), (
@@ -306,12 +306,12 @@ def lgamma(input):
 _FUSED_ORDER = 3  # each gamma function takes long to compile
 
 
-def _check_order(op: Pointwise, operands: tuple, params: tuple) -> None:
+def _check_order(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> None:
     if params[0] < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
 
 
-def _mvlgamma_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
+def _mvlgamma_rule(op: Pointwise, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     d = operands[0].dtype
     return (d, d) if d.category >= 2 else (get_default_dtype(),) * 2
 
@@ -347,7 +347,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 # -- products with logarithms --------------------------------------------------------------------------------------------
 
 
-def _xlogy_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple:
+def _xlogy_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple[Expr | None, ...]:
     return f.where((input == 0) & (other <= 0), 0, g * f.log(other)), g * input / other
 
 
@@ -367,7 +367,7 @@ def xlogy(input, other, compute=None):
     return f.where(other != other, other, f.where(input == 0, 0, input * f.rounded(f.log(other), compute)))
 
 
-def _xlog1py_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple:
+def _xlog1py_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple[Expr | None, ...]:
     return f.where((input == 0) & (other <= -1), 0, g * f.log1p(other)), g * input / (other + 1)
 
 
@@ -385,7 +385,7 @@ def xlog1py(input, other, compute=None):
     return f.where(other != other, other, f.where(input == 0, 0, input * f.rounded(f.log1p(other), compute)))
 
 
-def _entropy_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
+def _entropy_gradient(g: Expr, input: Expr, out: Expr) -> tuple[Expr | None, ...]:
     return (g * f.where(input < 0, math.nan, -f.log(input) - 1),)
 
 
@@ -401,7 +401,7 @@ def entr(input, compute=None):
 # -- sums of exponentials and squares ------------------------------------------------------------------------------------
 
 
-def _logaddexp_gradient(g: Expr, input: Expr, other: Expr, out: Expr, compute: dtype) -> tuple:
+def _logaddexp_gradient(g: Expr, input: Expr, other: Expr, out: Expr, compute: dtype) -> tuple[Expr | None, ...]:
     """Each gets its share of the sum; equal infinities share evenly."""
     if compute.is_complex:
         first = f.conj(1 / (1 + f.exp(other - input)))
@@ -430,7 +430,7 @@ def _complex_logaddexp(input: Expr, other: Expr) -> Expr:
     return f.where((input == other) & f.isinf(f.real(input)), input, high + f.log1p(f.exp(low - high)))
 
 
-def _logaddexp2_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple:
+def _logaddexp2_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple[Expr | None, ...]:
     return g / (1 + f.exp2(other - input)), g / (1 + f.exp2(input - other))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ...expr import functions as f
 from ..kinds import mkldnn_takes
@@ -186,7 +187,7 @@ def sinc(input):
     return f.where(input == 0, 1, f.sin(angle) / angle)
 
 
-def _no_complex(op: Pointwise, operands: tuple) -> None:
+def _no_complex(op: Pointwise, operands: tuple[Any, ...]) -> None:
     if operands[0].dtype.is_complex:
         raise RuntimeError(f"{op.name} is not supported for complex tensors.")
 

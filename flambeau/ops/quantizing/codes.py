@@ -31,13 +31,13 @@ def inverse(scale: Any) -> float:
         return float(np.float32(1) / np.float32(scale))
 
 
-def _in_floats(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+def _in_floats(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     """Compute in float32; in float64, which holds them, where codes have 32 bits."""
     wide = any(isinstance(x, Tensor) and x.dtype is dt.int32 for x in operands)
     return (dt.float64 if wide else dt.float32), dt.float32
 
 
-def formula(function: Callable) -> Pointwise:
+def formula(function: Callable[..., Any]) -> Pointwise:
     """Declare a formula over codes and values: `.call(operands, params, out_dtype)` computes it in one pass. It is a part of operators."""
     return Pointwise(function.__name__, function, _in_floats, differentiable=False)
 
@@ -85,7 +85,7 @@ def encode(value, inverse_scale=1.0, zero_point=0.0, low=0.0, high=255.0):
     return clipped(round_(fma(value, cast(inverse_scale, dt.float32), zero_point)), low, high)
 
 
-def _wide(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+def _wide(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
     return dt.float64, dt.float64
 
 

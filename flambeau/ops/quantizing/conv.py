@@ -93,7 +93,7 @@ class ConvPackedParams(Packed):
     def transpose(self) -> bool:
         return self.transposed
 
-    def state(self) -> tuple:
+    def state(self) -> tuple[Any, ...]:
         """Version "2" of PyTorch's files: dimensions, stride, padding, dilation, output padding, groups and whether it is transposed in
         one row of numbers."""
         stride, padding, extra, dilation, groups = self.window
@@ -199,13 +199,13 @@ def _(
         _in_fbgemm_steps(out, codes, packed, *scales, relu)
 
 
-def _try(out: Tensor, codes: Tensor, packed: Any, key: tuple, scaling: Any) -> bool:
+def _try(out: Tensor, codes: Tensor, packed: Any, key: tuple[Any, ...], scaling: Any) -> bool:
     return int8.try_conv(out, codes, packed.weights, packed.geometry, packed.transposed, key, scaling)
 
 
 def _scaling(packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool, d: Any) -> int8.Scaling:
     """The steps from sums to codes in the order of the oneDNN that PyTorch has: scaled by the input's scale, then by the weights'."""
-    steps: list[tuple] = [("multiply", packed.scales if packed.by_channel else packed.scales[:1])]
+    steps: list[tuple[Any, ...]] = [("multiply", packed.scales if packed.by_channel else packed.scales[:1])]
     if packed.bias_values is not None:
         steps.append(("add", packed.bias_values))
     if relu:
@@ -231,7 +231,7 @@ def _depthwise(
     )  # fmt: skip
 
 
-def _depthwise_steps(packed: Any, scale: float, out_scale: float) -> tuple:
+def _depthwise_steps(packed: Any, scale: float, out_scale: float) -> tuple[Any, ...]:
     """Return what turns sums into codes: the function, its numbers for each channel, and two for all; see `_scaling` and `_in_fbgemm_steps`."""
     if packed.window[4] <= _MOST_GROUPS:
         steps, bias, scales = depthwise.in_onednn_steps, packed.bias_values, packed.scales
@@ -344,7 +344,7 @@ def _one_row(x: Any) -> Any:
     return x.unsqueeze(2)
 
 
-def _prepacked(dims: int, transposed: bool, weight: Any, bias: Any, window: tuple) -> ConvPackedParams:
+def _prepacked(dims: int, transposed: bool, weight: Any, bias: Any, window: tuple[Any, ...]) -> ConvPackedParams:
     stride, padding, extra, dilation, groups = window
     if dims == 1:
         if not isinstance(weight, QuantizedTensor) or len(weight.shape) != 3:

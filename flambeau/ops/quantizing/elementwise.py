@@ -6,12 +6,12 @@ element by element."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.aliases import AnyFunction, Values
 from ...core.layout import broadcast_two
 from ...core.quantized import CODE_DTYPES, CODE_RANGES, QuantizedTensor, per_tensor
 from ...core.size import make_size
@@ -29,7 +29,7 @@ from .linear import linear_values, quantized_operator
 _VECTOR = 64
 
 
-def _alike(operands: list) -> bool:
+def _alike(operands: list[Any]) -> bool:
     """Return whether the elements of all are stored in memory without gaps, in one order."""
     first = operands[0]
     if any(t.shape != first.shape or t._strides != first._strides for t in operands[1:]):
@@ -39,7 +39,7 @@ def _alike(operands: list) -> bool:
 
 
 @internal(batching="each")
-def codes_by_formula(operands: list, impl: Any, params: Any, d: Any) -> NewTensor:
+def codes_by_formula(operands: list[Any], impl: Any, params: Any, d: Any) -> NewTensor:
     """The codes that a formula makes of others. Its last parameter says whether it is the vector form."""
     first = operands[0]
     if _alike(operands):
@@ -51,7 +51,7 @@ def codes_by_formula(operands: list, impl: Any, params: Any, d: Any) -> NewTenso
 
 
 @codes_by_formula.on("any")
-def _(out: Tensor, operands: list, impl: Pointwise, params: tuple, d: Any) -> None:
+def _(out: Tensor, operands: list[Any], impl: Pointwise, params: Values, d: Any) -> None:
     if not _alike([out, *operands]):
         impl.into(out, tuple(operands), (*params, False))
         return
@@ -68,17 +68,17 @@ def _flat(t: Tensor, start: int, count: int) -> Tensor:
     return new_tensor(t._storage, make_size((count,)), (1,), t._offset + start, t.dtype, t.device, True)
 
 
-def _scales(*tensors: Any) -> tuple:
+def _scales(*tensors: Any) -> tuple[Any, ...]:
     """Scale and zero point of each, as formulas take them."""
     return tuple(x for t in tensors for x in (float32(t._quantizer.scale), float(t._quantizer.zero_point)))
 
 
-def _target(scale: float, zero_point: int, d: Any) -> tuple:
+def _target(scale: float, zero_point: int, d: Any) -> tuple[Any, ...]:
     low, high = CODE_RANGES[d]
     return inverse(scale), float(zero_point), float(low), float(high)
 
 
-def computed(impl: Pointwise, tensors: tuple, params: tuple, scale: float, zero_point: int, d: Any = None) -> Tensor:
+def computed(impl: Pointwise, tensors: Values, params: Values, scale: float, zero_point: int, d: Any = None) -> Tensor:
     """The tensor whose codes a formula of (codes of tensors, scales of tensors, scales of the result, params, vector) gives."""
     for t in tensors:
         if not isinstance(t, QuantizedTensor):
@@ -130,7 +130,7 @@ def _is_scalar(x: Any) -> bool:
 
 
 def _two(
-    impl: Pointwise, name: str, qa: Any, qb: Any, scale: Any, zero_point: Any, relu: bool, scalar: Callable
+    impl: Pointwise, name: str, qa: Any, qb: Any, scale: Any, zero_point: Any, relu: bool, scalar: AnyFunction
 ) -> Tensor:
     if _is_scalar(qb) or _is_scalar(qa):
         return scalar(*((qa, qb) if _is_scalar(qb) else (qb, qa)), relu)
@@ -192,7 +192,7 @@ def mul_number(qa: Any, b: Any, relu: bool) -> Tensor:
     return per_tensor(codes.clamp(min=zero) if relu else codes, scale, zero, qa.dtype)
 
 
-def _declare_two(name: str, impl: Pointwise, scalar: Callable, what: str) -> None:
+def _declare_two(name: str, impl: Pointwise, scalar: AnyFunction, what: str) -> None:
     for relu in (False, True):
         full = name + ("_relu" if relu else "")
 
@@ -266,7 +266,7 @@ def _cat(qx: Any, dim: int, scale: Any, zero_point: Any, relu: bool) -> Tensor:
 # -- one tensor --------------------------------------------------------------------------------------------------------
 
 
-def activation_formula(function: Callable, exact: bool = False) -> Pointwise:
+def activation_formula(function: AnyFunction, exact: bool = False) -> Pointwise:
     """A formula over codes from one over values: `function(value, a, b, c, vector)`. `exact`: PyTorch's vector code takes the zero point
     off before it multiplies, as its other code does."""
 
@@ -358,10 +358,10 @@ def _become(input: Any, result: Any) -> Any:
     return input
 
 
-def _with_inplace(operator: Any) -> Callable:
+def _with_inplace(operator: Any) -> AnyFunction:
     """Declare the form of an operator and, from that, of the method with an underscore."""
 
-    def declare(form: Callable) -> Callable:
+    def declare(form: AnyFunction) -> AnyFunction:
         quantized_form(operator)(form)
         if operator.op.inplace is not None:
             quantized_form(operator.op.inplace)(
@@ -492,5 +492,5 @@ def linear_tanh(X: Tensor, W_prepack: Any, Y_scale_i: float, Y_zero_point_i: int
     return _activated_linear(X, W_prepack, Y_scale_i, Y_zero_point_i, unary.tanh, "linear_tanh")
 
 
-def _activated_linear(x: Any, packed: Any, scale: float, zero_point: int, function: Callable, name: str) -> Tensor:
+def _activated_linear(x: Any, packed: Any, scale: float, zero_point: int, function: AnyFunction, name: str) -> Tensor:
     return quantized(function(linear_values(x, packed, name)), scale, zero_point, dt.quint8)

@@ -54,7 +54,7 @@ class EmbeddingPackedParams(NativeObject):
     def version(self) -> int:
         return 1
 
-    def state(self) -> tuple:
+    def state(self) -> tuple[Any, ...]:
         return self.version(), [self.weight], [], [self.bit_rate()]
 
     def set_state(self, state: Any) -> None:
@@ -263,7 +263,7 @@ def _declare_bits(bits: int) -> None:
         return tables.embedding(indices, weight.table)
 
     memory = {"kind": "primitive", "reads_values": True, "batching": "each"}
-    made: list = [
+    made: list[Any] = [
         (prepack, f"embedding_bag_{bits}bit_prepack", f"A table of floats as codes of {bits} bits.", memory),
         (
             prepack_within,

@@ -61,7 +61,7 @@ class LinearPackedParams(Packed):
     def channel_zeros(self) -> Tensor | None:
         return None if self.symmetric else row(self.zeros, dt.int32)
 
-    def to_codes(self, scale: float, zero_point: int, output_scale: float) -> tuple:
+    def to_codes(self, scale: float, zero_point: int, output_scale: float) -> tuple[Any, ...]:
         """(offsets, zero points, multipliers, bias, its factor) of a call with these scales."""
         key = (scale, zero_point, output_scale)
         found = self.known.get(key)
@@ -75,7 +75,7 @@ class LinearPackedParams(Packed):
         return found
 
     @functools.cached_property
-    def to_floats(self) -> tuple:
+    def to_floats(self) -> tuple[Any, ...]:
         """(sums of weights, zero points, scales, bias)"""
         bias = None if self.bias_values is None else row(self.bias_values, dt.float32)
         return row(self.weight_sums(), dt.int32), self.channel_zeros(), row(self.scales, dt.float32), bias
@@ -101,7 +101,7 @@ def linear_codes(codes: Tensor, packed: Any, numbers: Any, zero_point: int, relu
 
 
 @linear_codes.on("cpu")
-def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, zero_point: int, relu: bool) -> None:
+def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple[Any, ...], zero_point: int, relu: bool) -> None:
     sums = empty(out.shape, dt.int32)
     of_rows = _sums(sums, codes, packed)
     offsets, zeros, multiplier, bias, factor = numbers

@@ -99,12 +99,12 @@ def text(self: Any, *, tensor_contents: str | None = None) -> str:
     return printing.assemble(prefix, tensor_contents, suffixes, len(prefix))
 
 
-def rebuild_quantized(codes: Tensor, quantizer: tuple, d: Any) -> Tensor:
+def rebuild_quantized(codes: Tensor, quantizer: tuple[Any, ...], d: Any) -> Tensor:
     """Rebuild a quantized tensor from its pickled parts."""
     return wrap(codes, Quantizer(*quantizer), d)
 
 
-def reduce_ex(self: Any, protocol: int) -> tuple:
+def reduce_ex(self: Any, protocol: int) -> tuple[Any, ...]:
     q = self._quantizer
     return (rebuild_quantized, (self._codes, (q.scheme, q.scale, q.zero_point, q.axis), self.dtype))
 
@@ -113,7 +113,7 @@ def shallow_copy(self: Any) -> Tensor:
     return wrap(self._codes, self._quantizer, self.dtype)
 
 
-def deep_copy(self: Any, memo: dict) -> Tensor:
+def deep_copy(self: Any, memo: dict[int, Any]) -> Tensor:
     if id(self) not in memo:
         q = self._quantizer
         own = Quantizer(q.scheme, copy.deepcopy(q.scale, memo), copy.deepcopy(q.zero_point, memo), q.axis)

@@ -30,10 +30,10 @@ class ScriptObject:
         if "__torch_class__" in cls.__dict__:
             KINDS[f"{PREFIX}{cls.__torch_class__}"] = cls
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return copyreg.__newobj__, (ScriptObject,), self.__getstate__()  # type: ignore[attr-defined]
 
-    def __getstate__(self) -> tuple:
+    def __getstate__(self) -> tuple[Any, ...]:
         return self.state(), f"{PREFIX}{type(self).__torch_class__}"
 
     def __setstate__(self, given: Any) -> None:
@@ -43,14 +43,14 @@ class ScriptObject:
         become(self, KINDS[name])
         KINDS[name].set_state(self, state)
 
-    def state(self) -> tuple:
+    def state(self) -> tuple[Any, ...]:
         raise NotImplementedError
 
     def set_state(self, state: Any) -> None:
         """Give an object that was made empty its state."""
         self.__init__(*state)  # type: ignore[misc]
 
-    def __deepcopy__(self, memo: dict) -> Any:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         memo[id(self)] = self  # nothing about it ever changes
         return self
 
@@ -95,7 +95,7 @@ class Packed(NativeObject):
         self.by_channel = not q.per_tensor
         self.scales, self.zeros = scales.astype(np.float32), zeros.astype(np.int64)
         self.bias_values = None if bias is None else np.ascontiguousarray(values_on_host(bias.detach()), np.float32)
-        self.known: dict[tuple, Any] = {}
+        self.known: dict[tuple[Any, ...], Any] = {}
         self._weights: Weights | None = None
 
     def unpack(self) -> tuple[Any, Tensor | None]:
@@ -105,10 +105,10 @@ class Packed(NativeObject):
     def bias(self) -> Tensor | None:
         return self.given_bias
 
-    def state(self) -> tuple:
+    def state(self) -> tuple[Any, ...]:
         return self.weight, self.given_bias
 
-    def remember(self, key: tuple, value: Any) -> Any:
+    def remember(self, key: tuple[Any, ...], value: Any) -> Any:
         """Keep what follows from the scales of a call, which are the same every time in most programs."""
         if len(self.known) >= _MAX_KNOWN:
             self.known.clear()

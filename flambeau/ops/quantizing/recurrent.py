@@ -46,7 +46,7 @@ class CellParams(NativeObject):
         else:
             dynamic_product(out, x, packed, most_code(self.reduce_range), False)
 
-    def state(self) -> tuple:
+    def state(self) -> tuple[Any, ...]:
         """(kind, biases, scalars, whole numbers, packed weights), as PyTorch's files have it."""
         packed = [self.w_ih, self.w_hh]
         if isinstance(self.w_ih, HalfLinearPackedParams):
@@ -98,14 +98,14 @@ def _layers(
     kind: str,
     x: Tensor,
     sizes: tuple[int, ...],
-    states: list[tuple],
+    states: list[tuple[Any, ...]],
     cells: Any,
     layers: int,
     ways: int,
     dropout: float,
-) -> tuple:
+) -> tuple[Any, ...]:
     """All layers over rows of x, `sizes` of them at each time; `states` holds one for each layer and direction."""
-    last: list[tuple] = []
+    last: list[tuple[Any, ...]] = []
     for layer in range(layers):
         outputs = []
         for way in range(ways):
@@ -123,14 +123,14 @@ def _run(
     kind: str,
     x: Any,
     sizes: Any,
-    hidden: list,
+    hidden: list[Any],
     cells: Any,
     layers: int,
     dropout: float,
     train: bool,
     both: bool,
     batch_first: bool,
-) -> tuple:
+) -> tuple[Any, ...]:
     if x.dtype is not dt.float32:
         raise RuntimeError(f"quantized recurrent layers take an input of dtype torch.float32, got {x.dtype}")
     ways = 2 if both else 1
@@ -167,7 +167,7 @@ def quantized_gru(input: Tensor, hx: Any, params: Any, *rest: Any) -> tuple[Tens
     return y, h
 
 
-def _called(kind: str, input: Tensor, hx: Any, params: Any, rest: tuple) -> tuple:
+def _called(kind: str, input: Tensor, hx: Any, params: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
     sizes = None
     if isinstance(params, Tensor) or (isinstance(params, (list, tuple)) and isinstance(params[0], Tensor)):
         sizes, hx, params, *rest = hx, params, *rest  # type: ignore[assignment]
@@ -179,7 +179,7 @@ def _called(kind: str, input: Tensor, hx: Any, params: Any, rest: tuple) -> tupl
 # -- cells -------------------------------------------------------------------------------------------------------------------
 
 
-def _cell(kind: str, input: Tensor, hx: Any, w_ih: Any, w_hh: Any) -> tuple:
+def _cell(kind: str, input: Tensor, hx: Any, w_ih: Any, w_hh: Any) -> tuple[Any, ...]:
     h, c = hx if kind == "lstm" else (hx, None)
     cell = CellParams(w_ih, w_hh, reduce_range=True)
     return tuple(dynamic_layer(kind, input, h, c, cell, steps_of((input.shape[0],), False))[1:])

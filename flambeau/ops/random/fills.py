@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core import random_algorithms as algorithms
+from ...core.aliases import Values
 from ...core.device import default_device
 from ...core.dtype import dtype
 from ...core.generator import Generator, default_generator
@@ -57,11 +58,11 @@ def _new_random(
     return finish(fill(new(shape, options, d), source, sample), options.requires_grad)
 
 
-def _shape(name: str, size: tuple, options: dict[str, Any]) -> Size:
+def _shape(name: str, size: Values, options: dict[str, Any]) -> Size:
     return as_shape((options.pop("size"),) if not size and "size" in options else size, name)
 
 
-def _drawn(name: str, sample: Sampler, size: tuple, generator: Any, out: Any, options: dict[str, Any]) -> Tensor:
+def _drawn(name: str, sample: Sampler, size: Values, generator: Any, out: Any, options: dict[str, Any]) -> Tensor:
     """Numbers of the default dtype, unless another is given."""
     if generator is None and out is None and not options:
         return fill(empty(as_shape(size, name), get_default_dtype(), default_device()), default_generator, sample)
@@ -89,7 +90,7 @@ def randn(*size: Any, generator: Any = None, out: Any = None, **options: Any) ->
     return _drawn("randn", _STANDARD, size, generator, out, options)
 
 
-def _bounds(name: str, args: tuple, kwargs: dict[str, Any], rest: int) -> tuple[int, int, tuple]:
+def _bounds(name: str, args: Values, kwargs: dict[str, Any], rest: int) -> tuple[int, int, tuple[Any, ...]]:
     """`low`, `high` and what follows them: (high, ...) or (low, high, ...), by position or by name."""
     names = ("high",) if len(args) + ("high" in kwargs) + ("low" in kwargs) - rest < 2 else ("low", "high")
     values, left = {}, list(args)

@@ -18,9 +18,8 @@ from ...core.tensor import Tensor, new_tensor
 from ...kernels.library import random as kernels
 
 _FLOATS = frozenset({dt.float32, dt.float64, dt.float16, dt.bfloat16})
-_EXACT = frozenset(
-    {dt.int64, dt.int32, dt.int16, dt.int8, dt.uint8, dt.float32, dt.float64, dt.uint16, dt.uint32}
-)  # conversions from int64 that round at most once
+# Conversions from int64 that round at most once.
+_EXACT = frozenset({dt.int64, dt.int32, dt.int16, dt.int8, dt.uint8, dt.float32, dt.float64, dt.uint16, dt.uint32})
 
 
 class Sampler:

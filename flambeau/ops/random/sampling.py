@@ -119,7 +119,7 @@ def _fill_normal(t: Tensor, mean: Any, std: Any, generator: Generator) -> Tensor
     return fill(t, generator, Normal(0.0, 1.0)).mul_(std).add_(mean)
 
 
-def _normal_layout(mean: Any, std: Any, generator: Generator) -> tuple:
+def _normal_layout(mean: Any, std: Any, generator: Generator) -> tuple[Any, ...]:
     source = mean if isinstance(mean, Tensor) else std
     shape = source.shape
     if isinstance(mean, Tensor) and isinstance(std, Tensor):

@@ -75,7 +75,7 @@ def _gradient_dims(input: Tensor, dim: Any, edge_order: int) -> tuple[int, ...]:
     return dims
 
 
-def _gradient_spacing(input: Tensor, spacing: Any, dim: Any, count: int) -> list:
+def _gradient_spacing(input: Tensor, spacing: Any, dim: Any, count: int) -> list[Any]:
     if spacing is None:
         return [1] * count
     if not isinstance(spacing, (tuple, list)):

@@ -47,7 +47,7 @@ def share_among_equals(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, .
     return _divide_among.call((restored(g, rank, dims, keepdim), x, top, count))
 
 
-def select_backward(g: tuple, index: Tensor, input_shape: Any, dim: int, keepdim: bool) -> Tensor | None:
+def select_backward(g: tuple[Any, ...], index: Tensor, input_shape: Any, dim: int, keepdim: bool) -> Tensor | None:
     """The gradient of values picked along a dimension goes back to where they were."""
     values, shape = g[0], input_shape
     if not shape:
@@ -215,7 +215,7 @@ def _check_whole(name: str, input: Tensor) -> None:
         raise unsupported(f"{name}_all", input.dtype)
 
 
-def _read_dim(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[int, bool]:
+def _read_dim(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, bool]:
     if len(args) > 2:
         raise TypeError(f"{name}() takes at most 3 positional arguments, got {len(args) + 1}")
     values = dict(zip(("dim", "keepdim"), args))
@@ -245,7 +245,7 @@ min_ = composite(name="min")(_overloaded("min", "smallest", _smallest, min_dim, 
 _aminmax_result = named_result("aminmax", "min", "max")
 
 
-def _aminmax_backward(g: tuple, input: Tensor, dim: Any, keepdim: bool, out: list) -> Tensor | None:
+def _aminmax_backward(g: tuple[Any, ...], input: Tensor, dim: Any, keepdim: bool, out: list[Tensor]) -> Tensor | None:
     dims = tuple(range(len(input.shape))) if dim is None else (wrap_dim(dim, len(input.shape)),)
     total = None
     for share, extreme in zip(g, out):

@@ -197,7 +197,7 @@ def _check_weight(input_shape: list[int], weight: Tensor | None, kind: dt.dtype)
 
 
 @internal(returns=tuple, runs_empty=True, batching="each")
-def histogram_of(table: Tensor, bins: list, ranges: list, weight: Tensor | None, density: bool) -> NewTensors:
+def histogram_of(table: Tensor, bins: list[Any], ranges: list[Any], weight: Tensor | None, density: bool) -> NewTensors:
     """The histogram of the rows of a table, and the edges of its bins in each dimension."""
     for d, b in enumerate(bins):
         _check_bins(b, table.dtype, d)
@@ -207,7 +207,9 @@ def histogram_of(table: Tensor, bins: list, ranges: list, weight: Tensor | None,
 
 
 @histogram_of.on("cpu")
-def _(out: list[Tensor], table: Tensor, bins: list, ranges: list, weight: Tensor | None, density: bool) -> None:
+def _(
+    out: list[Tensor], table: Tensor, bins: list[Any], ranges: list[Any], weight: Tensor | None, density: bool
+) -> None:
     columns = _values(table)
     edges = [_edges_of_dim(columns[:, d], b, ranges[d], d) for d, b in enumerate(bins)]
     places = [_places(columns[:, d], edge) for d, edge in enumerate(edges)]

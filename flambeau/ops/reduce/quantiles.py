@@ -50,9 +50,8 @@ def _check(name: str, x: Tensor, q: Any, interpolation: str) -> Tensor:
     if q.dtype is not x.dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
     plain = q._bare_alias()
-    looked_at = BACKENDS[q.device.type].on_host and numel_of(
-        q.shape
-    )  # elsewhere PyTorch does not wait for the values either
+    # Elsewhere PyTorch does not wait for the values either.
+    looked_at = BACKENDS[q.device.type].on_host and numel_of(q.shape)
     if looked_at and not (plain.amin().item() >= 0 and plain.amax().item() <= 1):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     return q

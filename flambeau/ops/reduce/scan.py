@@ -220,7 +220,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 # -- extremes ----------------------------------------------------------------------------------------------------------
 
 
-def _extreme_grad(g: tuple, index: Tensor, input_shape: Any, dim: int) -> Tensor:
+def _extreme_grad(g: tuple[Any, ...], index: Tensor, input_shape: Any, dim: int) -> Tensor:
     values = g[0]
     if not input_shape or not numel_of(input_shape):
         return values
@@ -228,7 +228,7 @@ def _extreme_grad(g: tuple, index: Tensor, input_shape: Any, dim: int) -> Tensor
 
 
 def _running_extreme(name: str, largest: bool, doc: str) -> Any:
-    def layout(input: Tensor, dim: int) -> list:
+    def layout(input: Tensor, dim: int) -> list[Any]:
         need_tensor(name, input)
         one_dim(name, dim, len(input.shape))
         if input.dtype.is_complex:

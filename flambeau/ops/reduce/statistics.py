@@ -57,7 +57,7 @@ class Spread:
         self.dim, self.correction, self.keepdim = dim, correction, keepdim
 
 
-def _read(name: str, input: Any, args: tuple, kwargs: dict[str, Any]) -> Spread:
+def _read(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Spread:
     """var(unbiased), var(dim, unbiased, keepdim) and var(dim, *, correction, keepdim)."""
     need_tensor(name, input)
     values: dict[str, Any] = {}
@@ -140,12 +140,12 @@ def _both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
     return first + second
 
 
-def _var_mean_grad(g: tuple, input: Tensor, arguments: Spread) -> Tensor | None:
+def _var_mean_grad(g: tuple[Any, ...], input: Tensor, arguments: Spread) -> Tensor | None:
     moment = None if g[0] is None else _var_grad(g[0], input, arguments)
     return _both(moment, None if g[1] is None else _mean_grad(g[1], input, arguments))
 
 
-def _std_mean_grad(g: tuple, input: Tensor, arguments: Spread, out: list) -> Tensor | None:
+def _std_mean_grad(g: tuple[Any, ...], input: Tensor, arguments: Spread, out: list[Tensor]) -> Tensor | None:
     moment = None if g[0] is None else _std_grad(g[0], input, arguments, out[0])
     return _both(moment, None if g[1] is None else _mean_grad(g[1], input, arguments))
 

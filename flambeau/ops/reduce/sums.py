@@ -86,10 +86,10 @@ def mean(x: Any) -> Any:
     return x
 
 
-_size_plans: dict[tuple, tuple] = {}
+_size_plans: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
 
-def _plan_sum_to(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple:
+def _plan_sum_to(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple[Any, ...]:
     lead = len(shape) - len(target)
     fits = lead >= 0 and all(t == n or t == 1 for t, n in zip(target, shape[max(lead, 0) :]))
     if not fits:

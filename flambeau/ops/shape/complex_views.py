@@ -102,7 +102,7 @@ def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> 
     return first.dtype.to_complex()
 
 
-def _parts_layout(first: Tensor, second: Tensor, d: dtype) -> tuple:
+def _parts_layout(first: Tensor, second: Tensor, d: dtype) -> tuple[Any, ...]:
     shape = broadcast_two(first.shape, second.shape)
     strides = output_strides(shape, [(x.shape, x._strides) for x in (first, second)])
     return shape, d, first.device, strides
@@ -114,7 +114,7 @@ def _put_parts(out: Tensor, first: Any, second: Any) -> None:
     raw_copy(pairs.select(-1, 1), second)
 
 
-def _complex_backward(g: Tensor, real_shape: Any, imag_shape: Any, needs: dict) -> tuple:
+def _complex_backward(g: Tensor, real_shape: Any, imag_shape: Any, needs: dict[str, bool]) -> tuple[Any, ...]:
     return (
         g.real.sum_to_size(real_shape) if needs["real"] else None,
         g.imag.sum_to_size(imag_shape) if needs["imag"] else None,
@@ -147,7 +147,7 @@ def complex_(real: Tensor, imag: Tensor, *, out: Any = None) -> Tensor:
     return write_out("complex", out, joined(real, imag))
 
 
-def _polar_backward(g: Any, abs: Any, angle: Any, needs: dict) -> tuple:
+def _polar_backward(g: Any, abs: Any, angle: Any, needs: dict[str, bool]) -> tuple[Any, ...]:
     cosine, sine = angle.cos(), angle.sin()
     radial = (g.real * cosine + g.imag * sine).sum_to_size(abs.shape) if needs["abs"] else None
     turning = (abs * (g.imag * cosine - g.real * sine)).sum_to_size(angle.shape) if needs["angle"] else None

@@ -18,7 +18,7 @@ from .reshape import view_
 from .strided import as_strided
 
 
-def _copied(name: str, see: Callable) -> Any:
+def _copied(name: str, see: Callable[..., Any]) -> Any:
     def copy(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return clone(see(input, *args, **kwargs), memory_format=contiguous_format)
 

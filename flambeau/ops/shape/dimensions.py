@@ -47,7 +47,7 @@ def permutation(dims: tuple[int, ...], n: int) -> list[int]:
     function=False,
     method=False,
 )
-def permute_dims(input: Tensor, dims: tuple[int, ...]) -> tuple:
+def permute_dims(input: Tensor, dims: tuple[int, ...]) -> tuple[Any, ...]:
     order = permutation(dims, len(input.shape))
     return [input.shape[d] for d in order], [input._strides[d] for d in order], input._offset
 
@@ -97,7 +97,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 @geometry_view(
     backward=lambda g, shape, dim0, dim1: g.transpose(dim0, dim1), batching=Batched("along", dims=("dim0", "dim1"))
 )
-def transpose(input: Tensor, dim0: int, dim1: int) -> tuple:
+def transpose(input: Tensor, dim0: int, dim1: int) -> tuple[Any, ...]:
     """Return a view with two dimensions exchanged."""
     return swapped(input, dim0, dim1)
 
@@ -132,7 +132,7 @@ def swapped(input: Tensor, dim0: int, dim1: int) -> tuple[Size, tuple[int, ...],
 
 
 @geometry_view(backward=lambda g, shape: g.t(), quirks=Quirks(label="TBackward0"))
-def t(input: Tensor) -> tuple:
+def t(input: Tensor) -> tuple[Any, ...]:
     """The transpose of a matrix; vectors and scalars as they are."""
     if len(input.shape) > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {len(input.shape)}D")
@@ -164,7 +164,7 @@ def adjoint(input: Tensor) -> Tensor:
     sharding="expand",
     aten="expand(input, list(size))",
 )
-def expand_to(input: Tensor, size: tuple[int, ...]) -> tuple:
+def expand_to(input: Tensor, size: tuple[int, ...]) -> tuple[Any, ...]:
     shape = expanded_shape(input, list(size))
     shift = len(shape) - len(input.shape)
     strides = []
@@ -258,7 +258,7 @@ def _unsqueeze_backward(g: Tensor, shape: Size, dim: int) -> Any:
 
 
 @geometry_view(backward=_unsqueeze_backward, batching=Batched("along", extra=1))
-def unsqueeze(input: Tensor, dim: int) -> tuple:
+def unsqueeze(input: Tensor, dim: int) -> tuple[Any, ...]:
     """Return a view with a new dimension of size one."""
     return unsqueezed(input, dim)
 
@@ -277,7 +277,7 @@ def squeezed(input: Tensor, dims: tuple[int, ...]) -> tuple[Size, tuple[int, ...
 
 
 def _squeeze_view(number: int, dims_of: Any, aten: str) -> Any:
-    def squeeze_dims(input: Tensor, *dim: Any) -> tuple:
+    def squeeze_dims(input: Tensor, *dim: Any) -> tuple[Any, ...]:
         return squeezed(input, dims_of(input, *dim))
 
     label = f"SqueezeBackward{number}"
@@ -328,7 +328,7 @@ def squeeze(input: Tensor, *dim: Any, **named: Any) -> Tensor:
 aten_parts("squeeze.dim")(lambda aten, self, dim: aten.squeeze.dims(self, [dim]))
 
 
-def _at_least(tensors: tuple, raise_one: Any, name: str) -> Any:
+def _at_least(tensors: tuple[Any, ...], raise_one: Any, name: str) -> Any:
     if len(tensors) == 1 and isinstance(tensors[0], Tensor):
         return raise_one(tensors[0])
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
@@ -380,7 +380,7 @@ def _select_backward(g: Tensor, shape: Size, dim: int, index: int) -> Any:
     return spread(g, shape, lambda t: t.select(dim, index))
 
 
-def _without(input: Tensor, d: int) -> tuple:
+def _without(input: Tensor, d: int) -> tuple[Any, ...]:
     return (*input.shape[:d], *input.shape[d + 1 :]), (*input._strides[:d], *input._strides[d + 1 :]), input._offset
 
 
@@ -411,7 +411,7 @@ def _slice_backward(g: Tensor, shape: Size, dim: int, start: int, stop: int, ste
     return spread(g, shape, lambda t: slice_dim(t, dim, start, stop, step))
 
 
-def _sliced(input: Tensor, dim: int, count: int, step: int) -> tuple:
+def _sliced(input: Tensor, dim: int, count: int, step: int) -> tuple[Any, ...]:
     shape = (*input.shape[:dim], count, *input.shape[dim + 1 :])
     strides = (*input._strides[:dim], input._strides[dim] * step, *input._strides[dim + 1 :])
     return shape, strides, input._offset

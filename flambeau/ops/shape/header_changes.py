@@ -14,7 +14,7 @@ from .strided import as_strided as as_strided_view
 from .strided import strided_geometry
 
 
-def _recorded(geometry: Callable, grad: Callable, label: str) -> Any:
+def _recorded(geometry: Callable[..., Any], grad: Callable[..., Any], label: str) -> Any:
     """The view that the in-place form records: autograd sees the new shape as an operation on the old tensor."""
 
     def changed(input: Tensor, *arguments: Any) -> Tensor:
@@ -41,7 +41,7 @@ _swapped = _recorded(swapped, lambda g, arguments: g.transpose(*arguments), "Tra
 _turned = _recorded(swapped, lambda g: g.t(), "TBackward1")
 
 
-def change_header(self: Tensor, record: Callable, name: str, *arguments: Any) -> Tensor:
+def change_header(self: Tensor, record: Callable[..., Any], name: str, *arguments: Any) -> Tensor:
     """Take the geometry and history of a view of oneself."""
     check_history_writable(self)
     result = record(self, *arguments)

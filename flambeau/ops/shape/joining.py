@@ -90,9 +90,8 @@ class JoinPlan:
     __slots__ = ("layout", "parts", "copies", "others")
 
     layout: tuple[Size, dtype, device, tuple[int, ...] | None, JoinPlan]
-    parts: list[
-        tuple[int, tuple[int, ...], tuple[int, ...], int]
-    ]  # position in the list, and a view of the result: where it goes
+    # Position in the list, and a view of the result: where it goes.
+    parts: list[tuple[int, tuple[int, ...], tuple[int, ...], int]]
     copies: list[tuple[int, Any, Any, int]] | None  # position in the list, kernel, its first argument, byte offset
     others: list[tuple[int, tuple[int, ...], tuple[int, ...], int]]  # parts for which there is no such kernel
 
@@ -140,11 +139,11 @@ def _join(out: Tensor, plan: JoinPlan, tensors: Any, dim: int) -> None:
         raw_copy(out._view(shape, strides, at), tensors[i])
 
 
-_cat_plans: dict[tuple, JoinPlan] = {}
-_stack_plans: dict[tuple, JoinPlan] = {}
+_cat_plans: dict[tuple[Any, ...], JoinPlan] = {}
+_stack_plans: dict[tuple[Any, ...], JoinPlan] = {}
 
 
-def _layout(plans: dict[tuple, JoinPlan], make: Any, tensors: Any, dim: int) -> tuple:
+def _layout(plans: dict[tuple[Any, ...], JoinPlan], make: Any, tensors: Any, dim: int) -> tuple[Any, ...]:
     """The layout of the joined tensors, with the plan to join them. Only lists and tuples of tensors have one already."""
     kind = type(tensors)
     if (kind is not list and kind is not tuple) or not tensors:
@@ -154,7 +153,7 @@ def _layout(plans: dict[tuple, JoinPlan], make: Any, tensors: Any, dim: int) -> 
         shape, strides, d, where = first.shape, first._strides, first.dtype, first.device
         for t in tensors:
             if t.dtype is not d or t._strides != strides or t.shape != shape or t.device is not where:
-                key: tuple = (dim, *[(t.shape, t._strides, t.dtype, t.device) for t in tensors])
+                key: tuple[Any, ...] = (dim, *[(t.shape, t._strides, t.dtype, t.device) for t in tensors])
                 break
         else:
             key = (dim, len(tensors), shape, strides, d, where)
@@ -172,8 +171,10 @@ def stack_into(out: Tensor, tensors: list[Tensor]) -> None:
     _join(out, _layout(_stack_plans, _stack_plan, tensors, 0)[-1], tensors, 0)
 
 
-def _cat_backward(g: Tensor, tensors_shape: list[Size], tensors_dtype: list[dtype], dim: int, needs: dict) -> list:
-    shares: list = []
+def _cat_backward(
+    g: Tensor, tensors_shape: list[Size], tensors_dtype: list[dtype], dim: int, needs: dict[str, list[bool]]
+) -> list[Any]:
+    shares: list[Any] = []
     start = 0
     axis = 0 if all(shape == (0,) for shape in tensors_shape) else wrap_dim(dim, len(g.shape))
     for shape, d, wanted in zip(tensors_shape, tensors_dtype, needs["tensors"]):
@@ -208,7 +209,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     return write_out("cat", out, result)
 
 
-def _cat_layout(tensors: Any, dim: int) -> tuple:
+def _cat_layout(tensors: Any, dim: int) -> tuple[Any, ...]:
     return _layout(_cat_plans, _cat_plan, tensors, dim)
 
 
@@ -251,13 +252,13 @@ def _share(part: Tensor, d: dtype) -> Tensor:
     return (part.real if part.dtype.is_complex and not d.is_complex else part).to(d)
 
 
-def _stack_backward(g: Tensor, tensors_dtype: list[dtype], dim: int, needs: dict) -> list:
+def _stack_backward(g: Tensor, tensors_dtype: list[dtype], dim: int, needs: dict[str, list[bool]]) -> list[Any]:
     axis = wrap_dim(dim, len(g.shape))
     wanted = zip(tensors_dtype, needs["tensors"])
     return [_share(g.select(axis, i), d) if yes else None for i, (d, yes) in enumerate(wanted)]
 
 
-def _stack_layout(tensors: Any, dim: int = 0) -> tuple:
+def _stack_layout(tensors: Any, dim: int = 0) -> tuple[Any, ...]:
     return _layout(_stack_plans, _stack_plan, tensors, dim)
 
 
@@ -341,8 +342,10 @@ def column_stack(tensors: Any) -> Tensor:
     return hstack(columns)
 
 
-def _block_diag_backward(g: Tensor, tensors_shape: list[Size], tensors_dtype: list[dtype], needs: dict) -> list:
-    shares: list = []
+def _block_diag_backward(
+    g: Tensor, tensors_shape: list[Size], tensors_dtype: list[dtype], needs: dict[str, list[bool]]
+) -> list[Any]:
+    shares: list[Any] = []
     row = column = 0
     for shape, d, wanted in zip(tensors_shape, tensors_dtype, needs["tensors"]):
         height, width = _matrix_shape(shape)

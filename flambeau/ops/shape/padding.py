@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.aliases import AnyFunction
 from ...core.dtype import opmath
 from ...core.tensor import Tensor, empty, numel_of
 from ...core.typenames import type_name
@@ -61,7 +61,7 @@ def _border(mode: str, size: int, before: int, after: int) -> Border:
     return Border(size, out, Table(index, dt.int64), low, high, before)
 
 
-def _geometry(borders: Borders) -> tuple:
+def _geometry(borders: Borders) -> tuple[Any, ...]:
     last = borders[-1]
     return (*(b.size for b in borders), *(b.out for b in borders), last.low, last.high, last.shift)
 
@@ -88,13 +88,13 @@ def _padding_op(label: str) -> Any:
     name = label.removesuffix("Backward0")
     circular = "Circular" in name
 
-    def forward_layout(input: Tensor, borders: Borders) -> tuple:
+    def forward_layout(input: Tensor, borders: Borders) -> tuple[Any, ...]:
         return layout_in_format_of(input, _padded_shape(input, borders))
 
     def run(input: Tensor, borders: Borders) -> Tensor:
         """The input with borders that come from itself."""
 
-    def backward_layout(input: Tensor, borders: Borders) -> tuple:
+    def backward_layout(input: Tensor, borders: Borders) -> tuple[Any, ...]:
         lead = input.shape[: len(input.shape) - len(borders)]
         return (*lead, *(b.size for b in borders)), input.dtype, input.device
 
@@ -220,7 +220,7 @@ def _complex_pad(input: Any, widths: tuple[int, ...], mode: str) -> Tensor:
 # -- the public function --------------------------------------------------------------------------------------------------
 
 
-def _autocast_pad(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+def _autocast_pad(run: AnyFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, AnyFunction]:
     """Mirrored and repeated borders are made in float32, except mirrored ones of volumes."""
     widths = kwargs.get("pad", args[1] if len(args) > 1 else ())
     mode = kwargs.get("mode", args[2] if len(args) > 2 else "constant")

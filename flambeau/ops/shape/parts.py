@@ -70,7 +70,7 @@ def _narrow_backward(g: Tensor, shape: Any, dim: int, start: int, length: int) -
 # -- several parts -------------------------------------------------------------------------------------------------
 
 
-def _joined_backward(g: tuple, input_shape: Any, dim: int, sizes: tuple[int, ...]) -> Any:
+def _joined_backward(g: tuple[Any, ...], input_shape: Any, dim: int, sizes: tuple[int, ...]) -> Any:
     """The parts' gradients side by side; a part nobody used has a gradient of zero."""
     known = next(part for part in g if part is not None)
     parts = []
@@ -80,7 +80,7 @@ def _joined_backward(g: tuple, input_shape: Any, dim: int, sizes: tuple[int, ...
     return cat(parts, dim)
 
 
-def _split_geometry(input: Tensor, dim: int, sizes: tuple[int, ...]) -> list[tuple]:
+def _split_geometry(input: Tensor, dim: int, sizes: tuple[int, ...]) -> list[tuple[Any, ...]]:
     before, after = input.shape[:dim], input.shape[dim + 1 :]
     step, offset = input._strides[dim], input._offset
     parts = []
@@ -95,7 +95,7 @@ split_sized = SeveralViewsOp("split_with_sizes", _split_geometry, _joined_backwa
 
 
 def _copying(label: str) -> Any:
-    def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
+    def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
         return tuple(part.clone() for part in split_even(input, dim, sizes))
 
     return internal(
@@ -106,7 +106,7 @@ def _copying(label: str) -> Any:
 def _unsafe(label: str) -> Any:
     """Views that do not know each other: writing one in place is the user's own responsibility."""
 
-    def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
+    def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
         parts = split_even(input, dim, sizes)
         for part in parts:
             part._base = None
@@ -296,7 +296,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *
     return tuple(parts)
 
 
-def _axis_split(name: str, input: Tensor, cuts: Any, axis: int, least: int) -> tuple:
+def _axis_split(name: str, input: Tensor, cuts: Any, axis: int, least: int) -> tuple[Any, ...]:
     if len(input.shape) < least:
         raise RuntimeError(
             f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with"
@@ -331,7 +331,7 @@ def dsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tupl
     return _axis_split("dsplit", input, named.get("sections", named.get("indices", indices_or_sections)), 2, 3)
 
 
-def _unbind_backward(g: tuple, input_shape: Any, dim: int) -> Any:
+def _unbind_backward(g: tuple[Any, ...], input_shape: Any, dim: int) -> Any:
     known = next((part for part in g if part is not None), None)
     if known is None:
         return None
@@ -340,7 +340,7 @@ def _unbind_backward(g: tuple, input_shape: Any, dim: int) -> Any:
     return stack([known.new_zeros(shape) if part is None else part for part in g], d)
 
 
-def _unbind_geometry(input: Tensor, d: int) -> list[tuple]:
+def _unbind_geometry(input: Tensor, d: int) -> list[tuple[Any, ...]]:
     shape = (*input.shape[:d], *input.shape[d + 1 :])
     strides = (*input._strides[:d], *input._strides[d + 1 :])
     return [(shape, strides, input._offset + i * input._strides[d]) for i in range(input.shape[d])]
@@ -422,7 +422,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return input._view(make_size([*shape, size]), (*strides, stride), input._offset)
 
 
-def diagonal_geometry(input: Tensor, offset: int, dim1: int, dim2: int) -> tuple:
+def diagonal_geometry(input: Tensor, offset: int, dim1: int, dim2: int) -> tuple[Any, ...]:
     n = len(input.shape)
     a, b = wrap_dim(dim1, n), wrap_dim(dim2, n)
     if a == b:

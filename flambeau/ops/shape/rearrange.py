@@ -377,7 +377,7 @@ class PadPlan(NamedTuple):
     parts: list[tuple[int, int, int, int]]
 
 
-def _pad_layout(input: Tensor, pad: Any, value: Any = 0) -> tuple:
+def _pad_layout(input: Tensor, pad: Any, value: Any = 0) -> tuple[Any, ...]:
     widths = as_ints(pad, "constant_pad_nd", "pad", 2)
     plan = PadPlan(as_number(value, "constant_pad_nd", "value", 3), [])
     n = len(input.shape)

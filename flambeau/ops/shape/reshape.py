@@ -48,7 +48,7 @@ def infer_shape(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
     return (*shape[:unknown], numel // known, *shape[unknown + 1 :])
 
 
-_VIEW_STRIDES: dict[tuple, tuple[int, ...] | None] = {}
+_VIEW_STRIDES: dict[tuple[Any, ...], tuple[int, ...] | None] = {}
 
 
 def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -99,7 +99,7 @@ def _find_view_strides(
     method=False,
     sharding="reshape",
 )
-def view_shape(input: Tensor, size: tuple[int, ...]) -> tuple:
+def view_shape(input: Tensor, size: tuple[int, ...]) -> tuple[Any, ...]:
     """`input` seen as `size` (one of which may be -1), which must be possible without a copy."""
     shape = infer_shape(size, numel_of(input.shape))
     strides = view_strides(input.shape, input._strides, shape)
@@ -198,7 +198,7 @@ def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
 aten_parts("_unsafe_view")(lambda aten, self, size: aten.view.default(self, size))
 
 
-_RESHAPES: dict[tuple, tuple[tuple[int, ...], bool]] = {}
+_RESHAPES: dict[tuple[Any, ...], tuple[tuple[int, ...], bool]] = {}
 
 
 def reshaped(input: Tensor, size: tuple[int, ...]) -> Tensor:

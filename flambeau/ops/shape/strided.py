@@ -25,20 +25,20 @@ from ..machinery.record import NewTensor
     batching="each",
     places=lambda part, shape, place: [(part, place)],
 )
-def spread(part: Tensor, shape: tuple[int, ...], place: Callable) -> NewTensor:
+def spread(part: Tensor, shape: tuple[int, ...], place: Callable[..., Any]) -> NewTensor:
     """Zeros of `shape` with `part` written where the view function `place` points: the derivative of that view."""
     return make_size(shape), part.dtype, part.device
 
 
 @spread.op.as_aten
-def _(recorder: Any, part: Tensor, shape: tuple[int, ...], place: Callable) -> Tensor:
+def _(recorder: Any, part: Tensor, shape: tuple[int, ...], place: Callable[..., Any]) -> Tensor:
     whole = recorder.aten.new_zeros.default(part, list(shape), pin_memory=False)
     recorder.aten.copy_.default(recorder.again(place, (whole,), {}), part)
     return whole
 
 
 @spread.on("any")
-def _(out: Tensor, part: Tensor, shape: tuple[int, ...], place: Callable) -> None:
+def _(out: Tensor, part: Tensor, shape: tuple[int, ...], place: Callable[..., Any]) -> None:
     fill_raw(out, 0)
     raw_copy(place(out), part)
 

@@ -58,7 +58,7 @@ def _memory_order(x: Tensor, dims: tuple[int, ...], sort_all: bool) -> list[int]
     return rest + by_stride(list(dims[:-1])) + [dims[-1]]
 
 
-def _complex_gradient(g: Tensor, dims: tuple, scale: float, forward: bool) -> Tensor:
+def _complex_gradient(g: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> Tensor:
     return complex_transform(g, dims, scale, not forward)
 
 
@@ -99,7 +99,7 @@ def _mirrored(half: np.ndarray, n: int, dims: tuple[int, ...]) -> np.ndarray:
     return np.concatenate([half, half[np.ix_(*order)].conj()], last)
 
 
-def _real_gradient(g: Tensor, dims: tuple, scale: float, onesided: bool, input_shape: Any) -> Tensor:
+def _real_gradient(g: Tensor, dims: tuple[int, ...], scale: float, onesided: bool, input_shape: Any) -> Tensor:
     if onesided:
         missing = input_shape[dims[-1]] - g.shape[dims[-1]]
         g = _padded(g, dims[-1], missing)
@@ -145,7 +145,7 @@ def _completed(half: Tensor, dim: int, n: int) -> Tensor:
     return cat([ends, ends.narrow(dim, 1, n - n // 2 - 1).flip(dim).conj()], dim)
 
 
-def _to_real_gradient(g: Tensor, dims: tuple, scale: float, size: int) -> Tensor:
+def _to_real_gradient(g: Tensor, dims: tuple[int, ...], scale: float, size: int) -> Tensor:
     """Return the gradient of a transform to real numbers: every coefficient but the first (and a middle one) counts twice."""
     half = real_transform(g, dims, scale, True)
     last = dims[-1]

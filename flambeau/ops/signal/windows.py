@@ -43,7 +43,7 @@ def bessel(n: np.ndarray, last: float, beta: float) -> np.ndarray:
     return np.i0(beta * np.sqrt(np.maximum(0, 1 - position * position))) / np.i0(beta)
 
 
-def samples(length: int, periodic: bool, formula: Callable, *parameters: Any) -> np.ndarray:
+def samples(length: int, periodic: bool, formula: Callable[..., Any], *parameters: Any) -> np.ndarray:
     """A window of `length` samples; a periodic one is a symmetric one that is one sample longer, cut at the end."""
     if length <= 1:
         return np.ones(length)
@@ -56,7 +56,9 @@ def as_window(values: np.ndarray, options: Options) -> Tensor:
     return finish(result if options.device is None else result.to(options.device), options.requires_grad)
 
 
-def _window(name: str, length: Any, periodic: bool, options: dict[str, Any], formula: Callable, *rest: Any) -> Tensor:
+def _window(
+    name: str, length: Any, periodic: bool, options: dict[str, Any], formula: Callable[..., Any], *rest: Any
+) -> Tensor:
     length = as_int(length, name, "window_length", 1)
     if options.get("layout", strided) not in (strided, None):
         raise RuntimeError(f"{name} is not implemented for sparse types, got: {options['layout']}")

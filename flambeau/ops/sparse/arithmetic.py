@@ -128,7 +128,7 @@ def sub(input: Any, other: Any, alpha: Any = 1) -> Tensor:
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _mul_grad(g: Tensor, other: Any, header: tuple, index: int) -> Tensor:
+def _mul_grad(g: Tensor, other: Any, header: tuple[Any, ...], index: int) -> Tensor:
     """The gradient of factor number `index`, of which shape, dtype and layout are known."""
     shape, d, arrangement = header
     result = g * (other.conj() if isinstance(other, Tensor) and other.dtype.is_complex else other)

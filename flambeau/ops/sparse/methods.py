@@ -94,7 +94,7 @@ def text(self: Any, *, tensor_contents: str | None = None) -> str:
     )
 
 
-def rebuild_sparse(kind: Any, parts: Any, shape: tuple, coalesced: Any, requires_grad: bool) -> Tensor:
+def rebuild_sparse(kind: Any, parts: Any, shape: tuple[int, ...], coalesced: Any, requires_grad: bool) -> Tensor:
     """Rebuild a sparse tensor from its pickled parts."""
     t: Any
     if len(parts) == 3:
@@ -108,7 +108,7 @@ def rebuild_sparse(kind: Any, parts: Any, shape: tuple, coalesced: Any, requires
     return t
 
 
-def reduce_ex(self: Any, protocol: int) -> tuple:
+def reduce_ex(self: Any, protocol: int) -> tuple[Any, ...]:
     if self.requires_grad and self.grad_fn is not None:
         raise RuntimeError("cannot pickle a tensor that is not a graph leaf: use tensor.detach() first")
     coalesced = self._is_coalesced if isinstance(self, SparseCoo) else None
@@ -126,7 +126,7 @@ def shallow_copy(self: Any) -> Tensor:
     return t
 
 
-def deep_copy(self: Any, memo: dict) -> Tensor:
+def deep_copy(self: Any, memo: dict[int, Any]) -> Tensor:
     if id(self) in memo:
         return memo[id(self)]
     if not self.is_leaf:

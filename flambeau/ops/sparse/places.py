@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.aliases import Values
 from ...core.tensor import Tensor, copy_of_array
 from ..machinery.record import lookup
 
@@ -74,7 +75,7 @@ class Places:
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"numbers on {self.t.device} are not read by themselves")
 
-    def __array_function__(self, function: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Values, kwargs: dict[str, Any]) -> Any:
         found = _FUNCTIONS.get(function.__name__)
         if found is None:
             raise NotImplementedError(f"sparse tensors on {self.t.device}: this operator needs {function.__name__}")
@@ -186,7 +187,7 @@ def _delete(like: Places, a: Places, at: int, axis: int) -> Places:
     return Places(a.t.index_select(0, like.of(np.array(rows, np.int64))))
 
 
-_FUNCTIONS: dict[str, Callable] = {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "diff": lambda like, a: Places(a.t.diff()),
     "repeat": lambda like, a, count: Places(a.t.repeat_interleave(count)),
     "stack": lambda like, parts: Places(_function("stack")(_list(like, parts))),

@@ -186,7 +186,7 @@ def _part_of_compressed(t: SparseCsr, d: int, index: int) -> Tensor:
 
 
 @sparse_form(parts.unbind)
-def unbind(input: Any, dim: int = 0) -> tuple:
+def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     d = wrap_dim(dim, len(input.shape))
     return tuple(select(input, d, i) for i in range(input.shape[d]))
 

@@ -180,9 +180,8 @@ class FlyingThings3D(FlowDataset):
             for images_of, flows_of in zip(frames, moves):
                 images, flows = _listed(images_of, "*.png"), _listed(flows_of, "*.pfm")
                 back = way == "into_past"
-                self._image_list += [
-                    [images[i + back], images[i + (not back)]] for i in range(len(flows) - 1)
-                ]  # into the past, the later image comes first
+                # Into the past, the later image comes first.
+                self._image_list += [[images[i + back], images[i + (not back)]] for i in range(len(flows) - 1)]
                 self._flow_list += [flows[i + back] for i in range(len(flows) - 1)]
 
     def _read_flow(self, file_name: str) -> Any:

@@ -51,7 +51,9 @@ def try_backward(
     return _run("backward", (dx, dw, db, dy, x, w), (stride, padding, dilation, groups), _make_backward)
 
 
-def _run(kind: str, tensors: tuple, window: tuple, make: Callable[..., PrimitivePlan | None]) -> bool:
+def _run(
+    kind: str, tensors: tuple[Any, ...], window: tuple[Any, ...], make: Callable[..., PrimitivePlan | None]
+) -> bool:
     given = [tensor for tensor in tensors if tensor is not None]
     layouts = [None if t is None else (t.shape, t._strides, t.dtype) for t in tensors]
     key = (kind, _frozen(window), *layouts)
@@ -197,7 +199,7 @@ class _Problem:
         self.build.keep.append(known)
         return known.address
 
-    def hint_key(self) -> tuple:
+    def hint_key(self) -> tuple[Any, ...]:
         return self.x_shape, self.w_shape, self.window, self.layout, self.data_type
 
     def backward_data(self, hint: int) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from flambeau.backends.cpu import operands
 from flambeau.backends.cpu.onednn import direct
 from flambeau.backends.cpu.onednn import library as dnnl
+from flambeau.backends.cpu.onednn.matrix_layout import MatrixLayout, fold_batch, leading
 from flambeau.backends.cpu.onednn.packed import Packed, packed_product
 from flambeau.backends.cpu.onednn.plan import (
     CODE_SIZE,
@@ -38,13 +39,9 @@ _LARGE_FOR_A_VECTOR = 1 << 14
 # depends on the operands' layouts only, never on what ran before: equal calls give equal bits. Above this many multiply-adds
 # making the primitive costs little beside running it.
 _DIRECT_WORK = 2e8
-_DIRECT_BIASED = (
-    1 << 20
-)  # elements of a result: the bias is added in a pass of its own, which should find them in a cache
-_LONG_COLUMNS, _FEW_ROWS = (
-    256,
-    16,
-)  # packing long columns of a transposed right operand is slow, but for a few rows it is not done
+# Elements of a result: the bias is added in a pass of its own, which should find them in a cache.
+_DIRECT_BIASED = 1 << 20
+_LONG_COLUMNS, _FEW_ROWS = 256, 16  # packing long columns of a transposed right operand is slow; a few rows do without
 _WORTH_A_PRIMITIVE = 1 << 16  # elements of a result
 _SMALLEST_PRIMITIVE = 5e4  # multiply-adds, below which running one takes longer than a direct product
 _GENERAL_SIZE = 8 << 10  # bytes of a primitive without code of its own
@@ -61,7 +58,17 @@ def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
 def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
     """Compute a product with oneDNN; return False, having done nothing, where oneDNN cannot."""
     # Written out, without calls or loops over operands: a small product itself takes a microsecond or two.
-    key: tuple = (dst.shape, a.shape, b.shape, dst._strides, a._strides, b._strides, dst.dtype, a.dtype, b.dtype)
+    key: tuple[Any, ...] = (
+        dst.shape,
+        a.shape,
+        b.shape,
+        dst._strides,
+        a._strides,
+        b._strides,
+        dst.dtype,
+        a.dtype,
+        b.dtype,
+    )
     if bias is not None:
         key += (bias.shape, bias._strides, bias.dtype)
     cache = _plans.cache
@@ -88,7 +95,7 @@ def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
 def known_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor | None:
     """The product in a new tensor, where one of operands like these was kept under `form` by `keep_product`: whoever asks
     need not check or lay out anything again."""
-    key: tuple = (form, a.shape, b.shape, a._strides, b._strides, a.dtype, b.dtype, a.device, b.device)
+    key: tuple[Any, ...] = (form, a.shape, b.shape, a._strides, b._strides, a.dtype, b.dtype, a.device, b.device)
     if bias is not None:
         key += (bias.shape, bias._strides, bias.dtype, bias.device)
     found = _plans.cache.young.get(key)
@@ -115,11 +122,11 @@ def known_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None = None) -
     return new_tensor(storage, size, strides, 0, d, cpu, True)
 
 
-def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: Tensor, made: tuple) -> None:
+def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: Tensor, made: tuple[Any, ...]) -> None:
     """Remember how `result` came from a, b and bias. `made` are the matrices (dst, a, b) that `try_matmul` got: other
     headers over the same memory, or nothing is kept."""
     cache = _plans.cache
-    key: tuple = (*(x.shape for x in made), *(x._strides for x in made), *(x.dtype for x in made))
+    key: tuple[Any, ...] = (*(x.shape for x in made), *(x._strides for x in made), *(x.dtype for x in made))
     if bias is not None:
         key += (bias.shape, bias._strides, bias.dtype)
     plan: Any = cache.young.get(key)
@@ -141,7 +148,7 @@ class _VectorProduct:
     size = scratch_size = address = 0
     table = (0,) * (STATUS + 1)  # a loop cannot fail
 
-    def __init__(self, c: _Layout, left: _Layout, right: _Layout, bias: Any):
+    def __init__(self, c: MatrixLayout, left: MatrixLayout, right: MatrixLayout, bias: Any):
         self.matrix_first = c.shape[1] == 1
         if self.matrix_first:
             (rows, n), (row_step, column_step) = left.shape, left.strides
@@ -172,82 +179,6 @@ def supports(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
     return _make(dst, a, b, bias) is not None
 
 
-def takes_matrix(operand: Any) -> bool:
-    """Return whether an operand's layout is one that `matmul` takes: dense rows or columns, nothing overlapping."""
-    return _Layout(operand, len(operand.shape)).settle()
-
-
-class _Layout:
-    """Shape and strides of a matrix or a batch of them, rewritten while a plan is made."""
-
-    __slots__ = ("shape", "strides")
-
-    def __init__(self, operand: Any, rank: int):
-        missing = rank - len(operand.shape)
-        self.shape, self.strides = [1] * missing + list(operand.shape), [0] * missing + list(operand._strides)
-        for axis in range(rank - 2):
-            if self.strides[axis] == 0:
-                self.shape[axis] = 1  # an expanded dimension: oneDNN broadcasts those of size 1 itself
-
-    def merges(self, axis: int) -> bool:
-        """Return whether dimensions `axis` and `axis + 1` are one dimension in memory."""
-        inner = self.shape[axis + 1]
-        return inner == 1 or self.strides[axis] == inner * self.strides[axis + 1]
-
-    def merge(self, axis: int) -> None:
-        del self.strides[axis + 1 if self.shape[axis + 1] == 1 else axis]
-        self.shape[axis : axis + 2] = [self.shape[axis] * self.shape[axis + 1]]
-
-    def drop(self, axis: int) -> None:
-        del self.shape[axis], self.strides[axis]
-
-    def transpose(self) -> None:
-        for row in (self.shape, self.strides):
-            row[-1], row[-2] = row[-2], row[-1]
-
-    def settle(self) -> bool:
-        """Give dimensions of size 1 the strides that oneDNN expects; return False if it cannot take this operand's layout."""
-        (rows, columns), (row_step, column_step) = self.shape[-2:], self.strides[-2:]
-        if columns == 1:
-            row_step, column_step = (row_step if rows > 1 else 1), 1
-        elif rows == 1:
-            row_step = columns if column_step == 1 else 1
-        if not ((column_step == 1 and row_step >= columns) or (row_step == 1 and column_step >= rows)):
-            return False
-        self.strides[-2:] = [row_step, column_step]
-        extent = max(rows * row_step, columns * column_step)
-        for axis in range(len(self.shape) - 2):
-            if self.shape[axis] == 1:
-                self.strides[axis] = extent
-        return not operands.overlaps(self.shape, self.strides)
-
-
-def _fold_batch(c: _Layout, left: _Layout, right: _Layout) -> None:
-    """Merge batch dimensions where the product stays the same."""
-    for axis in range(len(c.shape) - 3, -1, -1):
-        if c.shape[axis] == 1:
-            for layout in (c, left, right):
-                layout.drop(axis)
-    # The rows of a batch times one shared matrix are the rows of one big matrix.
-    while len(c.shape) > 2 and right.shape[-3] == 1 != left.shape[-3]:
-        axis = len(c.shape) - 3
-        if not (c.merges(axis) and left.merges(axis)):
-            break
-        c.merge(axis)
-        left.merge(axis)
-        right.drop(axis)
-    for axis in range(len(c.shape) - 4, -1, -1):
-        if all(_batch_merges(layout, axis) for layout in (c, left, right)):
-            for layout in (c, left, right):
-                layout.merge(axis)
-
-
-def _batch_merges(layout: _Layout, axis: int) -> bool:
-    """Size 1 stands for broadcasting here, so both dimensions must broadcast or neither."""
-    sizes = layout.shape[axis : axis + 2]
-    return sizes == [1, 1] or (1 not in sizes and layout.merges(axis))
-
-
 def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True, steps: Sequence[Step] = ()) -> Any:
     """Make the plan that computes dst = a @ b (+ bias), or None; with `steps`, which are done with the sums, only a primitive does."""
     if type(b) is Packed:
@@ -260,10 +191,10 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True, steps: S
     rank = len(dst.shape)
     if data_type is None or 0 in dst.shape or a.shape[-1] == 0 or rank > dnnl.MAX_DIMS:
         return None
-    c, left, right = (_Layout(operand, rank) for operand in (dst, a, b))
+    c, left, right = (MatrixLayout(operand, rank) for operand in (dst, a, b))
     if operands.overlaps(dst.shape, dst._strides):
         raise RuntimeError(f"matmul: elements of the result overlap, shape {tuple(dst.shape)}, strides {dst._strides}")
-    _fold_batch(c, left, right)
+    fold_batch(c, left, right)
     if any(count > 1 == p == q for count, p, q in zip(c.shape[:-2], left.shape, right.shape)):
         return None  # both operands expanded: oneDNN broadcasts one only
     if not (c.settle() and left.settle() and right.settle()):
@@ -281,7 +212,7 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True, steps: S
     if direct_too and data_type == dnnl.DATA_TYPES[dtypes.float32] and len(c.shape) == 2:
         first, second = (right, left) if swapped else (left, right)
         sizes = (c.shape[0], c.shape[1], first.shape[1])
-        product = _direct_product(sizes, _leading(first), _leading(second), c.strides[0], bias, swapped)
+        product = _direct_product(sizes, leading(first), leading(second), c.strides[0], bias, swapped)
         if product is not None:
             return product
     told = (dst.dtype.name, tuple(a.shape), tuple(b.shape))
@@ -416,7 +347,7 @@ def _direct_product(
     return direct.DirectProduct((left_letter, right_letter), sizes, steps, swapped, work < ONE_THREAD_WORK, runner)
 
 
-def _prefers_gemm(c: _Layout, left: _Layout, right: _Layout, swapped: bool) -> bool:
+def _prefers_gemm(c: MatrixLayout, left: MatrixLayout, right: MatrixLayout, swapped: bool) -> bool:
     """Return whether a batch of products runs about as fast on oneDNN's general code, which is made five times as quickly as code
     for one shape: where left operands are transposed, and where matrices are neither small nor narrow."""
     first = right if swapped else left
@@ -433,7 +364,7 @@ def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:
     runner = direct.runner(False)
     if runner is None or dst.dtype is not dtypes.float32 or len(dst.shape) != 2 or 0 in dst.shape or 0 in a.shape:
         return False
-    c, left, right = (_Layout(operand, 2) for operand in (dst, a, b))
+    c, left, right = (MatrixLayout(operand, 2) for operand in (dst, a, b))
     if not (c.settle() and left.settle() and right.settle()):
         return False
     first, second = a, b
@@ -442,8 +373,8 @@ def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:
         for layout in (c, left, right):
             layout.transpose()
     (rows, columns), inner = c.shape, left.shape[1]
-    left_flag, left_step = _leading(left)
-    right_flag, right_step = _leading(right)
+    left_flag, left_step = leading(left)
+    right_flag, right_step = leading(right)
     operands.check_memory(dst, a, b)
     if watching.active:
         watching.tell_looked()  # a call that no recording sees
@@ -452,14 +383,6 @@ def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:
     product = direct.DirectProduct((left_flag, right_flag), (rows, columns, inner), steps, False, alone, runner)
     direct.accumulate(product, alpha, beta, *(x.data_ptr() for x in (dst, first, second)))
     return True
-
-
-def _leading(layout: _Layout) -> tuple[bytes, int]:
-    """BLAS's transposition flag and leading dimension of a row-major routine."""
-    row_step, column_step = layout.strides
-    if column_step == 1 and row_step >= layout.shape[1]:
-        return b"N", row_step
-    return b"T", column_step
 
 
 def as_primitive(product: direct.DirectProduct, biased: bool) -> PrimitivePlan | None:

@@ -29,6 +29,8 @@ from flambeau.backends.cpu.operands import Geometry, numpy_view
 from flambeau.core import dtype as dtypes
 from flambeau.core.layout import channels_last_strides
 
+from ....core.aliases import Values
+
 _plans = ThreadPlans(256 << 20)
 _MISSING = object()
 _numbers = itertools.count()
@@ -70,7 +72,7 @@ def _aligned(size: int) -> np.ndarray:
     return whole[start : start + size]
 
 
-def _find(key: tuple, make: Callable[[], PrimitivePlan | None]) -> PrimitivePlan | None:
+def _find(key: Values, make: Callable[[], PrimitivePlan | None]) -> PrimitivePlan | None:
     cache = _plans.cache
     plan = cache.young.get(key, _MISSING)
     return cache.find(key, make) if plan is _MISSING else plan
@@ -131,7 +133,7 @@ class Scaling:
     rounded to float32: ("multiply", numbers), ("add", numbers), with one number or one for each output channel, ("relu",). At last
     the zero point of the result is added, and the sum rounded. `input_zero` is the code of zero in the input, which padding stands for."""
 
-    def __init__(self, input_zero: int, zero: int = 0, first: float = 1.0, steps: Sequence[tuple] = ()):
+    def __init__(self, input_zero: int, zero: int = 0, first: float = 1.0, steps: Sequence[Values] = ()):
         self.input_zero, self.zero, self.first, self.steps = input_zero, zero, first, steps
 
 
@@ -152,7 +154,7 @@ class _Attributes:
         self.lib.call("primitive_attr_set_zero_points_mask", self.owned.address, argument, 0)
         self._keep(dnnl.ARG_ATTR_ZERO_POINTS | argument, np.array([value], np.int32))
 
-    def steps(self, steps: Sequence[tuple], dims: int) -> None:
+    def steps(self, steps: Sequence[Values], dims: int) -> None:
         """Set what is done with sums of `dims` dimensions; see Scaling."""
         made = Owned(self.lib.create("post_ops_create"), self.lib.functions["post_ops_destroy"])
         for number, (step, *values) in enumerate(steps, 1):
@@ -179,7 +181,7 @@ _WITH_NUMBERS = {"multiply": dnnl.BINARY_MUL, "add": dnnl.BINARY_ADD}
 
 
 def try_conv(
-    y: Any, x: Any, weights: Weights, window: Geometry, transposed: bool, key: tuple, scaling: Callable[[], Scaling]
+    y: Any, x: Any, weights: Weights, window: Geometry, transposed: bool, key: Values, scaling: Callable[[], Scaling]
 ) -> bool:
     """y = a convolution of codes, as codes or as sums, both dense with channels last. `key` names everything that `scaling()` depends on. False where oneDNN cannot."""
     if not dnnl.available() or 0 in x.shape:

@@ -32,10 +32,8 @@ FORMAT_ANY = 1
 ARG_SRC, ARG_DST, ARG_WEIGHTS, ARG_BIAS, ARG_SCRATCHPAD = 1, 17, 33, 41, 80
 ARG_DIFF_SRC, ARG_DIFF_DST, ARG_DIFF_WEIGHTS, ARG_DIFF_BIAS = 129, 145, 161, 169
 ARG_ATTR_SCALES, ARG_ATTR_ZERO_POINTS = 4096, 8192  # with the argument's own bits
-ARG_POST_OP, ARG_SRC_1 = (
-    32768,
-    2,
-)  # operands of the steps after a product: the former times the step's number from 1, with the latter's bits
+# Operands of the steps after a product: the former times the step's number from 1, with the latter's bits.
+ARG_POST_OP, ARG_SRC_1 = 32768, 2
 
 # queries
 QUERY_IMPL_NAME = 8

@@ -22,7 +22,7 @@ def _takes_mask(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 takes_masks["cuda"] = _takes_mask
-_REFUSED: set[tuple] = set()  # shapes for which cuDNN has no kernel
+_REFUSED: set[tuple[Any, ...]] = set()  # shapes for which cuDNN has no kernel
 
 
 def _aligned(t: Tensor) -> Tensor:

@@ -202,7 +202,7 @@ _TO_QUERIES = (*"qqqqqq", 32, 32, 32, 32, 32, *_SIZES)
 _TO_KEYS = (*"qqqqqqqqqq", 32, 32, 32, 32, *_SIZES)
 
 
-def _function(name: str, kinds: tuple, text: str, query: Tensor) -> Any:
+def _function(name: str, kinds: tuple[Any, ...], text: str, query: Tensor) -> Any:
     features = query.shape[3]
     return function(f"#define D {features}\n#define G {_share(features)}\n" + _COMMON + text, name, kinds, query.device)
 
@@ -221,7 +221,7 @@ def _view(t: Tensor) -> bytes:
     return _VIEW.pack(address(t), a, b, c)
 
 
-def _sizes(query: Tensor, key: Tensor, scale: float, causal: bool) -> tuple:
+def _sizes(query: Tensor, key: Tensor, scale: float, causal: bool) -> tuple[Any, ...]:
     heads = query.shape[1]
     return heads, heads // key.shape[1], query.shape[2], key.shape[2], scale, int(causal)
 

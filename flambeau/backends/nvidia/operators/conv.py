@@ -40,7 +40,9 @@ def _formatted(t: Tensor, last: bool) -> Tensor:
     return copy
 
 
-def _uneven(window: Window, sizes: tuple[int, ...], kernel: tuple[int, ...], results: tuple[int, ...]) -> tuple:
+def _uneven(
+    window: Window, sizes: tuple[int, ...], kernel: tuple[int, ...], results: tuple[int, ...]
+) -> tuple[Any, ...]:
     """(padding for both sides, more at the low sides, more at the high sides). Where what is missing at the high side would be
     skipped by the stride anyhow, nothing more is needed."""
     stride, pads, dilation, _ = window

@@ -15,6 +15,7 @@ import struct
 from typing import Any
 
 from ....core import dtype as dt
+from ....core.aliases import Values
 from ....core.settings import cudnn_switches
 from ....core.tensor import Tensor
 from ....kernels.cuda_copies import COPIES
@@ -159,7 +160,7 @@ _LARGEST = 32  # pixels of a side: beyond that cuDNN has not been measured
 _SHAPE = struct.Struct("<8i")
 
 
-def takes(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> bool:
+def takes(kind: str, x: Tensor, w: Tensor, y: Tensor, window: Values) -> bool:
     """Return whether these kernels are for such a convolution (or the gradient that `kind` names)."""
     if x.dtype is not dt.float32 or cudnn_switches.allow_tf32 or not (x._contig and w._contig and y._contig):
         return False
@@ -167,7 +168,7 @@ def takes(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> bool:
 
 
 @functools.lru_cache(4096)
-def _fits(kind: str, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> bool:
+def _fits(kind: str, x: Values, w: Values, y: Values, window: Values, where: Any) -> bool:
     if kind == "weight" or len(x) != 4 or w[2:] != (3, 3) or 0 in x or 0 in y or nvidia.capability(where) < (8, 0):
         return False
     step, ((high, low), (left, right)), dilation, groups = window
@@ -179,7 +180,7 @@ def _fits(kind: str, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) ->
     return sizes == [4, 4] or all(n % 8 == 0 and n <= _LARGEST for n in sizes)
 
 
-def convolve(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> None:
+def convolve(kind: str, x: Tensor, w: Tensor, y: Tensor, window: Values) -> None:
     """y from x and w ("forward"), or x from y and w ("input")."""
     out, source = (x, y) if kind == "input" else (y, x)
     _plan(kind == "input", x.shape, w.shape, y.shape, window, x.device).run(address(out), address(source), address(w))
@@ -188,7 +189,7 @@ def convolve(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> None:
 class _Plan:
     """The launches of a convolution."""
 
-    def __init__(self, back: bool, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> None:
+    def __init__(self, back: bool, x: Values, w: Values, y: Values, window: Values, where: Any) -> None:
         _, ((high, _), (left, _)), _, _ = window
         out, source = (x, y) if back else (y, x)
         (batch, rows, tall, wide), channels = out, source[1]

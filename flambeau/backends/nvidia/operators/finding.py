@@ -173,7 +173,9 @@ def _edges(column: Any, bins: Any, given: Any, dim: int) -> Any:
 
 
 @histogram_of.on("cuda")
-def _(out: list[Tensor], table: Tensor, bins: list, ranges: list, weight: Tensor | None, density: bool) -> None:
+def _(
+    out: list[Tensor], table: Tensor, bins: list[Any], ranges: list[Any], weight: Tensor | None, density: bool
+) -> None:
     rows: Any = bare(table)
     shape = tuple(out[0].shape)
     place = inside = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from typing import Any
 
+from ....core.aliases import AnyFunction
 from ....core.device import device
 from ....core.dtype import dtype
 from ....core.raw_memory import first_address as address
@@ -13,7 +14,7 @@ from ... import nvidia
 
 
 @functools.cache
-def function(source: str, name: str, kinds: str | tuple, where: device, shared: int = 0) -> Callable:
+def function(source: str, name: str, kinds: str | tuple[Any, ...], where: device, shared: int = 0) -> AnyFunction:
     """The function `name` of a text, with one letter per parameter (see nvidia.load_source): f(grid, block, *values). Blocks get that
     many bytes of dynamic shared memory."""
     return nvidia.load_source(PRELUDE + source, where).function(name, tuple(kinds), shared)

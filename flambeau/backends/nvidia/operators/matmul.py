@@ -175,7 +175,7 @@ def _(
 _E5M2 = dt.BY_NAME["float8_e5m2"]
 
 
-def _eight_bits(out: Tensor, a: Any, b: Any, scales: tuple) -> None:
+def _eight_bits(out: Tensor, a: Any, b: Any, scales: tuple[Any, ...]) -> None:
     """The product of a by rows and b by columns: the only way in which the library takes factors of eight bits."""
     a = a if a._strides[1] == 1 else a.contiguous()
     b = b if b._strides[0] == 1 else b.t().contiguous().t()

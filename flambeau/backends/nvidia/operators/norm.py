@@ -352,7 +352,7 @@ class _Channels:
         return held, held.ptr, held.ptr + 2 * self.chunks * size
 
 
-_shared: dict[tuple, _Channels] = {}
+_shared: dict[tuple[Any, ...], _Channels] = {}
 
 
 def _channels(x: Tensor, weight: Any, running: Any, *others: Tensor) -> _Channels:

@@ -162,7 +162,7 @@ extern "C" __global__ void islands(const long long* keys, long long* data, long 
 
 @functools.cache
 def _kernel(
-    where: device, d: dt.dtype, draw: str, count: int, body: str, numbers: str, inputs: tuple, vector: int
+    where: device, d: dt.dtype, draw: str, count: int, body: str, numbers: str, inputs: tuple[Any, ...], vector: int
 ) -> Any:
     """A launch function of (grid, block, out, inputs..., numbers..., seed, offset, held, n)."""
     parameters = f"{element_type(d)}* out, " + "".join(
@@ -201,7 +201,7 @@ def source_of(generator: Generator, where: device) -> philox.CudaGenerator:
 
 
 def launch(
-    out: Tensor, generator: Generator, draw: str, count: int, body: str, numbers: str = "", values: tuple = (),
+    out: Tensor, generator: Generator, draw: str, count: int, body: str, numbers: str = "", values: tuple[Any, ...] = (),
     inputs: tuple[Tensor, ...] = (), vector: int = 0, shape: tuple[int, int] | None = None,
 ) -> None:  # fmt: skip
     """Fill a dense tensor, in the order of memory. With `vector`, a thread serves that many neighbours at a time; `shape` is the
@@ -229,7 +229,7 @@ def _(t: Tensor, generator: Generator, sample: Sampler) -> None:
     if is_non_overlapping_and_dense(t.shape, t._strides):
         _sample(_real(t), generator, sample)
         return
-    # elements take their numbers in the order of memory
+    # Elements take their numbers in the order of memory.
     order = sorted(range(len(t.shape)), key=lambda i: -t._strides[i])
     shape = make_size(tuple(t.shape[i] for i in order))
     flat = empty(shape, t.dtype, t.device)

@@ -29,14 +29,14 @@ rnn_layer.on("cuda")(partial(run_layer, _multiply, _unpacked))
 rnn_layer_gates.on("cuda")(partial(run_gates, _multiply, _unpacked))
 
 
-def _network(kind: str, data: Tensor, h0: Tensor, sizes: tuple, layers: int, both: bool, biased: bool) -> Any:
+def _network(kind: str, data: Tensor, h0: Tensor, sizes: tuple[int, ...], layers: int, both: bool, biased: bool) -> Any:
     return cudnn_rnn.network(
         kind, data.dtype, data.shape[1], h0.shape[2], layers, both, biased, tuple(sizes), data.device
     )
 
 
 def _kept(
-    kind: str, data: Tensor, h0: Tensor, sizes: tuple, layers: int, both: bool, biased: bool, training: bool
+    kind: str, data: Tensor, h0: Tensor, sizes: tuple[int, ...], layers: int, both: bool, biased: bool, training: bool
 ) -> int | None:
     """Return the number of bytes that cuDNN keeps for the backward pass; None if cuDNN is switched off or lacks the network."""
     if not cudnn_switches.enabled or data.dtype not in cudnn_graph.DATA_TYPES:
@@ -56,7 +56,7 @@ def _at(t: Tensor | None) -> int:
 
 @rnn_network.on("cuda")
 def _(
-    results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Tensor, sizes: tuple, layers: int, both: bool,
+    results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Tensor, sizes: tuple[int, ...], layers: int, both: bool,
     biased: bool, kept: int,
 ) -> None:  # fmt: skip
     out, h, *c, reserve = results
@@ -68,7 +68,7 @@ def _(
 @rnn_network_grads.on("cuda")
 def _(
     results: list[Tensor], dout: Any, dhn: Any, dcn: Any, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Tensor, out: Tensor,
-    reserve: Tensor, sizes: tuple, layers: int, both: bool, biased: bool,
+    reserve: Tensor, sizes: tuple[int, ...], layers: int, both: bool, biased: bool,
 ) -> None:  # fmt: skip
     dx, dh, *dc, dw = results
     fill_raw(dw, 0)

@@ -66,9 +66,8 @@ class _Pulse:
         value = self.store.get(key) if self.store.check([key]) else b""
         now = time.monotonic()
         known, since, looked = self._seen.get(node, (None, now, now))
-        if value != known or now - looked > max(
-            self.interval, 2.0
-        ):  # who was stopped itself cannot say how long others have been silent
+        # Who was stopped itself cannot say how long others have been silent.
+        if value != known or now - looked > max(self.interval, 2.0):
             since = now
         self._seen[node] = (value, since, now)
         return now - since > patience
@@ -171,10 +170,8 @@ class C10dRendezvous(RendezvousHandler):
         count = len(state["participants"])
         if count >= self.params.max_nodes:
             return True
-        arrival = (
-            state["round"],
-            list(state["participants"]),
-        )  # every round waits anew: the same nodes may have left one before
+        # Every round waits anew: the same nodes may have left one before.
+        arrival = (state["round"], list(state["participants"]))
         if self._last_arrival[0] != arrival:
             self._last_arrival = (arrival, time.monotonic())
         return count >= self.params.min_nodes and time.monotonic() - self._last_arrival[1] > self.last_call

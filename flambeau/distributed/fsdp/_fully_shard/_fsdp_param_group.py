@@ -248,9 +248,8 @@ class FSDPParamGroup:
 
     def post_backward(self, *unused: Any) -> None:
         """The gradients of the module are there: let go of the parameters, and start to reduce. Does nothing where there are none."""
-        alone = (
-            self._training_state is TrainingState.FORWARD
-        )  # of several modules only some ran: nobody waits at the end
+        # Of several modules only some ran: nobody waits at the end.
+        alone = self._training_state is TrainingState.FORWARD
         self._training_state = TrainingState.POST_BACKWARD
         for param in self.fsdp_params:
             param.accumulate_unsharded_grad_if_needed()

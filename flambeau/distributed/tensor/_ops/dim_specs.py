@@ -38,9 +38,8 @@ class InputDim(DimSpec):
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DimSpec):
-            raise TypeError(
-                f"Cannot compare InputDim with {type(other).__name__}. Did you mean to use .input_dim?"
-            )  # a number beside it is a mistake that nobody would notice
+            # A number beside it is a mistake that nobody would notice.
+            raise TypeError(f"Cannot compare InputDim with {type(other).__name__}. Did you mean to use .input_dim?")
         return isinstance(other, InputDim) and self.input_dim == other.input_dim
 
     def __hash__(self) -> int:

@@ -122,9 +122,5 @@ class KServev2Envelope(BaseEnvelope):
         }
 
 
-ENVELOPES = {
-    "body": BodyEnvelope,
-    "json": JSONEnvelope,
-    "kserve": KServeEnvelope,
-    "kservev2": KServev2Envelope,
-}  # by the setting's value
+# By the setting's value.
+ENVELOPES = {"body": BodyEnvelope, "json": JSONEnvelope, "kserve": KServeEnvelope, "kservev2": KServev2Envelope}

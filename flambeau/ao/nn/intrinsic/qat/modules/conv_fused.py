@@ -94,9 +94,8 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
             mean = self.bn.running_mean - (self.bias if self.bias is not None else 0)
         result = result + along(self.bn.bias - self.bn.weight * mean / deviation)
         if self.bias is not None:
-            result = result + along(
-                self.bias - self.bias
-            )  # the norm takes the bias away; its gradient is zero, not missing
+            # The norm takes the bias away; its gradient is zero, not missing.
+            result = result + along(self.bias - self.bias)
         return result
 
     def forward(self, input: Tensor) -> Tensor:
