@@ -109,8 +109,8 @@ def _cast(value: Any, device_type: str, to: dtype) -> Any:
 def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: dtype | None = None
 ) -> Callable[..., Any]:
-    """A decorator of the forward of a `Function`. With `cast_inputs`, its tensors of floats come in that dtype and autocast is
-    off inside; without, forward runs as it is called, and `custom_bwd` does the same for backward."""
+    """Decorate the forward of a `Function`. With `cast_inputs`, floating-point tensors are cast to that dtype and autocast is disabled
+    inside; without it, `custom_bwd` repeats the state of autocast in backward."""
     _check_device_type(device_type)
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)

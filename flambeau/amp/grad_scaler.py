@@ -259,7 +259,7 @@ class GradScaler:
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
-        """Return whether it does anything."""
+        """Return whether gradients are scaled."""
         return self._enabled
 
     def _check_inf_per_device(self, optimizer: Optimizer) -> dict[Any, Tensor]:
@@ -286,7 +286,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the scale and its growth from the result of `state_dict`."""
         if not self._enabled:
             return
         if not state_dict:

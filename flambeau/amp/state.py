@@ -61,7 +61,7 @@ def current_setting(device_type: str) -> Setting:
 
 @uninterrupted
 def switch(setting: Setting, nesting: int) -> None:
-    """Set all of it, `nesting` contexts deeper: a Ctrl-C comes before or after, so that no part is left behind."""
+    """Set the whole state of autocast, `nesting` contexts deeper, atomically with respect to a Ctrl-C."""
     kind, enabled, dtype, casts.cache_enabled = setting
     _contexts.nesting += nesting
     if nesting < 0 and not _contexts.nesting:
@@ -132,7 +132,7 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Keep the lower-precision copies of parameters, or make a new one for every operator."""
+    """Set whether lower-precision copies of parameters are cached between operators."""
     if not isinstance(enabled, bool):
         raise TypeError(
             f"set_autocast_cache_enabled(): argument 'enabled' (position 1) must be bool, not {type_name(enabled)}"

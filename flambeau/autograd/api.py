@@ -251,7 +251,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[..., Any]) -
 
 
 def retain_grad(self: Tensor) -> None:
-    """Keep `.grad` of a tensor that is not a leaf."""
+    """Store the gradient of a tensor that is not a leaf in its `.grad`."""
     if not self.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if self.is_leaf:
@@ -309,7 +309,7 @@ METHODS = {
 
 
 def bind() -> None:
-    """Give tensors their autograd methods."""
+    """Add the autograd methods to the tensor class."""
     for name, method in METHODS.items():
         setattr(Tensor, name, method)
 

@@ -16,7 +16,7 @@ from ..ops.machinery.inplace import view_through
 
 
 class DualLevel(modes.Mode):
-    """An open level; it knows who carries tangents, to take them away at its end."""
+    """Open level of forward-mode differentiation, with the tensors whose tangents are removed when it ends."""
 
     def __init__(self) -> None:
         self.carriers: list[weakref.ref[Tensor]] = []

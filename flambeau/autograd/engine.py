@@ -215,7 +215,7 @@ class LinearPass(Pass):
 
 
 def run_tensor_hooks(node: Node, incoming: list[Any]) -> None:
-    """Hooks of the tensors this node produced, then retained gradients: before the node runs, and where it does not."""
+    """Run the hooks of the tensors that a node produced, then store retained gradients: before the node runs, and where it does not."""
     for hook in list((node.prehooks or {}).values()):
         if isinstance(hook, TensorHook):
             g = incoming[hook.output_nr] if hook.output_nr < len(incoming) else None
@@ -231,7 +231,7 @@ def run_tensor_hooks(node: Node, incoming: list[Any]) -> None:
 
 
 def run_prehooks(node: Node, incoming: list[Any]) -> list[Any]:
-    """Run the prehooks of a node, and return the gradients that they give."""
+    """Run the prehooks of a node, and return the gradients they return."""
     for hook in list((node.prehooks or {}).values()):
         if not isinstance(hook, TensorHook):
             changed = hook(tuple(incoming))
@@ -270,7 +270,8 @@ def run_posthooks(node: Node, outgoing: tuple[Any, ...], incoming: list[Any]) ->
 
 
 def apply_watched(node: Node, incoming: list[Any], wanted: tuple[bool, ...] | None) -> tuple[Any, ...]:
-    """node.apply (or apply_some), which an observer is told of; with anomaly detection an error is preceded by the forward call that led to it."""
+    """Call `node.apply` (or `apply_some`) and notify an observer; with anomaly detection an error is preceded by the forward call that
+    led to it."""
     before, grad_mode.evaluating = grad_mode.evaluating, node
     observer = modes.observing()
     event = None if observer is None else observer.begin(node.name(), modes.BACKWARD, node.sequence)
@@ -289,7 +290,7 @@ def apply_watched(node: Node, incoming: list[Any], wanted: tuple[bool, ...] | No
 def evaluate_observed(
     observer: modes.Observer, evaluate: Callable[..., Any], node: Node, incoming: list[Any], useful: set[Node] | None
 ) -> tuple[Any, ...] | None:
-    """Evaluate a node, and tell an observer of it."""
+    """Evaluate a node, and notify an observer."""
     leaf = type(node) is AccumulateGrad
     name, sequence = node.name(), -1 if leaf else node.sequence
     events = [observer.begin(f"autograd::engine::evaluate_function: {name}", modes.BACKWARD, sequence)]
@@ -393,8 +394,7 @@ def add_out_of_place(meta: Any, gradient: Tensor, create_graph: bool) -> None:
 
 
 def take_over_sparse(holder: list[Any]) -> Tensor:
-    """Take over a sparse gradient without copying: its index and values are taken over when only it holds them. Such a gradient
-    forgets that it was coalesced, as in PyTorch."""
+    """Return a sparse gradient for a leaf, without copying index and values that only it holds. It is marked uncoalesced, as in PyTorch."""
     g = holder[0]
     own = all(p._contig and p._base is None and sys.getrefcount(p._storage) <= 2 for p in g._parts())
     if isinstance(g, SparseCoo) and own and sys.getrefcount(g) <= 3:
@@ -403,7 +403,7 @@ def take_over_sparse(holder: list[Any]) -> Tensor:
 
 
 def take_over(holder: list[Any], variable: Tensor) -> Tensor:
-    """The gradient in holder[0] as the leaf's own tensor: taken over when nobody else can see it, else copied."""
+    """Return the gradient in holder[0] as the leaf's own tensor: without a copy if nothing else refers to it."""
     if holder[0].is_sparse or isinstance(variable, SparseTensor):
         return take_over_sparse(holder) if holder[0].is_sparse else holder[0]._bare_alias()
     same_layout = holder[0]._strides == variable._strides or (holder[0]._contig and variable._contig)

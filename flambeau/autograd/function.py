@@ -35,7 +35,7 @@ class FunctionCtx:
         self._spent = False
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep tensors for backward, checked for in-place changes when they are read."""
+        """Save tensors for backward; they are checked for in-place changes when they are read."""
         for t in tensors:
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(
@@ -122,7 +122,7 @@ class FunctionNode(Node):
         return tuple(None if edge is None else row.share(k) for k, edge in enumerate(self.edges))
 
     def fitted(self, index: int, share: Tensor | None) -> Tensor | None:
-        """Sum a gradient of broadcast shape down to the input's; one that nobody asked for may have any shape."""
+        """Sum a gradient of broadcast shape down to the input's shape; a gradient that is not needed may have any shape."""
         shape = self.extra[index]
         if share is None or share.shape == shape or self.edges[index] is None:
             return share
@@ -398,7 +398,8 @@ def _apply_batched(cls: Any, args: Values) -> Any:
 
 
 def by_vmap_rule(rule: Callable[..., Any], level: Any, args: Values, kwargs: Any = None) -> Any:
-    """Call a user's rule `rule(info, in_dims, *args)` with the values of tensors of this level, and give its results a batch."""
+    """Call a user's rule `rule(info, in_dims, *args)` with the values of this level's batched tensors, and wrap its results as batched
+    tensors."""
 
     def dim(a: Any) -> Any:
         return tuple(map(dim, a)) if isinstance(a, (tuple, list)) else a._hidden if level.owns(a) else None

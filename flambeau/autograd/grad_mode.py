@@ -147,7 +147,7 @@ class set_grad_enabled(_Switch):
 
 
 class inference_mode(_Switch):
-    """no_grad, and results that can never take part in autograd."""
+    """Context manager: as `no_grad`, and results can never take part in autograd."""
 
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)
@@ -184,8 +184,8 @@ def is_inference_mode_enabled() -> bool:
 
 
 class set_multithreading_enabled(_Switch):
-    """Set whether a backward pass may use several threads of its own, from now on or inside a `with` block. Here it always runs
-    in the thread that called it, with kernels on all cores; the switch serves programs written for PyTorch that ask for it."""
+    """Set whether a backward pass may use several threads, permanently or inside a `with` block. It has no effect: a backward pass runs
+    in the calling thread, with kernels on all cores."""
 
     def __init__(self, mode: bool) -> None:
         self.value, self.outer = bool(mode), _state.multithreading

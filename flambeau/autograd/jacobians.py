@@ -46,7 +46,7 @@ def as_real(values: np.ndarray) -> np.ndarray:
 
 
 def tensor_like(values: np.ndarray, like: Tensor) -> Tensor:
-    """A tensor of like's shape and dtype; sparse like it, too."""
+    """Return a new tensor with the shape, dtype and sparse layout of another."""
     dense = copy_of_array(np.asarray(values, like.dtype.numpy).reshape(like.shape), like.dtype)
     return dense.to_sparse(layout=like.layout) if isinstance(like, SparseTensor) else dense
 

@@ -43,7 +43,7 @@ __all__ = [
 
 
 class OptimizedModule(Module):
-    """A compiled model: called like the original, which it keeps as `_orig_mod`."""
+    """Compiled model: called like the original, which is its attribute `_orig_mod`."""
 
     def __init__(self, mod: Module, options: dict[str, Any] | None = None):
         super().__init__()
@@ -170,7 +170,7 @@ def show(compiled: Any, picture: str | os.PathLike[str] | None = None) -> str:
 
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Mark a function as not to be compiled: functions that call it run eagerly, too."""
+    """Mark a function as not to be compiled: functions that call it run eagerly as well."""
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     original = getattr(fn, "_torchdynamo_orig_callable", None)
@@ -183,7 +183,7 @@ def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, rea
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Mark a function as one node of a compiled graph. It is returned unchanged: what it does is recorded like everything else."""
+    """Mark a function as one node of a compiled graph. It is returned unchanged: its operators are recorded like all others."""
     return fn
 
 
@@ -214,11 +214,11 @@ def reset() -> None:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Tell CUDA graphs that a step begins; there are none."""
+    """Mark the begin of a step for CUDA graphs; has no effect here."""
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The names that `compile(backend=...)` takes, without those for debugging unless told otherwise."""
+    """Return the names that `compile(backend=...)` accepts; those for debugging only if asked for."""
     return [name for name, tag in BACKENDS.items() if tag not in (exclude_tags or ())]
 
 
@@ -282,7 +282,7 @@ def wrap_numpy(fn: Callable) -> Callable:
 
 
 def set_enable_guard_collectives(enabled: bool) -> bool:
-    """Return whether ranks agreed on their guards before: never. Each rank records by itself, so True is refused."""
+    """Return False, the only setting: ranks do not agree on guards, each records independently. True is refused."""
     if enabled:
         raise NotImplementedError("set_enable_guard_collectives(True): ranks do not ask each other about their guards")
     return False

@@ -13,8 +13,8 @@ from .state.observer import Observer
 
 
 class FirstCall:
-    """Runs a function as it is, and remembers of which kind the arguments were: the key of the call, and what it has in common with
-    others that differ in sizes. Whatever else is asked of it is asked of what `opened` gives, which has to be imported."""
+    """Call a function eagerly and record the key of its arguments, and the pattern shared with calls that differ only in sizes. Every
+    other attribute is that of the full compiled function, which `opened` imports."""
 
     def __init__(self, function: Callable, opened: Callable[[], Any], sizes_count: bool):
         self.function, self.opened, self.sizes_count = function, opened, sizes_count

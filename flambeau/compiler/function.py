@@ -79,8 +79,8 @@ stance = ["default"]  # what `compiler.set_stance` says
 
 
 class CompiledFunction(KnownFunction):
-    """Calls `function`, by recordings where they fit. A part of a split function has its `source`, and is quiet: its reasons stand
-    in what `explain` tells of the whole."""
+    """Compiled `function`: a call replays a recording if one fits, else runs eagerly and records. A part of a split function has its
+    `source` and does not warn: `explain` of the whole reports its reasons."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         off = self.given_up or recording.on or not available or stance[0] == "force_eager"

@@ -124,7 +124,7 @@ class KnownFunction:
         return self._as_it_is(args, kwargs) if first is None else self._observed(first, args, kwargs)
 
     def note(self, kinds: list[tuple[tuple, tuple]], observer: Observer) -> None:
-        """Note first calls: their keys, their patterns, and who watched them."""
+        """Record first calls: their keys, their patterns, and their observers."""
         self.observer = observer
         for key, pattern in kinds:
             try:

@@ -82,7 +82,7 @@ def new_sizes(before: Any, now: Any) -> str:
 
 
 def line_through(before: Any, now: Any) -> Line | None:
-    """The line of sizes through those of two keys; None if they do not grow together."""
+    """Return the line of sizes through those of two keys; None if they do not grow together."""
     first, second = list(headers_in(before)), list(headers_in(now))
     steps = [(abs(b - a), i, d) for i, (one, two) in enumerate(zip(first, second)) for d, (a, b) in enumerate(zip(one[0], two[0])) if a != b]  # fmt: skip
     if not steps:
@@ -109,8 +109,8 @@ def line_through(before: Any, now: Any) -> Line | None:
 
 
 class Proof:
-    """Sizes that have come, and those at which a program was compared with the function. A size is compared when it comes again: one
-    that does not is run as it is."""
+    """Sizes seen so far, and those at which a program was compared with the function. A size is compared when it comes again; until then
+    its call runs eagerly."""
 
     def __init__(self) -> None:
         self.met: set[int] = set()
@@ -134,7 +134,7 @@ class Range(NamedTuple):
     proof: Proof
 
     def trusts(self, t: int) -> bool:
-        """Return whether the program may be run for a size without another look at the function."""
+        """Return whether the program may run for a size without a comparison with the function."""
         return self.program.recorded.checked and t in self.proof.compared
 
     def compare(self, tensors: list[Tensor], run: Callable[[], Any]) -> tuple[str, Any]:
@@ -200,7 +200,7 @@ class Ranges:
         self.failed = 0  # the largest size of these
 
     def find(self, given: Arguments) -> tuple[Range, int] | None:
-        """The program that takes arguments of these sizes, in the state that there is now, and the size."""
+        """Return the program for arguments of these sizes in the current state, and the size."""
         for one in self.known:
             t = one.size(given.tensors)
             if t is not None and one.program.first <= t <= one.program.last and not one.program.recorded.fits(given):

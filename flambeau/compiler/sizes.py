@@ -64,7 +64,7 @@ class Sizes:
         return True
 
     def add(self, key: tuple, found: dict[tuple, Any]) -> Waiting:
-        """Remember a key; of too many, the oldest goes that has no recording, or the oldest of all."""
+        """Remember a key; if there are too many, drop the oldest without a recording, or the oldest of all."""
         self.keys.append(key)
         found[key] = waiting = Waiting(self)
         if len(self.keys) > (KEPT if self.family is None else MANY):
@@ -88,7 +88,7 @@ class Waiting:
         self.times = 0  # that it was asked for, where there are many sizes
 
     def is_new(self) -> bool:
-        """Return whether the size comes for the first time: that one comes again pays for its recording."""
+        """Return whether the size comes for the first time: only one that comes again is recorded."""
         self.times += 1
         return self.times == 1
 
@@ -108,7 +108,8 @@ class Waiting:
 
 
 class Idling:
-    """Counter of calls in a row that were not native because of their sizes; it says when a function rests and for how long."""
+    """Counter of consecutive calls that were not native because of their sizes; decides when a function stops recording, and for how
+    long."""
 
     def __init__(self) -> None:
         self.calls = 0

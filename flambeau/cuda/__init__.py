@@ -208,7 +208,7 @@ def current_stream(device: Any = None) -> streams.Stream:
 
 
 def default_stream(device: Any = None) -> streams.Stream:
-    """The stream that work goes to unless another is chosen."""
+    """Return the stream on which work runs unless another is chosen."""
     _need("default_stream")
     return streams.default_stream(device)
 
@@ -219,7 +219,7 @@ def set_stream(stream: Any) -> None:
 
 
 def get_stream_from_external(data_ptr: int, device: Any = None) -> streams.Stream:
-    """The stream behind a handle of another library."""
+    """Return the stream of a handle that another library made."""
     _need("get_stream_from_external")
     return ExternalStream(data_ptr, device)
 
@@ -272,7 +272,7 @@ def current_blas_handle() -> int:
 
 
 def ipc_collect() -> None:
-    """Let go of memory that was sent to other processes which no longer use it."""
+    """Free memory that was sent to other processes and is no longer used there."""
     _need("ipc_collect")
     sharing.collect()
 

@@ -59,7 +59,7 @@ memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
 
 
 def empty_cache() -> None:
-    """Give memory that no tensor uses back to the GPU."""
+    """Free cached memory that no tensor uses, so that other programs can use it."""
     if is_initialized():
         for memory in memories():
             memory.empty_cache()
@@ -80,7 +80,7 @@ def reset_accumulated_memory_stats(device: Any = None) -> None:
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Free and total bytes of the GPU, whoever uses it."""
+    """Return free and total bytes of the GPU, counting all processes."""
     return _memory(device, "mem_get_info").info()
 
 
@@ -129,7 +129,7 @@ def _nested(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """Return the allocator's statistics as a table, and what takes most of the memory."""
+    """Return a table of the allocator's statistics and the largest users of memory."""
     index = _index(device)
     m = _memory(device, "memory_summary")
     rows = [
@@ -153,7 +153,7 @@ def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
-    """Let this process take at most such a part of the GPU's memory."""
+    """Limit this process to a fraction of the GPU's memory."""
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")
     if not 0 <= fraction <= 1:
@@ -163,13 +163,13 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:
-    """The part of the GPU's memory that this process may take."""
+    """Return the fraction of the GPU's memory that this process may allocate."""
     memory = _memory(device, "get_per_process_memory_fraction")
     return 1.0 if memory.limit is None else memory.limit / memory.info()[1]
 
 
 def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
-    """Memory for another library, which must give it back with `caching_allocator_delete`."""
+    """Allocate memory for another library, to be freed with `caching_allocator_delete`."""
     index = _index(device)
     handle = getattr(stream, "cuda_stream", stream)
     with _on_stream(index, handle):
@@ -230,5 +230,5 @@ __all__ += [
 
 
 def list_gpu_processes(device: Any = None) -> str:
-    """The processes that use a GPU: NVIDIA's management library would tell, and is not used."""
+    """Raise NotImplementedError: NVIDIA's management library, which lists processes, is not used."""
     raise NotImplementedError("cuda.list_gpu_processes(): `nvidia-smi` tells which processes use the GPU")

@@ -21,7 +21,7 @@ def version() -> tuple[int, ...]:
 
 
 def is_available(tensors: Sequence[Any]) -> bool:
-    """Return whether NCCL could work on these tensors: each dense, contiguous and on a GPU of its own."""
+    """Return whether NCCL can work on these tensors: each dense, contiguous and on a GPU of its own."""
     if not nccl_engine.available():
         warnings.warn("PyTorch is not compiled with NCCL support", stacklevel=2)
         return False
@@ -69,7 +69,7 @@ def broadcast(inputs: Any, root: int = 0, streams: Any = None, comms: Any = None
 
 
 def all_gather(inputs: Any, outputs: Any, streams: Any = None, comms: Any = None) -> None:
-    """Write all inputs, one behind the other, into each output."""
+    """Concatenate all inputs into each output."""
     for output in outputs:
         output.copy_(cat([tensor.to(output.device) for tensor in inputs]))
 

@@ -24,7 +24,7 @@ globals().update(
 
 
 def enable(val: bool = True) -> None:
-    """Raise an error if tuned products are asked for."""
+    """Raise an error if tunable products are requested: there are none."""
     if val:
         raise NotImplementedError("cuda.tunable: products are chosen by cuBLASLt's heuristics, not tuned")
 

@@ -119,7 +119,7 @@ def _source(tensor: Tensor) -> Tensor:
 
 
 def all_reduce(self: Tensor, reduceOp: Any, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
-    """The sum (or what `reduceOp` says) of every rank's tensor."""
+    """Return the sum (or another `reduceOp`) of every rank's tensor."""
     where = _resolve_group(group)
     result = _source(self).clone()
     is_flag = result.dtype is dt.bool_

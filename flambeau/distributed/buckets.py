@@ -20,8 +20,8 @@ def assign_by_size(
     tensor_indices: Sequence[int] = (),
     logger: Any = None,
 ) -> tuple[list[list[int]], list[int]]:
-    """Indices of tensors, in buckets: same dtype and device, closed when the limit is reached; the first bucket of a kind has
-    the first limit, and so on. A tensor with sparse gradients has a bucket of its own."""
+    """Return indices of tensors in buckets of one dtype and device, each closed when its limit is reached; the k-th bucket of a kind has
+    the k-th limit. A tensor with sparse gradients has a bucket of its own."""
     if not tensors:
         raise RuntimeError("tensors_size must be greater than 0")
     if any(t.is_sparse for t in tensors):

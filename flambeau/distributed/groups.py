@@ -296,7 +296,7 @@ def get_world_size(group: ProcessGroup | None = None) -> int:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """The number of this process on its machine, as torchrun tells it."""
+    """Return the rank of this process on its machine, from torchrun's environment."""
     if "LOCAL_RANK" in os.environ:
         return int(os.environ["LOCAL_RANK"])
     if fallback_rank is not None:

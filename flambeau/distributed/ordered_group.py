@@ -39,7 +39,7 @@ def shapes_of(tensors: Sequence[Tensor]) -> list[list[int]]:
 
 
 class OrderedGroup:
-    """Ranks that communicate: who they are, what moves their bytes, and in which order."""
+    """Group of ranks that communicate in order: its members and the engine that moves their bytes."""
 
     KNOWN_BY_IDENTITY = True
 
@@ -222,7 +222,7 @@ class OrderedGroup:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Let go of threads and memory. Operations under way are finished first."""
+        """Release threads and memory, after pending operations have finished."""
         if self._closed:
             return
         self._closed = True

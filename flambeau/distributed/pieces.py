@@ -80,7 +80,7 @@ def stretches(tensors: Sequence[Tensor], starts: Sequence[int], count: int, size
 
 
 def lay_out(flat: Tensor, shares: Sequence[Sequence[Share]]) -> None:
-    """Write what each rank gets, one behind the other, with zeros in between."""
+    """Write each rank's part, one after the other, with zeros in between."""
     start = 0
     for share in (share for own in shares for share in own):
         count = share.end - share.begin
@@ -125,7 +125,7 @@ def _transfer(flat: Tensor, tensors: Sequence[Tensor], inwards: bool) -> None:
 
 
 def put_back(places: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Copy what was received into contiguous copies to the tensors they stand for."""
+    """Copy received data from contiguous copies to the tensors they were made for."""
     for place, output in zip(places, outputs):
         if place is not output:
             unrecorded(output.detach().copy_, place)

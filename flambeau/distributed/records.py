@@ -39,7 +39,7 @@ listeners = _Listeners()
 
 
 def told(name: str) -> None:
-    """Tell the listeners of a collective: by its name in `torch.ops.c10d_functional`, or with that of another space before it."""
+    """Notify the listeners of a collective: by its name in `torch.ops.c10d_functional`, or with another namespace before it."""
     for tell in listeners.found:
         tell(name)
 
@@ -226,7 +226,7 @@ def all_gather_parts_(outputs: list[Tensor], tensors: list[Tensor], group: Any) 
 
 @collective("reduce_scatter_parts", writes="output")
 def reduce_scatter_parts_(output: Tensor, shares: list[list[tuple]], op: Any, group: Any) -> tuple:
-    """Combine what everybody's shares (the fields of `Share`) say for each rank, which gets them one behind the other."""
+    """Reduce the shares (fields of `Share`) of all ranks for each rank, which receives them one after the other."""
     return output, [[Share(*share) for share in own] for own in shares], op
 
 
@@ -333,7 +333,8 @@ def _(out: Tensor, input: Tensor, reduction: Any, group: Any) -> None:
 
 @_collective(grads={"input": lambda g, takes, sends, group: all_to_all(g, sends, takes, group)})
 def all_to_all(input: Tensor, takes: Sequence[int] | None, sends: Sequence[int] | None, group: Any) -> NewTensor:
-    """Return what every rank sent to this rank: `takes[r]` rows from rank r, for `sends[r]` rows to it; without them, equal parts."""
+    """Return the rows that every rank sent to this rank: `takes[r]` rows from rank r, for `sends[r]` rows to it; without them, equal
+    parts."""
     return _with_rows(input, input.shape[0] if takes is None else sum(takes))
 
 

@@ -27,7 +27,7 @@ _LAUNCHERS = (
 
 
 def launcher_ranks() -> tuple[int, int] | None:
-    """Rank and world size as another launcher than torchrun has told them."""
+    """Return rank and world size from the environment of another launcher than torchrun."""
     for rank, size, _ in _LAUNCHERS:
         if rank in os.environ and size in os.environ:
             return int(os.environ[rank]), int(os.environ[size])

@@ -102,7 +102,7 @@ def parse_min_max_nnodes(nnodes: str) -> tuple[int, int]:
 
 
 def determine_local_world_size(nproc_per_node: str) -> int:
-    """A number, or what `auto`, `cpu` and `gpu` stand for on this machine."""
+    """Return the number of local processes: a number, or `auto`, `cpu` or `gpu` for this machine's."""
     try:
         return int(nproc_per_node)
     except ValueError:

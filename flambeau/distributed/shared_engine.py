@@ -42,8 +42,8 @@ class Memory(NamedTuple):
 
 
 class Parts:
-    """Bytes that lie in several places, as if one part followed the other: no copy is made to put them together. A part may be
-    shorter than its room; what is missing is neither read nor written."""
+    """Bytes in several places, treated as if one part followed the other, without a copy. A part may be shorter than its slot; the rest
+    is neither read nor written."""
 
     __slots__ = ("nbytes", "parts")
 

@@ -45,7 +45,7 @@ class Store:
 
     @property
     def timeout(self) -> timedelta:
-        """Time to wait for a key unless told otherwise."""
+        """Default time to wait for a key."""
         return self._timeout
 
     def set_timeout(self, timeout: timedelta) -> None:
@@ -63,7 +63,7 @@ class Store:
         raise NotImplementedError
 
     def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
-        """Set the value if it is the expected one (or there is none and "" is expected); returns what it is afterwards."""
+        """Set the value if it equals the expected one (or there is none and "" is expected), and return the value afterwards."""
         raise NotImplementedError
 
     def check(self, keys: Sequence[str]) -> bool:
@@ -84,7 +84,7 @@ class Store:
         raise NotImplementedError
 
     def append(self, key: str, value: str | bytes) -> None:
-        """Put a value behind what is there."""
+        """Append to a value."""
         raise NotImplementedError
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
@@ -119,7 +119,7 @@ class Store:
 
 
 class Table:
-    """Keys and values in this process, for threads: what a HashStore and the server of a TCPStore keep."""
+    """Thread-safe keys and values in this process, the contents of a HashStore and of a TCPStore's server."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}

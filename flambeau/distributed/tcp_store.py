@@ -186,7 +186,7 @@ class TCPStore(Store):
 
     @property
     def is_server(self) -> bool:
-        """Return whether this process keeps the values."""
+        """Return whether this process stores the values."""
         return self._server is not None
 
     def _joined(self, world_size: int | None, wait: bool) -> None:

@@ -204,7 +204,7 @@ class Window:
             raise Missing(missing, False)
 
     def give_up(self) -> None:
-        """Tell the others that this rank will not come any more."""
+        """Notify the others that this rank will take no further part."""
         self._words[self._indices[self.rank] + _GAVE_UP] = 1
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from .errors import DistBackendError
 
 
 class Arrived:
-    """A message that an engine need not wait for: it is on the device's stream, or nobody sends it."""
+    """Work that is complete for the host: it is queued on the device's stream, or nothing is sent."""
 
     def __init__(self, peer: int) -> None:
         self.peer = peer
@@ -27,7 +27,7 @@ class Arrived:
 
 
 class Work:
-    """A collective or a message that was started; `wait()` for it before its tensors are used.
+    """Started collective or message; `wait()` for it before its tensors are used.
 
     A subclass in Python overrides what it needs."""
 
@@ -128,7 +128,7 @@ class _OnWait(Future):
 
 
 class WatchedWork(Work):
-    """A collective that was started while a mode watches: `wait` is an operator, too, which the mode sees."""
+    """Collective started under a mode: `wait` is an operator that the mode sees."""
 
     def __init__(self, fetch: Callable[[], list[Tensor]], ready: Callable[[], bool], what: str) -> None:
         super().__init__(_OnWait(fetch, ready), what=what)

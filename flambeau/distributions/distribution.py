@@ -296,7 +296,7 @@ class Parametric(Distribution):
 
 
 class ProbsOrLogits(Parametric):
-    """The base of distributions given by `probs` or `logits`: the other is computed when asked for."""
+    """Base of distributions parameterised by `probs` or `logits`: the other is computed on first use."""
 
     _binary = True
 

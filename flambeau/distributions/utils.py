@@ -68,7 +68,7 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
 
 
 class lazy_property:
-    """An attribute computed when first asked for, and kept. Gradients pass through it even if that was under `no_grad`."""
+    """Decorator of a method: an attribute computed on first use and cached. Gradients pass through it even if that was under `no_grad`."""
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:
         self.wrapped = wrapped

@@ -113,7 +113,7 @@ class Recorder(graph_recorder.GraphRecorder):
         }
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Note which public function the program calls; what it is made of carries its name."""
+        """Record which public function the program calls; operators inside it carry its name."""
         if self.calling is not None:
             return super().handle(op, function, args, kwargs)
         home = home_of(function)

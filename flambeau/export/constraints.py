@@ -15,8 +15,8 @@ Works = Callable[[dict[Symbol, int]], bool]
 
 
 def violations(sizes: Sizes, works: Works) -> str | None:
-    """A message about the sizes that are not free; `works` says whether the program does the same with given sizes. None if each
-    is free by itself and so are all pairs."""
+    """Return a message about the sizes that are not free; `works` tests whether the program agrees at given sizes. None if each size and
+    each pair is free."""
     hints = {s: s.hint for s in sizes.symbols}
     stuck = [s for s in sizes.symbols if not all(works({**hints, s: _other(sizes, s, n)}) for n in (1, _FURTHEST // 2))]
     found: dict[Symbol, tuple[str, str]] = {}

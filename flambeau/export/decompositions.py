@@ -184,7 +184,7 @@ def _retrace(
 
 
 def decomposed(module: GraphModule, table: dict[Any, Callable], inputs: list[Any]) -> None:
-    """Take the operators of a graph apart by running it on these inputs, as the table says; the module is changed."""
+    """Decompose the operators of a graph according to the table, by running it on these inputs; the module is changed."""
     codegen, tracer = module.graph._codegen, module.graph._tracer_cls
     with contents_kept(module.buffers()):
         reader, _, outputs = _retrace(module, table, inputs, functional=False)
@@ -210,7 +210,7 @@ def _example(node: Node, like: Any, run: dict[Any, int]) -> Any:
 
 
 def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | None) -> ExportedProgram:
-    """An exported program in the operators that the table leaves, without changes in place: what it changes it returns."""
+    """Return an exported program in the operators that the table leaves, functionalised: what it changes it returns."""
     entries = core_table() if table is None else {**composite_table(), **table}
     sizes = _sizes_of(program)
     runs = [{s: s.hint for s in sizes.symbols}]

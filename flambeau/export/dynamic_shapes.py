@@ -110,7 +110,7 @@ class ShapesCollection:
         return len(self._shapes)
 
     def dynamic_shapes(self, m: Any, args: tuple[Any, ...], kwargs: dict[Any, Any] | None = None) -> Any:
-        """The shapes in the form that `export` takes."""
+        """Return the shapes in the form that `export` accepts."""
         named = combined(m, args, kwargs or {})
         return pytree.tree_map(lambda leaf: self._shapes.get(id(leaf)), named)
 

@@ -23,7 +23,7 @@ class TensorArgument:
 
 @dataclass
 class TokenArgument:
-    """A token that keeps effects in order."""
+    """Token argument that orders effects."""
 
     name: str
 
@@ -240,7 +240,7 @@ class ExportGraphSignature:
                 spec.arg.name = new
 
     def get_replace_hook(self, replace_inputs: bool = False) -> Any:
-        """A hook for a GraphModule that keeps the signature right."""
+        """Return a hook for a GraphModule that updates the signature when nodes are replaced."""
 
         def hook(old: Any, new: str, user: Any) -> None:
             if user.op == "output" or (replace_inputs and old.op == "placeholder"):

@@ -42,7 +42,7 @@ def _symbols(names: list[str], leaves: list[Any]) -> Sizes:
 
 
 def symbolic(f: Callable, make: Callable[[], Callable[..., GraphModule]], *args: Any) -> GraphModule:
-    """The graph of `f`; `make()` gives the function that records it for arguments."""
+    """Return the graph of `f`; `make()` returns the function that records it for given arguments."""
     leaves, shape = pytree.tree_flatten(args)
     sizes = _symbols([f"arg{i}" for i in range(len(leaves))], leaves)
     runs: list[dict[Symbol, int]] = [{s: s.hint for s in sizes.symbols}]

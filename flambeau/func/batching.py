@@ -39,7 +39,7 @@ def rule(*operators: Any) -> Callable[[Rule], Rule]:
 
 
 def form(word: str) -> Callable[[Callable[[Batched], Rule]], Callable[[Batched], Rule]]:
-    """Declare what makes the rules that records call `word`."""
+    """Declare the maker of batching rules for records whose `batching` is `word`."""
 
     def declare(make: Callable[[Batched], Rule]) -> Callable[[Batched], Rule]:
         FORMS[word] = make
@@ -183,7 +183,7 @@ class Level(modes.Mode):
             )
 
     def writable(self, target: Any) -> None:
-        """The batch may be one element repeated: before it is changed it becomes a batch of its own."""
+        """Return a batch that may be written to: one that is a single repeated element is copied."""
         value = target._value
         if self.size > 1 and value.stride()[target._hidden] == 0:
             target._value = value.clone()
@@ -200,7 +200,7 @@ class Level(modes.Mode):
             return self.one_by_one(op, function, args, kwargs)
 
     def one_by_one(self, op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Make the call for each element in turn, and stack the results."""
+        """Make the call for each element of the batch, and stack the results."""
         if not op.name.startswith("_"):
             warnings.warn(
                 "There is a performance drop because we have not yet implemented the batching rule for"

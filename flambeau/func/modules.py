@@ -80,7 +80,7 @@ def _stacked_leaf(tensors: list[Tensor]) -> Tensor:
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Make batch normalisation work under vmap: the modules below `root` keep no running statistics any more."""
+    """Disable the running statistics of all batch normalisations below `root`, so that they work under vmap."""
     for module in root.modules():
         if isinstance(module, modules.batchnorm._BatchNorm):
             module.running_mean = module.running_var = module.num_batches_tracked = None

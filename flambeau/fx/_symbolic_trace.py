@@ -236,7 +236,7 @@ class Tracer(TracerBase):
         return attr_val
 
     def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
-        """Placeholders for the function's parameters; and the function, changed so that it takes them all by position."""
+        """Return placeholders for the function's parameters, and the function adapted to take all of them by position."""
         analysed = inspect.unwrap(root_fn)
         code = analysed.__code__
         total = code.co_argcount + code.co_kwonlyargcount
@@ -324,8 +324,8 @@ class Tracer(TracerBase):
         return value
 
     def trace(self, root: Any, concrete_args: Any = None) -> Graph:
-        """The graph of a module's forward, or of a function. `concrete_args` gives values to some arguments, which are then
-        no inputs of the program; `PH` among them keeps an input."""
+        """Return the graph of a module's forward, or of a function. `concrete_args` fixes the values of some arguments, which are then
+        no inputs of the program; `PH` among them marks an input."""
         function = self._start(root)
         is_module = isinstance(root, Module)
         code = function.__code__

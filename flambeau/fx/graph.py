@@ -346,7 +346,7 @@ class Graph:
         return _InsertPoint(self, n.append)
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
-        """Take out the nodes whose value nobody reads, unless they do something besides. Returns whether there were any."""
+        """Remove nodes without users, unless they have side effects. Returns whether there were any."""
         self.lint()
         changed = False
         for node in reversed(self.nodes):

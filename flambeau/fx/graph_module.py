@@ -292,7 +292,7 @@ class GraphModule(Module):
     # -- submodules --
 
     def add_submodule(self, target: str, m: Module) -> bool:
-        """Install a module at a path, with empty modules on the way. Returns whether that could be done."""
+        """Install a module at a path, with empty modules for missing parents. Returns whether that was possible."""
         *prefix, field = target.split(".")
         owner: Module = self
         for item in prefix:
@@ -307,7 +307,7 @@ class GraphModule(Module):
         return True
 
     def delete_submodule(self, target: str) -> bool:
-        """Take the module at a path away. Returns whether there was one."""
+        """Delete the module at a path. Returns whether there was one."""
         *prefix, field = target.split(".")
         owner: Any = self
         for item in prefix:
@@ -320,7 +320,7 @@ class GraphModule(Module):
         return True
 
     def delete_all_unused_submodules(self) -> None:
-        """Take away the modules that the graph does not use."""
+        """Delete the modules that the graph does not use."""
         used: set[str] = set()
         for node in self.graph.nodes:
             if node.op not in ("call_module", "get_attr"):

@@ -19,7 +19,8 @@ __all__ = ["Interpreter", "Transformer"]
 
 
 class Interpreter:
-    """Runs a graph node by node. Override `call_function` and its neighbours, or `run_node`, to do something else."""
+    """Run a graph node by node. Override `run_node`, or `call_function` and the other methods named after kinds of nodes, to change what
+    runs."""
 
     def __init__(self, module: Module, garbage_collect_values: bool = True, graph: Graph | None = None) -> None:
         self.module = module
@@ -62,7 +63,7 @@ class Interpreter:
         return None
 
     def boxed_run(self, args_list: list[Any]) -> Any:
-        """The graph's result for a list of arguments, which is emptied: they are freed when nobody needs them any more."""
+        """Return the graph's result for a list of arguments, which is emptied: each is freed after its last use."""
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
         if len(args_list) != len(placeholders):
             problem = "extra arguments" if len(args_list) > len(placeholders) else "missing arguments"

@@ -150,8 +150,8 @@ def _autowrap_check(patcher: _Patcher, space: dict[str, Any], function_ids: set[
 
 
 def wrap(fn_or_name: Any) -> Any:
-    """Calls of this function are recorded as they are, instead of being traced through. Call it at the top of a module, with
-    the function or its name; or use it as a decorator."""
+    """Mark a function so that its calls are recorded as single nodes instead of being traced through. Call it at the top of a module,
+    with the function or its name; or use it as a decorator."""
     if not callable(fn_or_name) and not isinstance(fn_or_name, str):
         raise RuntimeError("Unsupported type for global function! Must be either a callable or string name")
     name = fn_or_name.__name__ if callable(fn_or_name) else fn_or_name

@@ -42,7 +42,7 @@ _COPY_META_FIELDS = [
 
 
 class TraceError(ValueError):
-    """Raised when the program does something with a traced value that a graph cannot express."""
+    """Raised when the program uses a traced value in a way that a graph cannot express."""
 
 
 class Scope:

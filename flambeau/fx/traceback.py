@@ -37,7 +37,7 @@ class NodeSourceAction(Enum):
 
 
 class NodeSource:
-    """The node that a node was made from, by which pass, and that one in turn."""
+    """Provenance of a node: the node it was made from, by which pass, and that node's own provenance."""
 
     def __init__(self, node: Node | None, pass_name: str = "", action: Any = None) -> None:
         actions = [] if action is None else list(action) if isinstance(action, (list, tuple)) else [action]

@@ -58,8 +58,8 @@ def _layouts(program: Program) -> list[str]:
 
 
 def described(call: Call) -> list[tuple] | None:
-    """Shape, strides and dtype of what a call returns, by its layout rule: found on the device meta. None where only values tell, or
-    where memory that existed before is returned."""
+    """Return shape, strides and dtype of a call's results by its layout rule, evaluated on the meta device. None where they depend on
+    values, or where memory that existed before is returned."""
     if call.op.draws or call.op.reads_values or call.changes or not call.returned():
         return None
     args, kwargs = on_meta((call.args, call.kwargs))

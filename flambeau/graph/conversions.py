@@ -135,8 +135,8 @@ def _store(call: Call, outs: list[Value], i: int, matches: Matches) -> list[int]
 
 
 def new_results(call: Call) -> tuple[list[Value], bool] | None:
-    """Everything that a primitive computes into new memory, what only its derivative reads included, and whether its kernels take a list
-    of it; None where that is not known."""
+    """Return everything that a primitive computes into new memory, results for its derivative included, and whether its kernels receive
+    a list; None if that is not known."""
     op = call.op
     if isinstance(call.function, Kernel):
         return list(call.results), call.function.several

@@ -42,7 +42,7 @@ class FeatureMap(NamedTuple):
         return (self.channels * self.pixels, *one)
 
     def moved(self, v: Value, to: int) -> Value | None:
-        """A value over this map as it is with channels last, in another buffer; None where one of its dimensions goes across channels or
+        """Return a value over this map in channels-last layout, in another buffer; None if one of its dimensions crosses channels or
         images."""
         first, odd = divmod(v.start, self.dtype.itemsize)
         before, after = self.strides(False), self.strides(True)
@@ -88,8 +88,8 @@ def convolution_of(call: Call) -> Convolution | None:
 
 @dataclass(eq=False)
 class Unit:
-    """A call that takes maps either way: all of them must lie alike, unless it is a convolution. `gain` is what it takes less, in
-    milliseconds for a million bytes, where they are channels last."""
+    """Call that accepts feature maps in either layout: all of them in the same, unless it is a convolution. `gain` is the time it saves
+    with channels last, in milliseconds for a million bytes."""
 
     call: Call
     maps: dict[int, FeatureMap]
@@ -143,7 +143,7 @@ def _results(call: Call) -> list[Value]:
 
 
 def units(program: Program) -> tuple[list[Unit], dict[int, FeatureMap]]:
-    """The calls that take maps either way, and all maps, by buffer."""
+    """Return the calls that accept feature maps in either layout, and all feature maps by buffer."""
     known = _Finder(program).known
     found = []
     for call in program.calls:

@@ -81,7 +81,7 @@ class Joining:
         return buffer in self.lasting or self.last.get(buffer, -1) > self.now
 
     def is_shared(self, buffer: int, number: int) -> bool:
-        """Return whether somebody besides the slot of this number uses a buffer, now that all are joined."""
+        """Return whether another slot than this one uses a buffer, after all loops are joined."""
         return buffer in self.lasting or self._users[buffer] != {number}
 
     @functools.cached_property
@@ -169,7 +169,7 @@ def joined(first: Loop, second: Loop, is_used: Callable[[int], bool] = lambda b:
 
 
 def are_apart(p: Place, q: Place, sizes: tuple[int, ...], itemsize: int) -> bool:
-    """Return whether two operands with the same strides have no element in common: one lies in the gaps of the other."""
+    """Return whether two operands with the same strides have no element in common: one is in the gaps of the other."""
     between, extent, room = abs(p.start - q.start) // itemsize, 0, None
     for s, n in sorted((s, n) for s, n in zip(p.strides, sizes) if n > 1):
         if s > between:

@@ -156,7 +156,7 @@ def list_call(members: list[Member]) -> Call:
 
 
 class FusedList:
-    """A formula over many tensors, in one launch where the device has such: `run(outs, *inputs)`, those of the members in turn."""
+    """Formula over many tensors, in one launch where the device supports it: `run(outs, *inputs)`, each member's in order."""
 
     def __init__(self, like: Member, members: list[tuple[FusedMap, int, int]]):
         self.like, self.members = like, members

@@ -141,8 +141,8 @@ def aligned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
 
 
 def turned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
-    """Both loops over the same dimensions in the order of the first, where an operand that both have tells which is which, and elements
-    that are side by side in it are so in all operands of the second."""
+    """Return both loops over the same dimensions in the order of the first, if a common operand shows which dimension is which, and
+    elements adjacent in it are adjacent in all operands of the second."""
     if math.prod(a.sizes) != math.prod(b.sizes):
         return None
     known = {p[:2]: p for p in a.places() if all(p.strides)}

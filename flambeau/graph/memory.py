@@ -40,7 +40,7 @@ class Memory:
         self.at: dict[int, Buffer] = {}
 
     def add(self, address: int, size: int, source: Any, holder: Any = None) -> Buffer:
-        """A buffer begins here; what lay at its place before is gone."""
+        """Register a buffer at its address; buffers that were there before are dropped."""
         buffer = Buffer(len(self.buffers), address, size, source, holder)
         self.buffers.append(buffer)
         self.lay(buffer, address)

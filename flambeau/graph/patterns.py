@@ -66,13 +66,13 @@ class Matches:
         return not any(after < i < before for b in buffers for i in self._written.get(b, ()))
 
     def exchange(self, i: int, now: Call, gone: list[int]) -> None:
-        """Put a call in the place of one, which does what those that are `gone` did, too."""
+        """Replace a call by another, which also does the work of those that are `gone`."""
         self.calls[i] = now
         for k in gone:
             self.calls[k] = None
 
     def replace(self, i: int, now: list[Call], gone: list[int]) -> None:
-        """Put several calls in the place of one, which do what those that are `gone` did, too."""
+        """Replace a call by several, which also do the work of those that are `gone`."""
         self._before[i] = now[:-1]
         self.exchange(i, now[-1], gone)
 

@@ -105,7 +105,8 @@ def _through(copy: Call, after: Loop) -> Call | None:
 
 
 def copies_of(call: Call, other: Callable[[Value], Value] | None = None) -> list[Call] | None:
-    """A call that only copies as the copies of its parts; None for other calls. `other` says where values lie now, if not where they lay."""
+    """Return a call that only copies as copies of its parts; None for other calls. `other` maps values that have moved to their new
+    places."""
     result, lies = call.results, other or (lambda v: v)
     if call.fixed or call.op.pieces is None or call.changes or len(call.makes) != 1 or not isinstance(result, Value):
         return None

@@ -38,7 +38,7 @@ class Value:
 
     @classmethod
     def of(cls, t: Tensor, find: Callable[[int], Ref | None]) -> Value | None:
-        """The value that a tensor is now, where `find` knows the place of its address; None where it does not."""
+        """Return a tensor as a value, if `find` knows the place of its address; else None."""
         address = t._storage.ptr
         place = find(address) if address else Ref(NO_MEMORY, -t._offset * t.dtype.itemsize)
         if place is None:
@@ -104,7 +104,7 @@ class Call:
         return self.op.key or self.op.name if hasattr(self.op, "key") else str(self.op)
 
     def origins(self) -> tuple[Call, ...]:
-        """The recorded calls that it stands for."""
+        """Return the recorded calls that this call replaces."""
         return tuple(part.recorded or part for part in self.parts or (self,))
 
     def arguments(self) -> list[Value]:
@@ -154,7 +154,7 @@ class Program:
         return found | {b.index for b in self.buffers if b.source != "new"}
 
     def new_value(self, shape: tuple[int, ...], d: dtype, where: device) -> Value:
-        """A contiguous value over a buffer of its own, for a rewritten call to make."""
+        """Return a contiguous value over a new buffer, for a rewritten call to write."""
         self.buffers.append(Buffer(len(self.buffers), 0, math.prod(shape) * d.itemsize))
         return Value(self.buffers[-1].index, 0, make_size(shape), contiguous_strides(shape), d, where)
 

@@ -60,7 +60,7 @@ class Writer(modes.Mode):
 
     # -- calls ------------------------------------------------------------------------------------------------------
     def call(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
-        """Run an operator and write it down; returns what it returns. Where that is not the public function as it is, `run` runs it."""
+        """Run an operator, record the call and return its result. `run` replaces the public function if given."""
         call = Call(op, function, *self.structure((args, kwargs)))
         outer, self.running = self.running, self.begin(call, args, kwargs)
         try:
@@ -78,7 +78,7 @@ class Writer(modes.Mode):
         return Running(call)
 
     def end(self, running: Any, result: Any) -> None:
-        """Write down a call that has run, with what it has returned."""
+        """Record a call that has run, with its results."""
         call = running.call
         call.makes, call.results = running.makes, self.structure(result, self.result)
         call.notes = self.notes(call.op)
@@ -137,7 +137,7 @@ def _declared(call: Call) -> list[Value]:
 
 
 def written_arguments(op: Any, args: tuple, kwargs: dict) -> list[Any]:
-    """The arguments that an operator says it changes; all of them, where they cannot be told apart."""
+    """Return the arguments that an operator declares to change; all of them if they cannot be told apart."""
     try:
         bound = op.bind(args, kwargs)
         return [bound[name] for name in op.writes]
@@ -181,7 +181,8 @@ class Recorder(Writer):
         return self.memory.add(held.ptr, max(held.size_bytes, held.capacity), source, held)
 
     def know(self, t: Tensor, source: Any = "state") -> Value:
-        """A tensor that existed before: an argument, or one that the function finds; a value that is just this tensor stands for it."""
+        """Register a tensor that existed before: an argument, or one that the function finds; an equal value stands for the tensor
+        itself."""
         known = self.memory.find(t._storage.ptr) is not None
         buffer = None if known else self.know_storage(t._storage, source)
         if source == "state":
@@ -224,7 +225,7 @@ class Recorder(Writer):
         return self.call(op, function, run, args, kwargs)
 
     def instead(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Make a call in another way; NotImplemented for one that is made and written down as it is."""
+        """Make a call in another way; return NotImplemented for one that is to be made and recorded normally."""
         return NotImplemented
 
     def begin(self, call: Call, args: tuple, kwargs: dict) -> Any:
@@ -244,7 +245,7 @@ class Recorder(Writer):
 
     # -- what is told about memory ----------------------------------------------------------------------------------
     def told(self, between: str, within: str) -> None:
-        """Note what no call says: why it is a problem between calls, and why the call that does it must be made as a whole."""
+        """Record an effect that no call shows: why it is a problem between calls, and why the call that has it must be kept whole."""
         if self.running is None:
             self.refuse(between)
         else:
@@ -304,7 +305,7 @@ class TensorRecorder(Writer):
         casts.cache = self._casts
 
     def value(self, t: Tensor) -> Value:
-        """Return a tensor as a value over the memory at its address; without memory, its storage object stands for that."""
+        """Return a tensor as a value over the memory at its address; without memory, over its storage object."""
         if t.layout is not strided or t.is_nested:
             return Value(NO_MEMORY, 0, t.shape, (), t.dtype, t.device, -1, t.requires_grad)
         shape, strides = make_size([int(n) for n in t.shape]), t.stride()
@@ -315,14 +316,14 @@ class TensorRecorder(Writer):
         return Value(buffer, start, shape, strides, t.dtype, t.device, -1, t.requires_grad)
 
     def number(self, t: Tensor) -> Value:
-        """Let a new value stand for a tensor from now on, but not for others over its memory."""
+        """Make a new value for a tensor, but not for others over its memory."""
         made = replace(self.value(t), number=len(self.tensors))
         self.tensors.append(t)
         self.known[id(t)] = (t, made)
         return made
 
     def know(self, t: Tensor) -> Value:
-        """Let a new value stand for a tensor, and for others over its memory, from now on."""
+        """Make a new value for a tensor and for others over its memory."""
         made = self.number(t)
         if made.buffer != NO_MEMORY:
             self.latest[made.buffer] = self.places[made] = t
@@ -359,11 +360,11 @@ class TensorRecorder(Writer):
         return self.know(t)
 
     def write(self, op: Any, function: Any, given: tuple[tuple, dict], result: Any) -> None:
-        """Write down a call with these arguments, values in the place of tensors; `function` is None for one that nobody made."""
+        """Record a call with these arguments, values in the place of tensors; `function` is None for one that was not made."""
         self.end(Running(Call(op, function, *given)), result)
 
     def maker(self, value: Value) -> Call | None:
-        """Return the call whose only result is this value; None where there is none."""
+        """Return the call whose only result is this value, or None."""
         made = (c for c in self.program.calls if isinstance(c.results, Value) and c.results.number == value.number)
         return next(made, None)
 

@@ -49,8 +49,7 @@ def fuse_into_reductions(program: Program) -> None:
 
 
 def take_sums(program: Program) -> None:
-    """Let whoever computes a value element by element sum it up for calls that do so besides something else (`Op.summed`), on devices
-    where one kernel does both."""
+    """Compute sums of a value (`Op.summed`) in the kernel that computes the value, on devices where one kernel does both."""
     matches = Matches(program)
     for i, call in matches:
         found = None if call.fixed or call.op.summed is None else new_results(call)
@@ -84,7 +83,7 @@ def _sum(value: Value, out: Value, impl: Reduction, call: Call) -> Call:
 
 
 class Reduced(NamedTuple):
-    """A reduction as a call does it: operand, operator, dimensions, and the dtype asked for (None for the usual one)."""
+    """Reduction of a call: operand, operator, dimensions, and the requested dtype (None for the default)."""
 
     value: Value
     impl: Reduction

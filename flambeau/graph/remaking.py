@@ -12,7 +12,7 @@ from .program import Call, Program, Value
 
 
 def remake_kept(program: Program) -> None:
-    """Let derivatives read what stays as it was, and the calls before them keep nothing for them."""
+    """Recompute saved values in derivatives from values that are still unchanged, so that the calls before need not save them."""
     matches = Matches(program)
     for i, call in matches:
         found = new_results(call) if call.op.lean is not None else None
@@ -31,7 +31,8 @@ def remake_kept(program: Program) -> None:
 
 
 def remake_between(programs: list[Program], kept: set[int]) -> None:
-    """Do the same for programs over the same buffers of which the others run behind the first, as derivatives do; `kept` is read after all."""
+    """Apply `remake_kept` across programs over the same buffers, of which the others run after the first, as derivatives do; `kept` is
+    read after all."""
     counts = [len(program.calls) for program in programs]
     whole = Program(programs[0].buffers, [call for program in programs for call in program.calls], kept=kept)
     remake_kept(whole)

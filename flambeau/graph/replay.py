@@ -15,7 +15,7 @@ from .program import NO_MEMORY, Call, Program, Value
 
 
 class Diverged(Exception):
-    """A call did not do what it did when it was recorded."""
+    """Raised when a call does something else than when it was recorded."""
 
 
 class Replay(watching.Watcher):
@@ -38,7 +38,7 @@ class Replay(watching.Watcher):
         return mapped(self.program.outputs, Value, self.tensor)
 
     def calls(self, calls: list[Call]) -> None:
-        """Make these calls, one after the other, and let go of memory behind its last use."""
+        """Make these calls in order, and free memory after its last use."""
         last = {b: i for i, call in enumerate(calls) for b in call.touches()}
         with watching.watch(self), modes_off():
             for i, call in enumerate(calls):
@@ -88,7 +88,7 @@ def through_door(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 class modes_off:  # noqa: N801 - reads like a keyword
-    """Inside, autograd takes no notes, and autocast, whose casts are calls of their own, leaves arguments as they are."""
+    """Context manager: autograd records nothing, and autocast, whose casts are calls of their own, casts nothing."""
 
     def __enter__(self) -> None:
         self.before = grad_mode.enabled, casts.active

@@ -72,7 +72,7 @@ def script_method(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function; while something is being traced, its compiled form."""
+    """Decorator: call a function normally, but its compiled form while a program is being traced."""
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:

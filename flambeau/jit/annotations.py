@@ -128,7 +128,7 @@ def check_fn(fn: Any, loc: Range | None) -> None:
 
 
 def get_type_line(source: str) -> str | None:
-    """The comment of a source text that gives a function's types; None if there is none."""
+    """Return the type comment of a function's source text, or None."""
     found = re.findall(r"#\s*type:\s*(?!\s*ignore)(.*)", source)
     return f"# type: {found[-1].strip()}" if found else None
 

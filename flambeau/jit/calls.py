@@ -56,7 +56,7 @@ class Calls:
 
     # -- conditions ------------------------------------------------------------------------------------------------------
     def condition_of_call(self: Any, node: ast.Call) -> Condition | None:
-        """The condition of a call that tells types or is known when compiling; None for all others."""
+        """Return the condition of a call that refines types or is known at compile time; None for all others."""
         if not isinstance(node.func, (ast.Name, ast.Attribute)):
             return None
         try:

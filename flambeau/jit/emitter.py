@@ -159,7 +159,7 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
         return found
 
     def assign(self, place: Range | None, name: str, thing: Sugared, annotated: Type | None = None) -> None:
-        """Give a variable a value."""
+        """Assign a value to a variable."""
         frame = self.frame
         assert frame is not None
         value = thing.value if isinstance(thing, SimpleValue) else None

@@ -19,7 +19,7 @@ _ARITHMETIC = {"aten::add", "aten::sub", "aten::mul", "aten::div"}
 
 
 def fold(block: Block) -> None:
-    """Fold norms by constants (behind convolutions and linear layers), then sums and products with constants (behind convolutions)."""
+    """Fold norms with constants into convolutions and linear layers, then sums and products with constants into convolutions."""
     for node in list(block.nodes_):
         for inner in node.blocks_:
             fold(inner)

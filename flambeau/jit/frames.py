@@ -47,7 +47,7 @@ def meaningful(name: str) -> bool:
 
 @dataclass
 class Refinements:
-    """The types of variables where a condition holds, and where it does not."""
+    """Types of variables where a condition holds, and where it does not."""
 
     true: dict[str, Type] = field(default_factory=dict)
     false: dict[str, Type] = field(default_factory=dict)
@@ -72,7 +72,7 @@ def _agreed(a: dict[str, Type], b: dict[str, Type]) -> dict[str, Type]:
 
 @dataclass
 class Condition:
-    """A condition: its value, what it tells about types, and its truth if that is known at compile time."""
+    """Value of a condition, the types it refines, and its truth if that is known at compile time."""
 
     value: Value
     refinements: Refinements = field(default_factory=Refinements)

@@ -115,7 +115,7 @@ def _spoken(function: Function) -> str:
 
 
 def bind(schema: Schema, args: tuple, kwargs: dict) -> list:
-    """The values of all arguments of a call; RuntimeError where they do not fit."""
+    """Return the values of all arguments of a call; RuntimeError where they do not fit."""
     values: list[Any] = []
     try:
         require_count(schema, args, kwargs)
@@ -169,7 +169,7 @@ def parsed(function: Callable) -> tuple[ast.FunctionDef, Source]:
 
 
 def dedented(text: str, indent: int) -> str:
-    """The text without its indentation; lines of strings that start further left stay as they are."""
+    """Return a text without its indentation; lines of strings that start further left are unchanged."""
     if not indent:
         return text
     lines = [line[indent:] if line[:indent].strip() == "" else line for line in text.splitlines(keepends=True)]

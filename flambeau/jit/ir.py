@@ -181,7 +181,7 @@ class Node:
         self.insert_before(other)
 
     def destroy(self) -> None:
-        """Take the node out of the graph; nobody may read its outputs any more."""
+        """Remove the node from the graph; its outputs must have no users."""
         for block in list(self.blocks_):
             block.destroy()
         self.blocks_ = []
@@ -342,7 +342,7 @@ class Graph(Block):
         return self._count
 
     def free_name(self, name: str) -> str:
-        """The name with a number behind it that is not taken."""
+        """Return the name followed by a number, such that it is unused."""
         base, dot, digits = name.rpartition(".")
         suffix = 1
         if dot and digits.isdigit():

@@ -31,7 +31,7 @@ class Value:
         return bool(self._name)
 
     def set_name(self, name: str) -> Value:
-        """Take a name; a value that had it is renamed."""
+        """Set the name; a value that had it is renamed."""
         names = self.node.graph.names
         if self._name:
             names.pop(self._name, None)

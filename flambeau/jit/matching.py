@@ -51,7 +51,7 @@ def convertible_to_list(actual: T.Type, wanted: T.Type) -> bool:
 def plan_conversion(
     graph: Graph, place: Range | None, wanted: T.Type, value: Value, allow: bool
 ) -> tuple[Plan, T.Type]:
-    """Plan how to make a value of a type from another one; return also the type that this gives (it may still not fit)."""
+    """Plan the conversion of a value to a type; return also the resulting type, which may still not fit."""
     actual = value.type
     if isinstance(wanted, T.OptionalType) and not isinstance(actual, T.OptionalType) and actual is not T.NONE:
         return plan_conversion(graph, place, wanted.element, value, allow)

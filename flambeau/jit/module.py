@@ -93,7 +93,7 @@ class ScriptModule(_Module):
         return buffer.getvalue()
 
     def define(self, src: str) -> None:
-        """Add methods from their text; while the module is still being made, as soon as it is."""
+        """Compile methods from their source text; in a constructor, when the module is complete."""
         names = compilation.seen_by_caller(1)
         if "script_type" in self.__dict__:
             compilation.define_methods(self, src, names)
@@ -285,7 +285,7 @@ class RecursiveScriptModule(ScriptModule):
 
     @property
     def forward(self) -> Any:  # type: ignore[override]
-        """The compiled method; calling the module itself runs its hooks, too."""
+        """Run the compiled method without hooks; calling the module runs its hooks as well."""
         found = self.script_type.find_method("forward")
         return self._forward_overloaded if found is None else ScriptMethod(self, found)
 

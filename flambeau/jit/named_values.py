@@ -307,7 +307,7 @@ class PythonObject(Sugared):
 
 
 class PythonModule(Sugared):
-    """A Python module (or another namespace): its names are resolved when they are asked for."""
+    """Python module (or another namespace), whose names are resolved on use."""
 
     kind = "module"
 

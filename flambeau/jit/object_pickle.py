@@ -273,7 +273,7 @@ class Pickled:
 
 
 class Tagged:
-    """A container with the type that the pickle says it has."""
+    """Container with the type that the pickle declares for it."""
 
     def __init__(self, value: Any, tag: Any):
         if not isinstance(value, (list, dict)) or not isinstance(tag, str):

@@ -178,7 +178,7 @@ class Body:
         return point
 
     def split(self, values: Sequence[Value]) -> None:
-        """Give variables to expressions that have become too long, and to those before them."""
+        """Assign expressions that have become too long, and those before them, to variables."""
         count = 0
         for index, value in enumerate(values):
             if value.node in self.inline and len(self.use(value)) + self.level * 2 >= _LONG:

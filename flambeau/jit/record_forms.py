@@ -175,7 +175,7 @@ def _stands_for_none(argument: Argument) -> str:
 
 
 def takes_alike(op: Any, symbol: str) -> bool:
-    """Return whether an operator takes the arguments of PyTorch's operator of this name, in their order."""
+    """Return whether an operator has the arguments of PyTorch's operator of this name, in their order."""
     name = symbol.removeprefix("aten::")
     own = [n for n in op.arguments if n not in ("out", "generator")]
     for overload in overloads_of(name):

@@ -348,7 +348,7 @@ def script_module(
 
 
 def prepared(module: Any, memo: dict[int, Any] | None = None) -> Any:
-    """The module that is compiled in a module's place: what `__prepare_scriptable__` of it and its submodules give."""
+    """Return the module to compile for a module: the results of `__prepare_scriptable__` of it and its submodules."""
     memo = {} if memo is None else memo
     if id(module) not in memo:
         made = memo[id(module)] = (

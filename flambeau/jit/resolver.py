@@ -306,7 +306,7 @@ class Resolver:
         return ignored(m, thing, mark_of(thing), owner, self_type)
 
     def python_result(self, thing: Any) -> Type:
-        """The type of what a Python object returns when it is called: what it is annotated with, else a tensor."""
+        """Return the type of a Python callable's result: its annotation, else a tensor."""
         function = thing if inspect.isroutine(thing) else type(thing).__call__
         hint = getattr(function, "__annotations__", {}).get("return")
         return TENSOR if hint is None or isinstance(hint, str) else notes.python_type(hint)

@@ -48,7 +48,7 @@ class Range:
         self.source, self.line, self.column, self.end, self.end_column = source, line, column, end, end_column
 
     def __str__(self) -> str:
-        """`file.py:11:8`, the mark behind a node of a printed graph."""
+        """Return `file.py:11:8`, the location printed after a node of a graph."""
         s = self.source
         return f"{s.filename}:{s.first_line + self.line}:{self.column + s.indent}" if s.filename else ""
 

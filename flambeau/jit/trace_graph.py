@@ -101,7 +101,7 @@ def _as_convolution(node: ir.Node) -> None:
 
 
 class TracingState:
-    """State that `torch._C._get_tracing_state()` returns while something is traced: names for the nodes that are recorded."""
+    """State that `torch._C._get_tracing_state()` returns during a trace: names for the recorded nodes."""
 
     def __init__(self, recorder: Any):
         self.recorder = recorder

@@ -11,7 +11,7 @@ from .source import Range, Source
 
 
 class TracerWarning(Warning):
-    """Something that a trace does not show: Python values that depend on tensors, results that differ."""
+    """Warning about what a trace cannot show: Python values that depend on tensors, results that differ."""
 
 
 def _user_frame() -> tuple[Any, int]:

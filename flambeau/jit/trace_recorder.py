@@ -69,7 +69,7 @@ class Tracer(TracedSizes):
 
     # -- values ----------------------------------------------------------------------------------------------------------
     def found(self, t: Tensor) -> program.Value | None:
-        """Return the value of a known tensor. Each object has one of its own, named after the variable that holds it."""
+        """Return the value of a known tensor. Each tensor object has its own value, named after the variable that holds it."""
         if id(t) not in self.known:
             return None
         value = self.known[id(t)][1]

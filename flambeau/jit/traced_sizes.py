@@ -76,7 +76,7 @@ for _name in ("truediv", "rtruediv", "pow", "rpow", "float"):
 
 
 class TracedSizes(TensorRecorder, AtenMode):
-    """A recorder that gives tensors such sizes; `reader` makes values of them when what was recorded is read."""
+    """Recorder of tensors' sizes as traced numbers; `reader` makes values of them when the recording is read."""
 
     reader: Any = None
     quiet = 0  # how many functions that are not to be seen run

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Sugared:
-    """Something that is not (yet) a value of the graph."""
+    """Object of a program that is not (yet) a value of the graph."""
 
     kind = "object"
 
@@ -403,7 +403,7 @@ class MethodValue(Sugared):
 
 
 class SugaredTuple(Sugared):
-    """Tuple of things that need not be values of the graph."""
+    """Tuple whose elements need not be values of the graph."""
 
     kind = "tuple"
     unrolled = True

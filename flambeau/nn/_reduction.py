@@ -20,7 +20,7 @@ def get_enum(reduction: str) -> int:
 
 
 def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
-    """The reduction that the older arguments size_average and reduce stand for; both default to true."""
+    """Return the reduction that the deprecated arguments `size_average` and `reduce` select; both default to true."""
     with warnings.catch_warnings():
         if not emit_warning:
             warnings.simplefilter("ignore")

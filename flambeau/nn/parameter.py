@@ -37,7 +37,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return fresh
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take whatever `__new__` of a subclass takes: it has made the parameter already."""
+        """Accept any arguments: `__new__` has already made the parameter."""
 
     def __deepcopy__(self, memo: dict) -> Parameter:
         if id(self) in memo:

@@ -72,7 +72,7 @@ class Absent(Value):
 
 
 class ValueType:
-    """The type of a value, asked for by PyTorch's names."""
+    """Type of a value, with the names of PyTorch's type objects."""
 
     def __init__(self, dtype: DType | None, shape: Sequence[Size] | None) -> None:
         self._dtype, self._shape = dtype, shape
@@ -119,7 +119,7 @@ class OnnxNode:
 
 
 class OnnxGraph:
-    """Nodes in order, with what comes in and what goes out."""
+    """Nodes in order, with the graph's inputs, outputs and parameters."""
 
     def __init__(self, name: str = "main_graph") -> None:
         self.name = name
@@ -156,7 +156,7 @@ class Builder:
 
     # -- nodes --------------------------------------------------------------------------------------------------------------
     def op(self, kind: str, *inputs: Any, outputs: Any = 1, **attributes: Any) -> Any:
-        """Add a node; gives its output, or a tuple of them."""
+        """Add a node, and return its output or a tuple of outputs."""
         domain, _, name = kind.rpartition("::")
         node = OnnxNode(
             "" if domain in ("onnx", "aten") and domain == "onnx" else domain,

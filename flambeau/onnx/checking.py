@@ -15,11 +15,11 @@ _WHOLE = ("", "")  # stands for the graph itself
 
 
 class InvalidFile(OnnxExporterError):
-    """The file says something that cannot be computed."""
+    """Raised when a file describes something that cannot be computed."""
 
 
 def check_model(model: Any) -> None:
-    """Raise InvalidFile where a value is read that nobody has made, or where functions never end."""
+    """Raise InvalidFile where a value is read that no node makes, or where functions call themselves."""
     functions = {(f.domain, f.name): f for f in model.functions}
     _check_functions(functions, model.graph.node)
     _check_graph(model.graph, set(), f"the graph {model.graph.name!r}")

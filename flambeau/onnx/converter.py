@@ -77,7 +77,7 @@ class Converter:
         return thing
 
     def change(self, slot: Slot, value: Value) -> None:
-        """Give a tensor a new value, and its base the part of it."""
+        """Assign a new value to a tensor, and the corresponding part to its base."""
         value = self.g.cast(value, slot.value.dtype) if slot.value.dtype is not None else value
         if value.shape is None:
             torchlib.find_shape(value, self.g.opset)

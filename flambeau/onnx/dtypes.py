@@ -34,7 +34,7 @@ def array_of(tensor: Tensor) -> np.ndarray:
 
 
 def tensor_of(array: Any) -> Tensor:
-    """A tensor of its own with an array's numbers."""
+    """Return a new tensor with an array's values."""
     array = np.array(array, copy=True, order="C")
     for which, name in _SMALL.items():
         if array.dtype.name == name:

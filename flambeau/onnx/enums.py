@@ -6,7 +6,7 @@ import enum
 
 
 class TrainingMode(enum.Enum):
-    """Mode in which a model is exported: evaluation, as it is, or training."""
+    """Mode in which a model is exported: evaluation, its present mode, or training."""
 
     EVAL = 0
     PRESERVE = 1

@@ -9,7 +9,7 @@ __all__ = ["OnnxExporterError", "OnnxExporterWarning", "SymbolicValueError", "Un
 
 
 class OnnxExporterWarning(UserWarning):
-    """An export that went on, with something to know."""
+    """Warning of an export that succeeded with restrictions."""
 
 
 class OnnxExporterError(RuntimeError):

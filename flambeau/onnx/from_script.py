@@ -54,7 +54,7 @@ class ScriptReader:
         self.converter = Converter(builder)
 
     def run(self, graph: Any, module: Any, inputs: list[tuple[str, Any]]) -> list[Any]:
-        """Write the graph; gives what it returns."""
+        """Write the graph, and return its results."""
         known: dict[ScriptValue, Pair] = {}
         values = list(graph.inputs_)
         if module is not None:

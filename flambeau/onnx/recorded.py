@@ -29,7 +29,7 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
 
 
 class SizedRecorder(TracedSizes, Recorder):
-    """Records a model together with what it computes with sizes, and what it calls its tensors."""
+    """Recorder of a model with its computations on sizes and the names of its tensors."""
 
     def __init__(self, module: Module, preserved: tuple[str, ...] = ()) -> None:
         super().__init__(module, preserved)
@@ -203,13 +203,13 @@ class _PartsRecorder(SizedRecorder):
 
 
 class RecordedParts(Recorded):
-    """The parts of one call; NotImplementedError or DataDependent where they cannot be told."""
+    """Recorded parts of one call; NotImplementedError or DataDependent if they cannot be determined."""
 
     recorder_type = _PartsRecorder
 
 
 class OneCall(Module):
-    """A call of an operator, as a module that takes the tensors among its arguments."""
+    """Module that makes one call of an operator, with the tensors among its arguments as inputs."""
 
     def __init__(self, overload: Any, leaves: list[Any], spec: Any) -> None:
         super().__init__()

@@ -44,7 +44,7 @@ def form(*operators: Any, since: int = 0) -> Callable[[Form], Form]:
 
 
 class Parts:
-    """An operator as a function of others, which are what is exported; `form` is that of calls which the function makes as they are."""
+    """Operator defined as a function of others, which are exported; `form` is used for calls that the function makes itself."""
 
     def __init__(self, function: Callable[..., Any], before: int, form: Form | None) -> None:
         self.function, self.before, self.form = function, before, form
@@ -84,7 +84,7 @@ def form_of(name: str) -> Any:
 
 
 def parts_of(name: str, opset: int) -> Callable | None:
-    """The function that an operator is declared to be made of, in a version."""
+    """Return the function that an operator is declared to consist of, in an opset version."""
     found = _declared(name)
     return found.function if isinstance(found, Parts) and opset < found.before else None
 

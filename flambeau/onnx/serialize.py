@@ -30,7 +30,7 @@ def onnx_package() -> Any:
 
 
 def as_output(g: Builder, value: Value, name: str) -> None:
-    """Let a graph give a value; one that is an input, a parameter or given already gets a node of its own."""
+    """Add a value to a graph's outputs; one that is an input, a parameter or an output already gets a node of its own."""
     if isinstance(value, Absent):
         raise UnsupportedOperatorError([("a result of the model", value.why, "")], g.opset)
     maker = value.producer
@@ -71,7 +71,7 @@ def number_values(graph: OnnxGraph) -> None:
 
 
 def name_everything(graph: OnnxGraph, dynamo: bool) -> None:
-    """Names for nodes and values: as PyTorch's two exporters give them."""
+    """Name nodes and values as PyTorch's two exporters do."""
     used = {v.name for v in graph.inputs} | {v.name for v in graph.outputs} | set(graph.parameters)
     _name_nodes(graph, dynamo, used, {})
 
@@ -108,7 +108,7 @@ def _name_nodes(graph: OnnxGraph, dynamo: bool, used: set[str], counts: dict[str
 
 
 def without_dead(graph: OnnxGraph, outer: set[int] | None = None) -> set[int]:
-    """Drop nodes that nobody reads. Gives the values that are read."""
+    """Drop nodes without readers, and return the values that are read."""
     read = {id(v) for v in graph.outputs} | (outer or set())
     kept = []
     for node in reversed(graph.nodes):

@@ -60,7 +60,7 @@ def _parse_arg(value: Any, desc: str, arg_name: str | None = None, node_name: st
 
 
 def parse_args(*arg_descriptors: str) -> Callable[[Callable], Callable]:
-    """Decorator of a symbolic function: says of which kind each argument is."""
+    """Decorator of a symbolic function: declare the kind of each argument."""
 
     def decorate(fn: Callable) -> Callable:
         names = list(inspect.signature(fn).parameters)[1:]
@@ -77,7 +77,7 @@ def parse_args(*arg_descriptors: str) -> Callable[[Callable], Callable]:
 
 
 def quantized_args(*arg_q_descriptors: bool, **options: Any) -> Callable[[Callable], Callable]:
-    """Decorator of a symbolic function that takes quantized tensors too; there are none here, so it changes nothing."""
+    """Decorator of a symbolic function for quantized tensors; there are none here, so it changes nothing."""
     return lambda fn: fn
 
 

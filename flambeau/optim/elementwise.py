@@ -43,7 +43,7 @@ _READ: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 class ElementwiseOptimizer(Optimizer):
-    """A subclass gives the formula and the state of a new parameter."""
+    """Base of optimizers whose update is a formula of one element: a subclass defines the formula and the state of a new parameter."""
 
     _first_options: ClassVar[str] = ""  # the first keys of groups in PyTorch's order, where it is not the signature's
     update: ClassVar[Update]

@@ -34,8 +34,9 @@ def strong_wolfe(
     tolerance: float = 1e-9,
     max_evaluations: int = 25,
 ) -> tuple[float, Tensor, Any, int]:
-    """(loss, gradient, step size, evaluations). `evaluate(size)` gives loss and gradient `size` along `direction`, whose
-    largest component is `longest`; `loss`, `gradient` and `slope` are those at the start."""
+    """Return (loss, gradient, step size, number of evaluations) of a step that satisfies the strong Wolfe conditions. `evaluate(size)`
+    returns loss and gradient at `size` along `direction`, whose largest component is `longest`; `loss`, `gradient` and `slope` are
+    those at the start."""
     search = _Search(evaluate, direction, loss, gradient, slope.item(), max_evaluations)
     search.bracket(size.item() if isinstance(size, Tensor) else size)
     search.zoom(tolerance / max(longest.item(), 1e-300))

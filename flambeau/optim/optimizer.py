@@ -227,7 +227,7 @@ class Optimizer:
         }
 
     def load_state_dict(self, state_dict: StateDict) -> None:
-        """Take over options and state from what `state_dict` returned. Parameters are matched by their order."""
+        """Restore options and state from the result of `state_dict`. Parameters are matched by their order."""
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
@@ -380,12 +380,12 @@ def scalar_dtype(fused: Any = None) -> Any:
 
 
 def to_scalar(x: Any) -> Any:
-    """A one-element tensor without dimensions; numbers as they are."""
+    """Return a one-element tensor without dimensions; other values unchanged."""
     return x.squeeze() if isinstance(x, Tensor) and x.dim() != 0 else x
 
 
 def number(x: Any) -> Any:
-    """The value of a one-element tensor; numbers as they are."""
+    """Return the value of a one-element tensor; numbers unchanged."""
     return x.item() if isinstance(x, Tensor) else x
 
 

@@ -117,7 +117,7 @@ class AveragedModel(Module):
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
-        """Take the model's parameters into the average."""
+        """Update the running average with the model's current parameters."""
         own, other = self.module.parameters(), model.parameters()
         if self.use_buffers:
             own = itertools.chain(own, self.module.buffers())

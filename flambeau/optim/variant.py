@@ -30,7 +30,7 @@ def is_number(value: Any) -> bool:
 
 
 class Formula:
-    """A function that computes one element of the new parameter and state, and the names of what it takes: elements, scalars, options."""
+    """Function that computes one element of the new parameter and state, with the names of its arguments: elements, scalars, options."""
 
     def __init__(self, formula: Callable, scalars: tuple[str, ...] = ()):
         self.formula = formula

@@ -310,7 +310,7 @@ class FunctionEventAvg(FormattedTimesMixin):
 
 # -- lists of events --------------------------------------------------------------------------------------------------
 class EventList(list):
-    """Events in the order they began, with the tables and files that are made of them."""
+    """Events in the order they began, with the tables and files made from them."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         self._use_device = kwargs.pop("use_device", None)
@@ -473,7 +473,7 @@ class EventList(list):
 
 
 class StringTable(defaultdict):
-    """Names as they are shown; there are no mangled ones here."""
+    """Names of events as they are shown; none are mangled here."""
 
     def __missing__(self, key: str) -> str:
         self[key] = key

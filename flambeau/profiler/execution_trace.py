@@ -41,7 +41,7 @@ class ExecutionTraceObserver:
         return self._path
 
     def start(self) -> None:
-        """Begin to record, unless it does already."""
+        """Start recording; no effect if it has started."""
         if self._path is not None and self._running is None:
             self._running = _Chained()
             self._running.start()

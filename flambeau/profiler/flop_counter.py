@@ -29,7 +29,7 @@ _SUFFIXES = ["", "K", "M", "B", "T"]
 
 
 def get_shape(value: Any) -> Any:
-    """The shape of a tensor; other values as they are."""
+    """Return the shape of a tensor; other values unchanged."""
     return value.shape if isinstance(value, Tensor) else value
 
 
@@ -45,8 +45,8 @@ def shape_wrapper(formula: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The decorated function says what these operators (`torch.ops.aten.mm`) count for: it gets the shapes of a call's arguments and
-    `out_shape`; with `get_raw`, the tensors and `out_val`."""
+    """Decorator: register a formula for the FLOPs of these operators (`torch.ops.aten.mm`). It receives the shapes of a call's arguments
+    and `out_shape`; with `get_raw`, the tensors and `out_val`."""
 
     def register(formula: Callable[..., Any]) -> Callable[..., Any]:
         counted = formula if get_raw else shape_wrapper(formula)

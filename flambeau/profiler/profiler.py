@@ -270,7 +270,7 @@ _NONE, _WARMUP, _RECORD, _SAVE = list(ProfilerAction)[:4]
 
 
 class profile(_KinetoProfile):  # noqa: N801
-    """Records what runs in this thread, inside a `with` block.
+    """Context manager: record what runs in this thread, according to a schedule of steps.
 
     schedule: a function of the step (see `schedule`), which `step()` counts; without one everything is recorded.
     on_trace_ready: called with the profile whenever a recording is whole.

@@ -58,7 +58,7 @@ class KinetoEvent:
 
 
 class Results:
-    """The findings of one run of a recorder; events are made when they are first asked for."""
+    """Findings of one run of a recorder; events are made on first use."""
 
     def __init__(
         self,

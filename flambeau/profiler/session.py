@@ -378,7 +378,7 @@ class EnforceUnique:
 
 
 class KinetoStepTracker:
-    """Counts training steps. Whoever asks has a count of its own; the step is the greatest of them."""
+    """Counter of training steps: each requester has a count of its own, and the step is the greatest of them."""
 
     _current_step = 0
     _step_dict: dict[str, int] = defaultdict(int)

@@ -179,6 +179,6 @@ EventMetadata: Any = NamedTuple("EventMetadata", [(name, Any) for name in _METAD
 
 
 def build_metadata(extra_meta: dict[str, str]) -> Any:
-    """Return what a trace says about a kernel or a collective; None if nothing of it is known here."""
+    """Return a trace's attributes of a kernel or a collective; None if none are known."""
     read = {n: convert(extra_meta[k]) for n, (k, convert) in _METADATA.items() if extra_meta.get(k) is not None}
     return EventMetadata(**{name: read.get(name) for name in _METADATA}) if read else None

@@ -27,7 +27,7 @@ VERSION = b"3\n"
 
 
 class ArchiveWriter:
-    """Writes records one behind the other, so that any object with `write` will do."""
+    """Writer of records one after the other, into any object with `write`."""
 
     def __init__(self, file: Any, root: str = "archive"):
         self.file, self.root = file, root
@@ -103,7 +103,7 @@ class ArchiveWriter:
 
 
 def write_all(file: Any, data: Any) -> None:
-    """Write bytes to any object with `write`: one without a buffer (a pipe, a socket) may take some of them at a time."""
+    """Write all bytes to an object whose `write` may accept only some of them at a time (a pipe, a socket)."""
     rest = memoryview(data)
     while len(rest):
         count = file.write(rest)
@@ -128,7 +128,7 @@ def _directory_entry(name: bytes, crc: int, size: int, header: int) -> bytes:
 
 
 class SeekableFile:
-    """The methods that the zip library asks of a file, over an object that may have no more than read, seek and tell."""
+    """File interface of the zip library over an object with only read, seek and tell."""
 
     def __init__(self, file: Any):
         self.read, self.tell = file.read, file.tell
@@ -177,7 +177,7 @@ class ArchiveReader:
         return self._info(name).file_size
 
     def byte_order(self) -> str:
-        """'little' or 'big': what the archive says, or else what `set_default_load_endianness` was told."""
+        """Return 'little' or 'big': the archive's byte order, or the default of `set_default_load_endianness`."""
         if self.has_record("byteorder"):
             order = self.get_record("byteorder").decode(errors="replace").strip()
             if order not in ("little", "big"):
@@ -209,7 +209,7 @@ class ArchiveReader:
         return storage
 
     def checked(self, key: str, nbytes: int) -> zipfile.ZipInfo:
-        """The entry of data/`key`, whose size must be what the pickle says."""
+        """Return the entry data/`key`, whose size must agree with the pickle."""
         info = self._info(f"data/{key}")
         if info.file_size != nbytes:
             raise RuntimeError(

@@ -25,7 +25,7 @@ def written_file(path: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def written_path(path: Any) -> Iterator[str]:
-    """Context manager that gives a name to write to, under which a new file may be put: never a device."""
+    """Context manager: yield a path at which a new file may be created, never a device."""
     with _replacement(path) as temporary:
         if temporary is not None:
             yield temporary

@@ -30,7 +30,7 @@ STORAGE_OF: dict[dtype, str] = {d: n for n, d in STORAGE_NAMES.items()}
 
 
 class StorageType:
-    """Stands for torch.FloatStorage and its kin inside a checkpoint."""
+    """Stand-in for torch.FloatStorage and the like inside a checkpoint."""
 
     def __init__(self, name: str, kind: dtype | None):
         self.name, self.dtype = name, kind
@@ -146,7 +146,7 @@ def written_name(obj: Any) -> tuple[str, str] | None:
 
 
 def present_name(module: str, name: str) -> tuple[str, str]:
-    """The name in Python 3 of something that pickle's protocols 0 to 2 write under its name in Python 2."""
+    """Return the Python 3 name of an object that pickle's protocols 0 to 2 store under its Python 2 name."""
     module, name = _compat_pickle.NAME_MAPPING.get((module, name), (module, name))
     return _compat_pickle.IMPORT_MAPPING.get(module, module), name
 

@@ -47,7 +47,7 @@ def get_default_load_endianness() -> LoadEndianness | None:
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
-    """Take this byte order for files without a mark."""
+    """Set the byte order assumed for files that do not declare one."""
     if endianness is not None and not isinstance(endianness, LoadEndianness):
         raise TypeError("Invalid argument type in function set_default_load_endianness")
     load_options.endianness = endianness

@@ -32,7 +32,7 @@ def location_tag(storage: Any) -> str:
 
 
 def default_restore_location(storage: Any, location: str) -> Any:
-    """A storage put back where a file says it was."""
+    """Move a storage to the location that a file names."""
     for _, _, deserializer in _packages:
         placed = deserializer(storage, location)
         if placed is not None:

@@ -206,14 +206,14 @@ def parameter_with_state(data: Any, requires_grad: Any, backward_hooks: Any, sta
 
 
 def wrapper_subclass(kind: Any, *about: Any) -> Any:
-    """A tensor that is made of others, which are in its state."""
+    """Rebuild a tensor subclass that wraps other tensors, which are in its state."""
     if not isinstance(kind, type) or not issubclass(kind, SpreadTensor) or not hasattr(kind, "__setstate__"):
         raise RuntimeError(f"corrupt checkpoint: cannot rebuild a tensor that is made of others as {shown(kind)}")
     return kind.__new__(kind)
 
 
 def from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
-    """A tensor subclass: rebuild the tensor, then give it its class and attributes."""
+    """Rebuild a tensor subclass: the tensor first, then its class and attributes."""
     known = (tensor_v2, tensor_v3, tensor, parameter, meta_tensor, sparse_tensor, quantized_tensor, wrapper_subclass,
              jagged_tensor)  # fmt: skip
     if not any(function is f for f in known) or not isinstance(kind, type) or not issubclass(kind, Tensor):
@@ -229,7 +229,7 @@ def from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
 
 
 def own_attributes(kind: Any, state: Any) -> Any:
-    """Attributes in a file without those that PyTorch's class keeps its parts in, which it is rebuilt of anyway."""
+    """Return a file's attributes without those in which PyTorch's class stores the parts it is rebuilt from."""
     if kind is not NestedTensor or type(state) is not dict:
         return state
     return {name: value for name, value in state.items() if name not in _JAGGED_PARTS}

@@ -49,7 +49,7 @@ def get_safe_globals() -> list:
 
 
 def clear_safe_globals() -> None:
-    """Forget what `add_safe_globals` was told."""
+    """Remove everything that `add_safe_globals` added."""
     user_safe.clear()
 
 

@@ -112,7 +112,7 @@ class Link(asyncio.Protocol):
 
 
 class Acceptors:
-    """The acceptors of a server: forked before its event loop starts, gone when it goes."""
+    """Processes that accept connections: forked before the server's event loop starts, ended with it."""
 
     def __init__(self, settings: Settings, count: int):
         address = settings.inference()

@@ -292,7 +292,7 @@ _NAME = re.compile(r"\w[\w.:@+ -]{0,254}")
 
 
 def check_name(name: str, error: type[Exception], what: str = "model name") -> None:
-    """Raise unless a name can stand in a path, a log and a list of metrics without meaning anything else there."""
+    """Raise unless a name is safe in a path, a log and a list of metrics."""
     if not _NAME.fullmatch(name) or name.endswith(" "):
         raise error(
             f"Invalid {what} {name[:80]!r}: letters, digits and _ . : @ + - are allowed, and at most 255 of them."

@@ -67,7 +67,7 @@ class Batcher:
         return self.collect(settings.batch_size)
 
     def collect(self, room: int) -> Batch:
-        """Take out the next jobs, at most `room`, less those whose clients have gone."""
+        """Remove and return the next jobs, at most `room`, without those whose clients have gone."""
         batch: Batch = []
         if len(self.waiting) > 1 and self.waiting[0].may_wait():
             self.waiting = deque(sorted(self.waiting, key=lambda job: job.may_wait()))
@@ -85,14 +85,14 @@ class Batcher:
         """Forget the jobs that a lost worker held."""
 
     def drain(self) -> Batch:
-        """Take out and return all waiting jobs: the model is being removed."""
+        """Remove and return all waiting jobs, because the model is being removed."""
         jobs = list(self.waiting)
         self.waiting.clear()
         return jobs
 
 
 class ContinuousBatcher(Batcher):
-    """Jobs whose answer says `ts_stream_next: true` stay in the worker's batch; finished ones make room for new ones."""
+    """Batcher for streams: jobs whose answer has `ts_stream_next: true` stay in the worker's batch, new ones replace those that end."""
 
     ahead = False  # the next batch depends on the answers to this one
 

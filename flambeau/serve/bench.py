@@ -101,7 +101,7 @@ async def _client(
 async def load(
     address: str, body: bytes, content_type: str, connections: int, seconds: float, rate: float = 0.0, key: str = ""
 ) -> Results:
-    """Run the load and return what it saw. `rate` is in requests per second; 0 is as fast as answers come."""
+    """Run the load and return its measurements. `rate` is in requests per second; 0 sends as fast as answers come."""
     url = urllib.parse.urlsplit(address)
     if url.scheme != "http" or not url.hostname:
         raise ValueError(f"an address such as http://127.0.0.1:8080/predictions/name is expected, got {address!r}")

@@ -21,7 +21,7 @@ _STEP = 1 << 20
 
 
 class Arena:
-    """A memory file: one side puts values in, the other takes them out."""
+    """Shared memory file: one side writes values, the other reads them."""
 
     def __init__(self, descriptor: int | None = None):
         self.descriptor = os.memfd_create("flambeau-arena") if descriptor is None else descriptor

@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def eof_received(self) -> bool:
-        """The client sends nothing more; what it has asked for is answered, unless TLS ends both directions at once."""
+        """Answer what the client has asked for after it has closed its side; with TLS both directions end at once."""
         self.has_ended = True
         busy = self.current is not None or bool(self._waiting) or self._at < len(self._unread)
         return busy and not self._lingering and self.transport.get_extra_info("sslcontext") is None
@@ -248,7 +248,7 @@ class Connection(asyncio.Protocol):
         self.fail(error)
 
     def expire(self, now: float) -> None:
-        """Close a connection whose request does not come, which has been silent for long, or which takes no answers."""
+        """Close a connection that has been idle too long, whose request does not arrive, or which does not read its answers."""
         if self.transport is None:
             return
         if self._clogged:
@@ -449,7 +449,7 @@ class Listener:
         return Connection(self)
 
     def make_room(self) -> None:
-        """Close the connection that has waited longest for a request, where there are as many as there may be."""
+        """Close the connection that has waited longest for a request, if the limit is reached."""
         if len(self.connections) >= self.most:
             idle = [c for c in self.connections if c.current is None and c.transport is not None]
             if idle:

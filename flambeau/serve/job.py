@@ -34,7 +34,7 @@ class Job:
         self.cached = False  # the worker already has the parameters: continuous batching sends them once
 
     def reply(self, status: int, phrase: str, kind: str, headers: dict[str, str], body: bytes, more: bool) -> None:
-        """Take an answer, or a part of it if there is more to come."""
+        """Deliver an answer, or a part of one if more follows."""
         raise NotImplementedError
 
     def fail(self, status: int, message: str) -> None:

@@ -70,7 +70,7 @@ class LogFile:
 
 
 class Logs:
-    """All log files of a server. `soon` is called when there is something to flush, once until it is flushed."""
+    """All log files of a server. `soon` is called when there is output to flush, once until it is flushed."""
 
     def __init__(
         self, folder: Path, metrics_folder: Path, console: bool = False, soon: Callable[[], None] = lambda: None

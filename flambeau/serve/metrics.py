@@ -169,7 +169,7 @@ class Metrics:
             metric.add(values, float(match["value"]))
 
     def text(self, names: list[str]) -> str:
-        """The text of `/metrics`: everything, or what is asked for by name."""
+        """Return the text of `/metrics`: all metrics, or those asked for by name."""
         if self.mode == "log":
             return ""
         every = [*self.server.values(), *self.model.values()] if self.mode == "prometheus" else self.server.values()

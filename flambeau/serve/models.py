@@ -75,7 +75,7 @@ class Model:
         return True
 
     def pump(self) -> None:
-        """Give free workers what waits for them, and fast ones full batches ahead."""
+        """Send waiting jobs to free workers, and full batches ahead to fast ones."""
         for worker in self.workers:
             if not worker.idle:
                 continue
@@ -225,7 +225,7 @@ class Model:
         return {k: v for k, v in result.items() if v is not None}
 
     def state(self, is_default: bool) -> dict[str, Any]:
-        """The state that a snapshot keeps."""
+        """Return the state that a snapshot stores."""
         s = self.settings
         return {
             "defaultVersion": is_default,

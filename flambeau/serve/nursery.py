@@ -62,7 +62,7 @@ class Nursery:
         self._socket = ours
 
     def start(self) -> None:
-        """Start the process, if it does not run; it loads Flambeau while the server goes on."""
+        """Start the process unless it runs; it imports Flambeau in the background."""
         if self._socket is not None:
             if self._fork:
                 asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
@@ -191,7 +191,7 @@ def _become_worker(connection: socket.socket, order: dict[str, Any], descriptors
 
 
 def main(descriptor: int) -> None:
-    """Load Flambeau, then fork a worker for each order until the server goes."""
+    """Import Flambeau, then fork a worker for each order until the server ends."""
     connection = socket.socket(fileno=descriptor)
     naming.above("serve.worker").prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the workers; the server sees their sockets close

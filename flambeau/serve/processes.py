@@ -19,7 +19,7 @@ from ..core.private_folders import state_folder
 
 
 def pid_file() -> Path:
-    """The file that notes the server of this user; one for each temporary directory, by which TorchServe keeps servers apart."""
+    """Return the path of the file with the process id of this user's server; one for each temporary directory, as in TorchServe."""
     place = hashlib.sha256(os.path.realpath(tempfile.gettempdir()).encode()).hexdigest()[:12]
     return state_folder("serve", runtime=True) / f"torchserve-{place}.pid"
 

@@ -30,7 +30,7 @@ logger = logging.getLogger("flambeau.serve.registry")
 
 @dataclass
 class Registration:
-    """A client's request to register a model; None is what it left out."""
+    """Client's request to register a model; None for what it left out."""
 
     url: str | None
     model_name: str | None = None
@@ -238,7 +238,7 @@ class Registry:
         return f'Default version successfully updated for model "{name}" to "{version}"'
 
     async def unregister(self, name: str, version: str | None) -> None:
-        """Take a version out of service; the default one only if it is the last."""
+        """Remove a version from service; the default one only if it is the last."""
         versions = self.models.get(name)
         if versions is None:
             raise ModelNotFoundException(f"Model not found: {name}")
@@ -307,7 +307,7 @@ def paged(
     url_key: str,
     url_of: Callable[[str], str | None],
 ) -> dict[str, Any]:
-    """A page of a list, in the form TorchServe gives models and workflows."""
+    """Return one page of a list, in the form of TorchServe's lists of models and workflows."""
     limit = 100 if limit > 100 or limit < 0 else limit
     token = max(token, 0)
     last = token + limit

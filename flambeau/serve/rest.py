@@ -440,7 +440,7 @@ class RestJob(Job):
 
 
 class DescribeJob(RestJob):
-    """Asks a handler to describe itself; the answer goes into the model's description."""
+    """Request to a handler to describe itself; the answer becomes part of the model's description."""
 
     __slots__ = ("found",)
 

@@ -45,7 +45,7 @@ def _say(line: str) -> None:
 
 
 class Server:
-    """A running server. `async with Server(settings)` starts and stops it; `run` does so until a signal comes."""
+    """Running server. `async with Server(settings)` starts and stops it; `run` runs it until a signal comes."""
 
     version = TORCHSERVE_VERSION
 
@@ -150,7 +150,7 @@ class Server:
         self.metrics.add("WorkerLoadTime", (worker.name, *self._host), round(milliseconds, 1))
 
     def changed(self) -> None:
-        """Keep a snapshot, where snapshots are kept. A server that has not started wholly has nothing worth keeping."""
+        """Save a snapshot if snapshots are enabled and the server has started completely."""
         if self.settings.snapshots and self._has_started and not self._stopping.is_set():
             self._snapshot("snapshot")
 
@@ -165,7 +165,7 @@ class Server:
         return self._worker_number
 
     def next_gpu(self, model: Model) -> int | None:
-        """The GPUs in turn: those the model names, or all."""
+        """Return the next GPU in rotation: of those the model names, or of all."""
         gpus = self.settings.number_of_gpu
         if not gpus or model.settings.device_type == "cpu":
             return None
@@ -374,7 +374,7 @@ class Server:
             await asyncio.sleep(max(self.settings.number("metric_time_interval", 60), 1))
 
     async def stop(self) -> None:
-        """Take no more requests, let workers finish, and write what is left to write."""
+        """Stop accepting requests, let workers finish, and flush logs."""
         if self._stopping.is_set():
             return
         if self.settings.snapshots and self._has_started:

@@ -86,8 +86,8 @@ def _handler_module(name: str) -> ModuleType:
 
 
 def decode(content_type: str, value: bytes, wanted: bool) -> Any:
-    """A parameter's value as its type says: JSON values, text, or bytes. What cannot be decoded stays bytes; what is nested too
-    deeply to be decoded is an error."""
+    """Decode a parameter's value by its type: JSON values, text, or bytes. What cannot be decoded stays bytes; too deep nesting is an
+    error."""
     if wanted and content_type == "application/json":
         try:
             return bounded_json.loads(value)
@@ -104,7 +104,7 @@ def decode(content_type: str, value: bytes, wanted: bool) -> Any:
 
 
 def encode(value: Any) -> bytes | bytearray:
-    """An answer as bytes: bytes and text as they are, tensors as torch.save writes them, the rest as JSON."""
+    """Encode an answer as bytes: bytes and text unchanged, tensors by torch.save, the rest as JSON."""
     if isinstance(value, (bytes, bytearray)):
         return value
     if isinstance(value, str):
@@ -256,7 +256,7 @@ class Service:
         self.send(self._answers(values, ids, code, message, last=False), self.take_metrics(), True)
 
     def example(self) -> str:
-        """A content type and a body that the handler says it answers, as JSON; empty if it says none."""
+        """Return the handler's example, a content type and a body, as JSON; empty if it has none."""
         found = getattr(getattr(self.handle, "__self__", None), "example", lambda: None)()
         return json.dumps(found) if found else ""
 

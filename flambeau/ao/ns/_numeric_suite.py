@@ -83,7 +83,7 @@ class Logger(nn.Module):
 
 
 class ShadowLogger(Logger):
-    """Keeps what a quantized layer and its shadow give."""
+    """Logger of the outputs of a quantized layer and its shadow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class ShadowLogger(Logger):
 
 
 class OutputLogger(Logger):
-    """Logger that keeps a layer's outputs."""
+    """Logger of a layer's outputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ def prepare_model_with_stubs(
 def compare_model_stub(
     float_model: nn.Module, q_model: nn.Module, module_swap_list: Any, *data: Any, logger_cls: Callable = ShadowLogger
 ) -> dict[str, dict]:
-    """Return what modules of these types give in both models when each is fed with what the quantized one gets."""
+    """Return the outputs of modules of these types in both models, each fed with the quantized model's inputs."""
     prepare_model_with_stubs(float_model, q_model, module_swap_list, logger_cls)
     q_model(*data)
     return get_logger_dict(q_model)
@@ -190,7 +190,7 @@ def get_matching_activations(float_module: nn.Module, q_module: nn.Module) -> di
 def prepare_model_outputs(
     float_module: nn.Module, q_module: nn.Module, logger_cls: Any = OutputLogger, allow_list: Any = None
 ) -> None:
-    """Put loggers behind the modules of both models whose type is in the list."""
+    """Add loggers after the modules of both models whose type is in the list."""
     if allow_list is None:
         allow_list = get_default_compare_output_module_list()
     for module, more in (

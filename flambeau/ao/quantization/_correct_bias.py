@@ -36,7 +36,7 @@ def get_param(module: Any, attr: str) -> Any:
 
 
 class MeanShadowLogger(ns.Logger):
-    """Keeps the means of what a quantized layer and its shadow give."""
+    """Logger of the mean outputs of a quantized layer and its shadow."""
 
     def __init__(self) -> None:
         super().__init__()

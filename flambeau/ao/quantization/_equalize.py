@@ -76,7 +76,7 @@ def _shaped(values: Tensor, axis: int, dims: int) -> Tensor:
 
 
 def cross_layer_equalization(module1: Any, module2: Any, output_axis: int = 0, input_axis: int = 1) -> None:
-    """Give the outputs of one layer's weights and the inputs of the next one's the same ranges."""
+    """Equalize the ranges of one layer's output channels and the next one's input channels."""
     if type(module1) not in _all_supported_types or type(module2) not in _all_supported_types:
         raise ValueError("module type not supported:", type(module1), " ", type(module2))
     first, second = get_module_weight(module1), get_module_weight(module2)

@@ -124,7 +124,7 @@ _ObserverBase = UniformQuantizationObserverBase
 
 
 class MinMaxObserver(UniformQuantizationObserverBase):
-    """Keeps the smallest and the largest value of all tensors seen."""
+    """Observer of the smallest and the largest value of all tensors."""
 
     min_val: Tensor
     max_val: Tensor
@@ -169,7 +169,7 @@ def _moved(average: Tensor, now: Tensor, constant: float) -> Tensor:
 
 
 class MovingAverageMinMaxObserver(MinMaxObserver):
-    """Keeps moving averages of the smallest and the largest value of each tensor seen."""
+    """Observer of moving averages of each tensor's smallest and largest value."""
 
     @extending(MinMaxObserver, before="dtype", without=("factory_kwargs",))
     def __init__(self, averaging_constant: float = 0.01, **settings: Any) -> None:
@@ -198,7 +198,7 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
 
 
 class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
-    """Keeps the smallest and the largest value of each channel."""
+    """Observer of the smallest and the largest value of each channel."""
 
     min_val: Tensor
     max_val: Tensor
@@ -265,7 +265,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
 
 
 class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
-    """Keeps moving averages of the smallest and the largest value of each channel."""
+    """Observer of moving averages of each channel's smallest and largest value."""
 
     @extending(PerChannelMinMaxObserver, before="ch_axis", without=("factory_kwargs",))
     def __init__(self, averaging_constant: float = 0.01, **settings: Any) -> None:

@@ -56,7 +56,7 @@ __all__ = [
 
 
 class FixedQParamsObserver(ObserverBase):
-    """Looks at nothing: scale and zero point are known."""
+    """Observer with a given scale and zero point, which ignores the data."""
 
     scale: Tensor
     zero_point: Tensor
@@ -135,7 +135,7 @@ class PlaceholderObserver(_WithoutQParams):
 
 
 class RecordingObserver(_WithoutQParams):
-    """Keep every observed tensor."""
+    """Observer that stores every tensor."""
 
     _NAME = "RecordingObserver"
 
@@ -186,7 +186,7 @@ def get_observer_state_dict(mod: nn.Module) -> OrderedDict[Any, Any]:
 
 
 def load_observer_state_dict(mod: nn.Module, obs_dict: Any) -> None:
-    """Put what `get_observer_state_dict` gave into the observers of a prepared model."""
+    """Load the result of `get_observer_state_dict` into the observers of a prepared model."""
     missing_keys: list[str] = []
     unexpected_keys: list[str] = []
     for name, module in mod.named_modules():

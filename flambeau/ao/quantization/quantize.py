@@ -79,7 +79,7 @@ def _propagate(module: Any, qconfigs: dict, inherited: Any, prefix: str, skipped
 def propagate_qconfig_(
     module: nn.Module, qconfig_dict: dict[Any, Any] | None = None, prepare_custom_config_dict: dict[Any, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Give each module its `qconfig`: its own, that of its name or type in `qconfig_dict`, or that of the module it is in."""
+    """Set the `qconfig` of each module: its own, that of its name or type in `qconfig_dict`, or that of its parent."""
     _propagate(module, qconfig_dict or {}, None, "", prepare_custom_config_dict or {})
 
 

@@ -25,7 +25,7 @@ __all__ = [
 
 
 def attach_preserved_attrs_to_model(model: Any, preserved_attrs: dict[str, Any]) -> None:
-    """Give a model attributes that copies of it keep."""
+    """Set attributes on a model that copies of it keep."""
     model.meta[_USER_PRESERVED_ATTRIBUTES_KEY] = copy.copy(preserved_attrs)
     for name, value in preserved_attrs.items():
         setattr(model, name, value)

@@ -79,7 +79,7 @@ _STATIC = (torch.quint8, torch.qint8, torch.quint4x2, torch.qint32, *_PLAIN)
 
 
 def check_node(node: Any, modules: dict[str, Any]) -> tuple[bool, bool, bool]:
-    """Return whether a node calls a function, a method or a module that takes quantized and other values alike."""
+    """Return whether a node calls a function, a method or a module that accepts quantized and other values alike."""
     return (
         node.op == "call_function" and node.target in func_list,
         node.op == "call_method" and node.target in method_list,
@@ -112,7 +112,7 @@ def to_underlying_dtype(qdtype: _dtype) -> _dtype:
 
 
 def get_qparam_dict(observer_or_fake_quant: Any) -> dict[str, Any]:
-    """Scheme, dtype, scale, zero point, axis and limits, as reference modules take them."""
+    """Return scheme, dtype, scale, zero point, axis and limits, in the form of reference modules."""
     qscheme, dtype = getattr(observer_or_fake_quant, "qscheme", None), observer_or_fake_quant.dtype
     if not qscheme or type(observer_or_fake_quant).__name__ == "PlaceholderObserver":
         return {"qscheme": None, "dtype": dtype}
@@ -133,7 +133,7 @@ def get_qparam_dict(observer_or_fake_quant: Any) -> dict[str, Any]:
 
 
 def get_swapped_custom_module_class(custom_module: nn.Module, custom_module_class_mapping: dict, qconfig: Any) -> Any:
-    """The class that takes a module's place, for the way it is quantized."""
+    """Return the class that replaces a module, for the way it is quantized."""
     class_mapping = custom_module_class_mapping.get(get_quant_type(qconfig), {})
     if type(custom_module) not in class_mapping:
         raise AssertionError(
@@ -237,7 +237,7 @@ def check_min_max_valid(min_val: Tensor, max_val: Tensor) -> bool:
 def calculate_qmin_qmax(
     quant_min: Any, quant_max: Any, has_customized_qrange: bool, dtype: _dtype, reduce_range: bool
 ) -> tuple[int, int]:
-    """The levels to use: those asked for, or all of the dtype's; half of them where the range is reduced."""
+    """Return the levels to use: the requested ones, or all of the dtype's; half of them if the range is reduced."""
     if has_customized_qrange:
         bits = 32 if dtype in (torch.qint32, torch.int32) else 8 if dtype in (torch.qint8, torch.int8) else None
         if bits is not None and not 0 < quant_max - quant_min + 1 <= 2**bits:

@@ -14,7 +14,7 @@ from .values import Bytes, Copy, sums
 
 
 class LeftState:
-    """State that a call leaves behind besides gradients and values on the device: memory of the host, versions, where random numbers go on."""
+    """State besides gradients and device memory that a call changes: host memory, versions, positions of random generators."""
 
     def __init__(self, prepared: Prepared, where: device):
         memory = [s for s in prepared.storages.values() if s.device is cpu and s.ptr]

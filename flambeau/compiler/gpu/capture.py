@@ -239,7 +239,7 @@ def capturing(capture: graphs.CUDAGraph, where: device, pool: Any = None) -> Ite
 def static_copies(
     tensors: list[Tensor], observer: Observer, where: device
 ) -> tuple[list[tuple[int, patches.CopyPatch]], list[Tensor]]:
-    """Tensors of a graph's own that stand for these; copies into them are the first thing that it does."""
+    """Return tensors in a graph's own memory for these; copying into them is the graph's first work."""
     inputs, statics = [], []
     for i, t in enumerate(tensors):
         size = extent(t)

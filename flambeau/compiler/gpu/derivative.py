@@ -66,11 +66,11 @@ class CapturedDerivative(Derivative):
         return [empty_strided(shape, strides, d, where).fill_(1.0) for shape, strides, d, where in self.layouts]
 
     def sample(self) -> dict[int, Any]:
-        """Return what it finds for such gradients, by the positions of arguments, or the ids of other leaves."""
+        """Return the derivatives for such gradients, by the positions of arguments or the ids of other leaves."""
         return dict(zip(map(_number, self.leaves), self.found(self.sample_grads())))
 
     def write_down(self, recorder: Recorder) -> None:
-        """Record the backward pass, for gradients that are made up, as a program of its own over the same buffers."""
+        """Record the backward pass, for synthetic gradients, as a program of its own over the same buffers."""
         grads = [empty_strided(shape, strides, d, where) for shape, strides, d, where in self.layouts]
         program = self.program_of_calls = recorder.new_program()
         for i, g in enumerate(grads):  # they may lie where something of the forward pass lay

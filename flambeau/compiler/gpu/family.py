@@ -34,7 +34,7 @@ class Family:
         self._stream = stream
 
     def in_use(self) -> int:
-        """Return how many pieces of the graphs' memory somebody holds."""
+        """Return how many blocks of the graphs' memory are referenced from outside."""
         pool = graphs.shared_pool(self._index, self.pool)
         return sum(block.pool is pool for block in memories()[self._index].blocks.values()) if pool else 0
 

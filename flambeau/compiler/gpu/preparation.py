@@ -17,7 +17,7 @@ from .capture import Observer
 
 
 class Prepared(preparation.Prepared):
-    """Everything as it is before the observed call."""
+    """Snapshot of the state before the observed call."""
 
     recorder: Observer
 

@@ -28,7 +28,7 @@ NewGrads = Callable[[list[Tensor], Results], list[GradSlot]]
 
 
 class GpuProgram:
-    """Program of a call on a GPU, and what it leaves behind: results, gradients, and a derivative where results have a history."""
+    """Recorded program of a call on a GPU with its outcome: results, gradients, and a derivative where results have a history."""
 
     def __init__(self, program: Program, results: Results, make: Any, grads: list[GradSlot]):
         self.program, self.make, self.slots = program, make, results.slots

@@ -62,7 +62,7 @@ class GraphRecorded(Recorded):
         self.prepared, self.where, self.options = prepared, where, options
 
     def makes_only_results(self) -> None:
-        """Note that the observed call has left nothing else behind: recordings for other sizes may have much in common with it."""
+        """Note that the observed call changed nothing but its results: recordings for other sizes can share much with it."""
         self.family = Family(self.prepared, self.guard, self.where)
 
     # -- running ----------------------------------------------------------------------------------------------------

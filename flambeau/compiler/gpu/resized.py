@@ -36,7 +36,7 @@ class ResizedRecording(GraphRecorded):
         self._shares = shares
 
     def makes_only_results(self) -> None:
-        """Hold nothing of the observed call's arguments until the size comes again."""
+        """Release the observed call's arguments until the size comes again."""
         super().makes_only_results()
         if self._shares:
             self.family = self._mine

@@ -43,7 +43,7 @@ class Beside:
         self.making: list[UntypedStorage] | None = None  # while a piece is captured, what it makes
 
     def placed(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Callable:
-        """Return what to call instead of an operator that is about to run: itself, after waiting for what it needs, or on the second stream."""
+        """Return the call to make in place of an operator: itself after waiting for its operands, or on the second stream."""
         if op.kind in _NO_WORK:
             return function
         given: list[Tensor] = []
@@ -59,7 +59,7 @@ class Beside:
         return function
 
     def put(self, work: Callable[[], None], made: list[UntypedStorage], held: list[UntypedStorage]) -> None:
-        """Part of an operator's work, that its result does not wait for, on the second stream (unless all of it goes there)."""
+        """Run a part of an operator's work that its result does not need on the second stream (unless all of it runs there)."""
         if self.making is not None or not self.most:
             work()
             return
@@ -91,7 +91,8 @@ class Beside:
         return result
 
     def wait_for(self, touched: list[UntypedStorage], changes: bool) -> None:
-        """Let the first stream wait for pieces whose results lie in this memory, and, if that will be changed, for those that read it."""
+        """Make the first stream wait for work on the second whose results are in this memory, and for work that reads it if it will
+        change."""
         for n in range(len(self.pieces), 0, -1):
             piece = self.pieces[n - 1]
             for s in touched:
@@ -101,7 +102,7 @@ class Beside:
                     return
 
     def made(self, new: UntypedStorage) -> None:
-        """Memory is used anew: that of a result that nobody has looked at, perhaps."""
+        """Note that memory is reused: it may hold a result that was never read."""
         if self.making is not None:
             self.making.append(new)
         else:

@@ -138,7 +138,8 @@ class Distance(NamedTuple):
     precision: float
 
     def is_noise(self, swing: float = 0.0) -> bool:
-        """Return whether rounding explains it. `swing` is how far the same step goes from a state that differs by rounding alone."""
+        """Return whether rounding explains the difference. `swing` is the difference between steps from states that differ by rounding
+        alone."""
         return self.apart <= _NOISE * self.change + self.precision * self.size + _OF_SWING * swing
 
     def __str__(self) -> str:

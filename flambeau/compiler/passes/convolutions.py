@@ -23,8 +23,7 @@ _GRADIENT = {"dw": 0, "db": 1, "x": 3, "dy": 4}
 
 
 def fewer_products(graph: StepGraph, results: set[int]) -> None:
-    """Convolve with windows of 3 x 3 by Winograd's algorithm, where there are channels enough: forward, and for both gradients. Sums
-    are rounded in another order."""
+    """Compute 3 x 3 convolutions with enough channels by Winograd's algorithm, forward and both gradients. Sums round differently."""
     steps: list[Any] = []
     for call, group in itertools.groupby(graph.steps, lambda step: step.call or step):
         found = convolution_of(call) if isinstance(call, Call) else None

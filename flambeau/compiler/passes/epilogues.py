@@ -184,7 +184,7 @@ _Found = list[tuple[Step, Ref | None]]
 
 
 def steps_of(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
-    """The formula of a loop as steps that begin with y, each with its tensor; None if it is something else."""
+    """Return the formula of a loop as steps applied to y, each with its tensor; None if it has another form."""
     dense = contiguous_strides(loop.sizes)
     mine = [k for k, (p, d) in enumerate(loop.reads) if isinstance(p, Place) and p.buffer == y.buffer]
     shape, strides = (told.result.shape, told.result._strides) if type(told) is Product else told.tensors["y"]

@@ -30,7 +30,7 @@ _OF_RESULTS, _OF_TERMS = 1e-4, 1e-5  # how far sums over feature maps may be apa
 
 
 class Differs(Exception):
-    """A step gave something else than the recorded calls."""
+    """Raised when a step computes something else than the recorded calls."""
 
 
 class AsRecorded:
@@ -95,7 +95,7 @@ class AsRecorded:
         return held.size if held.storage is None else min(held.size, held.storage.size_bytes)
 
     def finish(self) -> None:
-        """The step has run: make the recorded calls, compare, and put their results in place of its own."""
+        """Make the recorded calls after the step has run, compare, and replace the step's results by theirs."""
         program, calls, pictures = self.program, self.relaid.steps, self.relaid.maps
         mine = self.relaid.writes()
         prints = []

@@ -97,8 +97,8 @@ def _in_use(graph: StepGraph, lives: Lives) -> list[int]:
 
 
 def recompute(graph: StepGraph, results: set[int]) -> None:
-    """Compute what a short formula gives again where it is needed much later, instead of keeping it, if all that it is computed from
-    is there anyway and less memory is needed at the worst moment."""
+    """Recompute the results of short formulas before a late use instead of storing them, if their inputs are alive anyway and peak
+    memory shrinks."""
     own = {b.index for b in graph.buffers if b.source == "new"} - results
     for _ in range(len(graph.steps)):
         lives = lifetimes(graph, own)

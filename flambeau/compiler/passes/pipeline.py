@@ -125,13 +125,13 @@ def drop_dead(graph: StepGraph, results: set[int]) -> None:
 
 
 def keep_layouts(graph: StepGraph, program: operators.Program) -> None:
-    """Keep activations channels-last between convolutions, where there are some."""
+    """Keep activations channels-last between convolutions; no effect without convolutions."""
     if graph.layouts is not False and not graph.exact and any(call.op.convolution for call in program.calls):
         layouts.keep_layouts(graph, program)
 
 
 def fewer_products(graph: StepGraph, results: set[int]) -> None:
-    """Let convolutions be computed otherwise, where there are some."""
+    """Compute convolutions by Winograd's algorithm; no effect without convolutions."""
     if any(step.call is not None and step.call.op.convolution for step in graph.steps):
         convolutions.fewer_products(graph, results)
 
@@ -143,7 +143,7 @@ def multiply_once(graph: StepGraph, results: set[int]) -> None:
 
 
 def side_by_side(graph: StepGraph, results: set[int]) -> None:
-    """Let the rows of a batch go through the time of a recurrent layer on threads of their own, where there is one."""
+    """Run the rows of a batch through the time steps of a recurrent layer on separate threads; no effect without such a layer."""
     if any(step.call is not None and step.call.op.states for step in graph.steps):
         lanes.side_by_side(graph, results)
 

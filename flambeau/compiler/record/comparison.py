@@ -97,7 +97,7 @@ def numbers(address: int, size: int, kind: Any) -> np.ndarray:
 
 
 def view(address: int, size: int) -> memoryview:
-    """Return a view of bytes in memory that something else keeps alive."""
+    """Return a view of bytes in memory that another object keeps alive."""
     return _look(address, size, _WRITABLE)
 
 

@@ -65,7 +65,7 @@ class Boundary(Node):
 
 @contextlib.contextmanager
 def cut_off(leaves: list[Tensor]) -> Iterator[None]:
-    """Context manager within which graphs end at those of these tensors that stand for arguments with a history."""
+    """Context manager: graphs end at those of these tensors that stand for arguments with a history."""
     ends = [(t.grad_fn, t.grad_fn.edges) for t in leaves if isinstance(t.grad_fn, Boundary)]
     for end, _ in ends:
         end.edges = ()

@@ -17,8 +17,8 @@ differentiable = naming.late("compiler.record.differentiable")
 
 
 def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
-    """Arguments with a history, and tensors in their place at which graphs of a function end. `told` gets a reason not to record
-    if a gradient comes by."""
+    """Replace arguments with a history by tensors at which the function's graphs end. A gradient that reaches one adds to `told` a
+    reason not to record."""
     if not grad_mode.enabled:
         return {}
     table = {id(t): differentiable.Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}

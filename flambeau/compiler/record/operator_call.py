@@ -41,7 +41,7 @@ class OtherLayout(Stale):
 
 
 def call_operator(program: Placed, call: Call) -> None:
-    """Call an operator as a whole, and put what it makes where later steps look for it."""
+    """Call a whole operator, and store its results where later steps read them."""
     arguments, keywords = mapped((call.arguments, call.keywords), Value, lambda v: tensor_at(program, v))
     collector = _Collector()
     with watching.watch(collector):
@@ -60,7 +60,7 @@ def parts_of(result: Any) -> list[Any]:
 
 
 def plain_parts(given: tuple[tuple, dict]) -> set[int] | None:
-    """The buffers of the values among the arguments of a call; None if there is something else than values and plain settings."""
+    """Return the buffers of the values among a call's arguments; None if an argument is neither a value nor a plain setting."""
     parts = parts_of([given[0], *given[1].values()])
     if not all(isinstance(part, (Value, *ATOMS, dtype, device)) for part in parts):
         return None

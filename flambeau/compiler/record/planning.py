@@ -71,7 +71,7 @@ def lowered(program: Program, planner: Planner) -> list[Any]:
 
 
 def named(name: str) -> Call:
-    """A part of a call that no operator is behind."""
+    """Return a part of a call that belongs to no operator, under a name."""
     return Call(_step(name), _refused, (), {})
 
 
@@ -84,7 +84,7 @@ def joined_call(steps: list[Any]) -> Call | None:
 
 
 def emitted(graph: StepGraph, loop: Loop, name: str = "") -> Any:
-    """A loop as a native call, which is a part of a call of its own."""
+    """Return a loop as a native call, which is a part of a call of its own."""
     if name:
         loop = replace(loop, parts=(named(name),))
     ordered = collapsed(loop.parts[0], loop.sizes, loop.reads, loop.results, loop.device)

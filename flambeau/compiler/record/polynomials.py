@@ -87,7 +87,7 @@ def _interpolated(sizes: Sequence[int], values: Sequence[float]) -> list[Fractio
 
 
 class Functions:
-    """Different functions, whose values are found all at once. `single` are those that stand in a program as 32-bit floats."""
+    """Distinct functions of a size, evaluated all at once. `single` are those used as 32-bit floats in a program."""
 
     def __init__(self, functions: Sequence[Function], single: Collection[int]):
         self.rows = np.array([f.coefficients for f in functions], np.int64).reshape(len(functions), _DEGREE + 1)

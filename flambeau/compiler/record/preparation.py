@@ -36,7 +36,7 @@ class Changes(NotRecordable):
 
 
 class Prepared:
-    """Everything as it is before the recorded call, to be compared with what it is afterwards."""
+    """Snapshot of the state before the recorded call, for comparison with the state after it."""
 
     def __init__(self, reach: Reach, recorder: StepRecorder, given: Arguments, loose: bool = False):
         self.reach, self.recorder, self.given = reach, recorder, given
@@ -329,7 +329,7 @@ class GradItem(TensorItem):
 
 
 class LooseGradients(Item):
-    """Gradients that are read and may be other tensors: each has memory of its own."""
+    """Gradients that are read and may be replaced by other tensors: each has memory of its own."""
 
     __slots__ = ("leaves", "others")
 

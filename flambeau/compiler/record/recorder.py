@@ -264,7 +264,7 @@ class StepRecorder(Recorder):
 
     # -- what is told -----------------------------------------------------------------------------------------------
     def converted(self, address: int, nbytes: int) -> None:
-        """Python gets a number: where it goes from there, into sizes or branches, cannot be seen."""
+        """Note that Python reads a number: its use in sizes or branches cannot be recorded."""
         if self.running is not None:
             self.running.converts = True
             self.running.numbers.append(ctypes.string_at(address, nbytes))

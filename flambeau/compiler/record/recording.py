@@ -335,7 +335,7 @@ class Recorded:
 
 
 class Last:
-    """A recording whose arguments are tensors without a history or memory in common: a quick look says whether a call is like it."""
+    """Recording whose arguments are tensors without history or shared memory: a short check decides whether a call fits it."""
 
     __slots__ = ("recorded", "layouts", "settings", "several")
 

@@ -44,8 +44,8 @@ def relaid_of(graph: StepGraph, *made: Launch) -> Relaid | None:
 
 
 def relaid_steps(graph: StepGraph) -> list[Relaid]:
-    """Those of all steps: one by one where each of a call gives results that no other writes, and else all of a call together, if nothing
-    has come between them."""
+    """Return the recorded meaning of all relaid steps: for each step, if no other step of its call writes its results, else for all
+    steps of the call together, if no other step is between them."""
     places: dict[Call, list[int]] = {}
     for i, step in enumerate(graph.steps):
         if isinstance(step, Launch) and step.call is not None:

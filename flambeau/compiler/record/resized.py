@@ -162,7 +162,7 @@ class Resized:
         return recorded
 
     def settle(self) -> Recorded:
-        """Let the graph, too, have the numbers of the present size: for the run that is compared, and for errors."""
+        """Write the numbers of the current size into the graph, for the run that is compared and for errors."""
         graph, t = self.recorded.program.graph, self.size
         calls: dict[int, dict] = {}
         for place, u in zip(self.places, self.which):

@@ -73,7 +73,7 @@ class Made:
 
     @property
     def again(self) -> Callable:
-        """The function that gives this object in a replay, counted as one more use of it."""
+        """Return the function that makes this object in a replay, and count one more use of it."""
         self.places += 1
         return self.take
 
@@ -241,8 +241,8 @@ def _form(value: Any) -> Any:
 
 
 def replaced(value: Any, table: dict[int, Any], copies: list | None = None) -> Any:
-    """A value with some tensors (or lists and dicts) exchanged. Containers without such tensors stay what they are: somebody may write
-    into them. Lists and dicts that are copied are put into `copies`, with their copies."""
+    """Return a value with some tensors (or lists and dicts) replaced. Containers without such tensors are kept, because the caller may
+    write into them; those that are copied are added to `copies` with their copies."""
     if isinstance(value, Tensor) or id(value) in table:
         return table.get(id(value), value)
     if not table:
@@ -278,7 +278,7 @@ def write_back(copies: list[tuple[Any, Any]], table: dict[int, Any]) -> None:
 
 
 def saved_storages(live: list[Tensor]) -> list[UntypedStorage]:
-    """The memory that the graph behind some tensors keeps, in an order that only depends on the graph."""
+    """Return the storages that the graph of some tensors saves, in an order that depends on the graph alone."""
     found: dict[int, UntypedStorage] = {}
     for t in live:
         for node in nodes_of(t.grad_fn):
@@ -317,7 +317,7 @@ def _ends(node: Node) -> bool:
 
 
 def held_storages(node: Node) -> list[UntypedStorage]:
-    """The memory that a node keeps for its derivative."""
+    """Return the storages that a node saves for its derivative."""
     found: list[UntypedStorage] = []
     pending, seen = _fields(node), {id(node)}  # a node of a user's is kept by its own context
     while pending:
@@ -355,7 +355,7 @@ def _is_edge(value: Any) -> bool:
 
 
 def spent(start: Node | None) -> bool:
-    """Return whether a graph keeps no values: a backward pass has freed them, or it needs none."""
+    """Return whether a graph saves no values: a backward pass has freed them, or it needs none."""
     return not any(held_storages(node) for node in nodes_of(start))
 
 

@@ -48,7 +48,7 @@ class VaryingNumber(float):
 
 
 class Same(NamedTuple):
-    """An argument of the step that a call stands beside."""
+    """Reference to an argument of the step beside which a call is stored."""
 
     position: int
 
@@ -72,7 +72,7 @@ class Other(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Launch:
-    """A native call. Arguments are Refs, numbers, bytes, None, or an int that stands for an address that never changes."""
+    """Native call. Arguments are Refs, numbers, bytes, None, or an int for an address that never changes."""
 
     name: str
     address: int
@@ -203,7 +203,7 @@ class Call:
 
 
 class Update(NamedTuple):
-    """The numbers of an optimizer's update: `prologue(*scalars, *options)` gives new scalars, then numbers for the kernels."""
+    """Numbers of an optimizer's update: `prologue(*scalars, *options)` returns new scalars, then numbers for the kernels."""
 
     prologue: Callable
     scalars: tuple[tuple[Ref, ...], ...]  # for each scalar, where every parameter has it
@@ -215,7 +215,7 @@ class Update(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class StepGraph:
-    """Everything that happened in one call of a function."""
+    """Steps of one call of a function over their buffers, with everything that passes and the runtime need to know of them."""
 
     steps: list[Any] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
@@ -236,7 +236,7 @@ class StepGraph:
     recomputed: list[tuple[str, int]] = field(default_factory=list)
 
     def text(self, known: dict[int, tuple] | None = None) -> str:
-        """The steps, one a line. `known` keeps lines for the next time: few steps are others then."""
+        """Return the steps as text, one a line. `known` caches lines for the next time, when few steps differ."""
         lines = []
         for step in self.steps:
             if known is None or not isinstance(step, Launch):

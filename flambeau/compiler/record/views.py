@@ -29,7 +29,7 @@ class ViewCall:
         return self.of if type(self.of) is int else self.of[0].root
 
     def resolve(self, tensor_of: Callable[[int], Callable[[Any, Any], Any]]) -> None:
-        """Note that one more of its results is wanted; `tensor_of` gives the function that finds a tensor that existed before, by id."""
+        """Count one more use of its results; `tensor_of` maps the id of a tensor that existed before to the function that finds it."""
         self.takers += 1
         if self.base is not None:
             return

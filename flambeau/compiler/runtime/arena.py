@@ -27,8 +27,8 @@ def lifetimes(graph: StepGraph, wanted: set[int]) -> Lives:
 
 
 def arrange(graph: StepGraph, wanted: set[int]) -> tuple[dict[int, int], int, dict[int, int]]:
-    """Offsets in one arena, its size, and which buffers take the place of which others. Large buffers first, each at the lowest place
-    that is free while it lives."""
+    """Place buffers in one arena: return their offsets, its size, and which buffers share the place of which others. Large buffers are
+    placed first, each at the lowest offset free during its lifetime."""
     lives = lifetimes(graph, wanted)
     instead = in_place(graph, lives)
     spans = dict(lives)
@@ -54,8 +54,7 @@ def arrange(graph: StepGraph, wanted: set[int]) -> tuple[dict[int, int], int, di
 
 
 def in_place(graph: StepGraph, lives: Lives) -> dict[int, int]:
-    """Results of loops over formulas that can be written over something the loop reads, element by element, and nobody reads later:
-    by buffer, the first of those whose place it takes."""
+    """Find results of loops that can overwrite an operand that nothing reads later: by buffer, the first operand whose place it takes."""
     found: dict[int, int] = {}
     for i, step in enumerate(graph.steps):
         places = operands(step) if isinstance(step, Launch) else None

@@ -45,7 +45,7 @@ def _end_in_small_pages(arena: UntypedStorage, size: int) -> None:
 
 
 def give_back(arena: UntypedStorage, size: int, used: list[tuple[int, int]]) -> None:
-    """Give an arena's memory back to the system, but for the parts (from, to) that are used; its place stays reserved."""
+    """Return an arena's memory to the system, except for the used parts (from, to); its addresses stay reserved."""
     if size <= _LARGE:
         return
     free = 0  # where what is free begins

@@ -49,7 +49,7 @@ def _caller(name: str) -> Function:
 
 @functools.cache
 def caller(signature: str) -> int:
-    """The address of the function that calls kernels of this signature with a block of words."""
+    """Return the address of the function that calls kernels of this signature with a block of 64-bit arguments."""
     f = _caller("launch")
     arguments = [f"{_KINDS[letter]} {f.item('%block', i, _KINDS[letter])}" for i, letter in enumerate(signature)]
     f.call("void", "%function", *arguments)
@@ -59,7 +59,7 @@ def caller(signature: str) -> int:
 
 @functools.cache
 def tester(size: int) -> int:
-    """The address of a caller that fails unless the number at the address in the block's first word is zero."""
+    """Return the address of a caller that fails unless the number at the address in the block's first entry is zero."""
     f, kind = _caller("test"), f"i{8 * size}"
     bad = f.compare("ne", kind, f.read(kind, f.item("%block", 0, "ptr")), 0)
     f.ret("i64", f.new(f"zext i1 {bad} to i64"))
@@ -101,8 +101,8 @@ def forker() -> int:
 
 @functools.cache
 def checker() -> Any:
-    """check(rows, count, place for the result): the number of the first row (address, expected word) whose word in memory is
-    another one, or the count."""
+    """Return check(rows, count, place for the result): it finds the number of the first row (address, expected word) whose word in
+    memory differs, or the count."""
     f = Function("define void @check(ptr %rows, i64 %count, ptr %result)")
     with f.loop("%count") as i:
         row = f.place("%rows", f.mul(i, 2))

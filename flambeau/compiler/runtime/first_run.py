@@ -24,7 +24,7 @@ PIECE = 1 << 14  # elements of a loop that are done together
 
 
 class SetAside:
-    """The bytes of some storages, in a file: whoever writes over these for a moment needs no memory for what was there."""
+    """Bytes of some storages, saved in a file while they are overwritten temporarily, so that no memory is needed for them."""
 
     def __init__(self, storages: list[UntypedStorage]):
         self.places = [view(s.ptr, s.size_bytes) for s in storages if s.ptr]
@@ -59,7 +59,7 @@ def _nameless_file() -> Any:
 
 
 def to_the_end(action: Callable[[], Any]) -> Any:
-    """Do something that can be done twice, whatever interrupts it; the interruption goes on afterwards."""
+    """Complete an action that may be repeated, whatever interrupts it, and raise the interruption afterwards."""
     interruption: BaseException | None = None
     while True:
         try:
@@ -174,7 +174,7 @@ class Rehearsal:
             self._copies.append((at, ctypes.string_at(at, count * width), kind))
 
     def before(self, step: Any, in_pieces: bool = False, in_room: bool = False) -> None:
-        """A step is about to run: `in_pieces`, or `in_room` that something else needs as well."""
+        """Prepare for a step that is about to run: `in_pieces`, or `in_room` that something else needs as well."""
         number = self._number.get(id(step), -1)
         for address, size in self._filled.pop(number, ()):
             ctypes.memset(address, _GARBAGE, size)
@@ -205,7 +205,7 @@ class Rehearsal:
             copies.pop()
 
     def undo(self) -> list[tuple[int, Print]]:
-        """Put everything back that was changed; what it had become. To be called again if it was interrupted."""
+        """Restore everything that was changed, and return the changed values. To be called again if it was interrupted."""
         self._put_back(self._copies)
         self._put_back(self.saved)
         for generator, mark in self._generators:

@@ -65,7 +65,7 @@ class Answers(modes.Observer):
             self._former.end(event)
 
     def give(self, program: Any, call: Call) -> None:
-        """Put what the next collective gave where a step of a program would leave it: nothing while that is only started."""
+        """Store the result of the next collective where a step of a program would; nothing for one that is only started."""
         assert call.call is not None
         if call.call.op.sends == "start":
             return

@@ -401,7 +401,7 @@ class Program:
             self.runner(start, end - first, self.patches_at, self.patch_count, self.values_at, self.status_at)
 
     def rest(self, used: list[tuple[int, int]] | None = None) -> None:
-        """Give the arena's memory back to the system, but for the parts (from, to) that are used; its place stays reserved."""
+        """Return the arena's memory to the system, except for the used parts (from, to); its addresses stay reserved."""
         give_back(self.arena, self.arena_size, used or [])
 
     def _draw(self) -> None:

@@ -20,8 +20,8 @@ from .variables import loads, stores
 def unreachable(
     given: Source, objects: list[tuple[str, Any]], observer: Observer, changed: Item | None = None
 ) -> dict[ast.stmt, str]:
-    """Statements whose state cannot be known, or that read what has changed: found without running anything. `observer` has seen what
-    ran; the function itself counts only if it ran inside itself, too."""
+    """Find statements whose state cannot be known or that read changed state, without running anything. `observer` has seen the code
+    that ran; the function itself counts only if it also ran recursively."""
     bad: dict[ast.stmt, str] = {}
     ran = observer.besides(given.function).expected
     for s in statements(given.tree.body):
@@ -65,7 +65,7 @@ def makers(given: Source, result: Any) -> dict[ast.stmt, str]:
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a value is made of tensors, plain values and ordinary containers."""
+    """Return whether a value consists of tensors, plain values and ordinary containers."""
     if type(value) in (tuple, list) or (isinstance(value, tuple) and hasattr(value, "_make")):
         return all(map(is_plain, value))
     if type(value) is dict:

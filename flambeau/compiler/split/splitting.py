@@ -91,7 +91,7 @@ def header(s: ast.stmt) -> ast.stmt:
 
 
 def alone(given: Source, s: ast.stmt) -> types.FunctionType | None:
-    """Return a statement as a function, or None where it makes no sense by itself."""
+    """Return a statement as a function, or None if it cannot run on its own."""
     if isinstance(s, (ast.Break, ast.Continue, ast.Global, ast.Nonlocal)):
         return None
     head = header(s)
@@ -346,7 +346,7 @@ def _is_users(f: Any) -> bool:
 
 
 def target(function: Any) -> tuple[Any, tuple, str]:
-    """The function whose source is split, what it is called with first, and why there is none."""
+    """Return the function whose source is split, its leading arguments, and the reason if there is none."""
     if isinstance(function, types.MethodType) and function.__func__ is Module._call_impl:
         function = function.__self__
     if isinstance(function, types.MethodType):
@@ -367,7 +367,7 @@ def is_plain(module: Any) -> bool:
 
 
 def find(function: Any, known: Source | None) -> tuple[Source, tuple] | str:
-    """The source of a function that can be split, and what it is called with first; or why there is none."""
+    """Return the source of a function that can be split and its leading arguments, or the reason why it cannot."""
     plain, first, why = target(function)
     if why:
         return why

@@ -151,7 +151,7 @@ def _general(part: Any, tensors: Iterator[Tensor], sizes_count: bool) -> Any:
 
 
 def atom(value: Any) -> tuple:
-    """A plain value as a part of a key: equal only to one that can stand for it (1 is not 1.0, and 0.0 is not -0.0)."""
+    """Return a plain value as a part of a key: equal only to values that can replace it (1 is not 1.0, and 0.0 is not -0.0)."""
     kind = type(value)
     if kind is float:
         return kind, value if value and value == value else repr(value)

@@ -99,7 +99,7 @@ def _method_objection(f: Any, holder: type | None) -> str:
 
 
 def is_known(cls: type) -> bool:
-    """Return whether a class in C keeps nothing but what can be seen."""
+    """Return whether a class in C has no hidden state."""
     return cls in _TYPES or issubclass(cls, (np.generic, BaseException))
 
 

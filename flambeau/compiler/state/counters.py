@@ -48,7 +48,7 @@ class CountedCell(CellItem):
 
 
 def set_free(reach: Reach) -> None:
-    """Take the numbers that are only counted out of what guards a recording."""
+    """Remove numbers that are only counted from the guards of a recording."""
     if reach.computed or any(code.co_name in ("__setattr__", "__getattribute__") for code in reach.codes):
         return
     whole = {id(i.held) for i in reach.items if type(i) is DictItem and i.names is None}

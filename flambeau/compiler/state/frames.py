@@ -17,12 +17,13 @@ def _word(address: int) -> int:
 
 
 def function_id(f: types.FunctionType) -> Any:
-    """Return a key that tells a function from others with the same code."""
+    """Return a key that distinguishes a function from others with the same code."""
     return id(f) if sys.version_info >= (3, 11) else (id(f.__globals__), *map(id, f.__closure__ or ()))
 
 
 def running_id(frame: types.FrameType) -> Any:
-    """The `function_id` of what a frame runs. Python 3.10 keeps its variables only: functions that share all of these are one."""
+    """Return the `function_id` of the function that a frame runs. Python 3.10 knows only its variables: functions that share all of
+    these are one."""
     if sys.version_info >= (3, 11):
         return _word(_word(id(frame) + _FRAME) + _RUNS)
     around = len(frame.f_code.co_freevars)

@@ -37,7 +37,7 @@ MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "nothing"})()
 
 
 def same(old: Any, new: Any) -> bool:
-    """Return whether a value can stand for another: the same object, or an equal number or text of the same type."""
+    """Return whether a value can replace another: the same object, or an equal number or text of the same type."""
     if old is new:
         return True
     if type(old) is not type(new):
@@ -55,7 +55,7 @@ _KINDS = (list, tuple, set, frozenset, collections.deque)
 
 
 def contents(held: Any) -> Any:
-    """Return the contents of a container, whatever its class makes of that: entries of a dict in order, elements of others."""
+    """Return the contents of a container, bypassing its class's methods: entries of a dict in order, elements of others."""
     if isinstance(held, dict):
         kind = collections.OrderedDict if isinstance(held, collections.OrderedDict) else dict
         return dict(kind.items(held))
@@ -70,7 +70,7 @@ class Item:
     what: str
 
     def rows(self) -> Rows | None:
-        """Return addresses and the words stored there while nothing changes; None if that cannot be seen from outside."""
+        """Return addresses and the values stored there while nothing changes; None if that cannot be seen from outside."""
         return None
 
     def difference(self) -> str:
@@ -207,7 +207,7 @@ class SlotsItem(Item):
 
 
 class ClassItem(Item):
-    """The class of an object. Whoever has one keeps the object: no other can take its place in memory."""
+    """Guard of an object's class. It keeps the object alive, so that no other can have its address."""
 
     __slots__ = ("held", "seen")
 
@@ -223,7 +223,7 @@ class ClassItem(Item):
 
 
 class OwnDictItem(Item):
-    """Dict in which an object keeps its attributes: another one may be assigned."""
+    """Guard of the dict in which an object stores its attributes: another one may be assigned."""
 
     __slots__ = ("held", "seen")
 
@@ -347,7 +347,7 @@ class AutogradItem(Item):
         return ""
 
     def settle(self) -> None:
-        """Take the present state as the expected one."""
+        """Accept the present state as the expected one."""
         self.seen = self._state()
 
 
@@ -389,12 +389,12 @@ Observed = list[tuple[Item, Any]]
 
 
 def observe(items: list[Item]) -> Observed:
-    """Return the items with the words in memory now."""
+    """Return the items with the memory values they have now."""
     return [(item, item.rows()) for item in items]
 
 
 class Guard:
-    """Items, and the table of words that the native loop compares."""
+    """Guarded items, and the table of memory values that the native loop compares."""
 
     def __init__(self, observed: Observed):
         self.items = [item for item, _ in observed]
@@ -446,7 +446,7 @@ class Guard:
 
 
 class Words:
-    """Words of memory that should be what they were. Whoever makes one sees to it that the objects live."""
+    """Memory values that must not have changed. Whoever makes one keeps the objects alive."""
 
     def __init__(self, rows: list[tuple[int, int]]):
         self.table = array("q", [*(w for row in rows for w in row), 0, 0])

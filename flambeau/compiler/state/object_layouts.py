@@ -88,7 +88,7 @@ _MANAGED_DICT = 1 << 4  # a flag of classes whose objects keep the dict before t
 
 
 def dict_rows(held: dict, names: Iterable[str] | None = None) -> Rows | None:
-    """Words that change whenever one of these entries of a dict does, or any."""
+    """Return memory values that change whenever one of these entries of a dict does, or any."""
     if isinstance(held, collections.OrderedDict) and dict.__len__(held) > 1:
         return None  # its order is kept elsewhere
     if DICTS_HAVE_VERSIONS:
@@ -143,7 +143,7 @@ def _entries_are_known() -> bool:
 
 
 def own_dict_row(o: Any) -> Rows | None:
-    """Return the row for the place in which an object keeps its dict."""
+    """Return the row for the address at which an object stores its dict."""
     held = id(o.__dict__)
     offset = type(o).__dictoffset__
     managed = sys.version_info >= (3, 11) and type(o).__flags__ & _MANAGED_DICT

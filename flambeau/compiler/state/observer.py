@@ -36,7 +36,7 @@ class Ran:
         self.functions: set[Any] = set()  # their ids: most are made while they run, and nothing should keep them
 
     def includes(self, f: types.FunctionType) -> bool:
-        """Return whether it was a function with this code that ran, not another one, as far as that can be told."""
+        """Return whether a function with this code ran, as far as it can be distinguished from others."""
         return not FRAMES_ARE_KNOWN or function_id(f) in self.functions
 
 
@@ -56,7 +56,7 @@ class Observer:
 
     @contextlib.contextmanager
     def watching(self, told: Callable[[str], None] | None = None) -> Iterator[None]:
-        """Context manager: note what this thread runs; call `told` with every objection as it comes up."""
+        """Context manager: record what this thread runs; call `told` with every objection."""
         self.refused.clear()
         if not self.sees():
             yield
@@ -72,7 +72,7 @@ class Observer:
 
     @staticmethod
     def sees() -> bool:
-        """Return whether this thread can be observed: a profiler in C stands in the way."""
+        """Return whether this thread can be observed: not while it has a profiler in C."""
         former = sys.getprofile()
         return former is None or callable(former)
 

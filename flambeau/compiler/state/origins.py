@@ -97,7 +97,7 @@ def is_library_class(cls: type) -> bool:
 
 
 def is_put_there(value: Any) -> bool:
-    """Return whether something in a module or class of this library's is another's: a function, a method, an object that can be called."""
+    """Return whether a function, method or callable object in a module or class of this library comes from elsewhere."""
     if isinstance(value, types.FunctionType):
         return not is_library(value.__code__, value.__globals__)
     if isinstance(value, types.MethodType):
@@ -120,7 +120,7 @@ def is_library_module(module: types.ModuleType) -> bool:
 
 
 def is_shared_module(module: types.ModuleType) -> bool:
-    """Return whether a module is this library's, Python's or NumPy's: too much to look at as a whole."""
+    """Return whether a module is this library's, Python's or NumPy's, which is too large to guard as a whole."""
     name = module.__name__.partition(".")[0]
     return is_library_module(module) or name in sys.stdlib_module_names or name == "numpy"
 

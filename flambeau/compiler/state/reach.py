@@ -193,7 +193,7 @@ class Reach(Findings):
         )
 
     def differentiates(self) -> bool:
-        """Return whether code that was found asks for gradients of something in between: `autograd.grad`, a hook."""
+        """Return whether code that was found requests gradients of intermediate values: `autograd.grad`, a hook."""
         return {"autograd", "grad"} <= self.names or bool(self.names & code_names.HOOKS) or id(grad) in self.seen
 
     def looks_at_gradients(self) -> bool:

@@ -70,7 +70,7 @@ class Source:
 
 
 def located(tree: Any, like: ast.AST) -> Any:
-    """A tree whose new nodes say that they stand in the line of another."""
+    """Return a tree whose new nodes have the line number of another."""
     ast.copy_location(tree, like)
     return ast.fix_missing_locations(tree)
 

@@ -34,7 +34,7 @@ def _no_hook(module: Module) -> Iterator[None]:
 
 @contract(_CheckpointState)
 def checkpoint(module: Module, **kwargs: Any) -> Module:
-    """Let a module run again in the backward pass instead of keeping what it computes (see `flambeau.utils.checkpoint`).
+    """Recompute a module's activations in the backward pass instead of storing them (see `flambeau.utils.checkpoint`).
 
     >>> checkpoint(model.layers[0])
     """

@@ -31,7 +31,7 @@ class Applicable(Protocol[P, R]):
 
 
 class RegistryItem:
-    """Stands in a module's registry for a function that was applied to it."""
+    """Entry of a module's registry for a function that was applied to it."""
 
 
 def contract(state_cls: type = _State) -> Callable[[Callable[P, R]], Applicable[P, R]]:

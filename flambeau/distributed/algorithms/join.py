@@ -122,8 +122,8 @@ class Join:
 
     @staticmethod
     def notify_join_context(joinable: Joinable) -> Any:
-        """Tell the ranks that have joined that this one still has inputs; called once in every iteration, before its
-        collectives. Returns the Work of it."""
+        """Tell the ranks that have joined that this one still has inputs; called once per iteration, before its collectives. Returns the
+        Work of the message."""
         config = joinable._join_config
         if not config.is_first_joinable or not config.enable:
             return None

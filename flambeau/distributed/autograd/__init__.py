@@ -21,7 +21,7 @@ def is_available() -> bool:
 
 
 class context:
-    """A forward and backward pass that several workers share; gives its number."""
+    """Context manager: a forward and backward pass shared by several workers; yields its number."""
 
     def __enter__(self) -> int:
         self.autograd_context = container.new()

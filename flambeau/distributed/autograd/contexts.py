@@ -24,7 +24,7 @@ _WORKER_BITS = 48
 
 
 class SendRpcBackward(Node):
-    """Stands where tensors have left: hands on the gradients that come back."""
+    """Node of tensors that were sent to another worker: passes on the gradients that come back."""
 
     def __init__(self, tensors: list[Tensor]) -> None:
         super().__init__("torch::distributed::autograd::SendRpcBackward", tuple(gradient_edge(t) for t in tensors))

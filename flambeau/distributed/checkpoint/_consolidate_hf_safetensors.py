@@ -143,7 +143,8 @@ def _write_index(input_dir: str, output_dir: str, weight_map: dict[str, str]) ->
 def consolidate_safetensors_files(
     input_dir: str, output_dir: str, fqn_to_index_mapping: dict[str, int] | None = None, num_threads: int = 1
 ) -> None:
-    """Whole tensors in `output_dir` of the parts in `input_dir`, in files as `fqn_to_index_mapping` says (one, if it is None)."""
+    """Write whole tensors, joined from the shards in `input_dir`, to files in `output_dir`: those of `fqn_to_index_mapping`, or one if
+    it is None."""
     mapping = fqn_to_index_mapping or dict.fromkeys(_survey(input_dir), 1)
     _write_index(input_dir, output_dir, _consolidate(input_dir, output_dir, _by_number(mapping), num_threads))
 

@@ -37,7 +37,7 @@ class StreamTransformExtension(Extension):
 
     @abc.abstractmethod
     def transform_from(self, input: IO[bytes]) -> IO[bytes]:
-        """A stream to read from, which gives what was written."""
+        """Return a stream of the original data that reads a transformed stream."""
 
 
 class ZStandard(StreamTransformExtension):

@@ -12,7 +12,7 @@ FLATTEN_MAPPING = dict[str, OBJ_PATH]
 
 
 def flatten_state_dict(state_dict: Mapping) -> tuple[dict[str, Any], FLATTEN_MAPPING]:
-    """{"a": {"b": x}} as {"a.b": x}, and the path that each key stands for."""
+    """Return {"a": {"b": x}} as {"a.b": x}, and the path of each key."""
     flat: dict[str, Any] = {}
     paths: FLATTEN_MAPPING = {}
 

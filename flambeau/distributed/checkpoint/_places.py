@@ -12,7 +12,7 @@ from typing import Any
 
 
 class FileSystemBase(ABC):
-    """Operations on files; a subclass may keep them elsewhere."""
+    """Interface of operations on files, which a subclass may implement for other storage."""
 
     @abstractmethod
     def create_stream(self, path: str | os.PathLike, mode: str) -> Any: ...
@@ -55,7 +55,7 @@ class FileSystem(FileSystemBase):
         return Path(path)
 
     def rename(self, path: str | os.PathLike, new_path: str | os.PathLike) -> None:
-        """Give a file another name, at once; a file that has it already is replaced."""
+        """Rename a file atomically; an existing file is replaced."""
         os.replace(path, new_path)
 
     def mkdir(self, path: str | os.PathLike) -> None:

@@ -62,7 +62,7 @@ def traverse_state_dict_v_2_3(
 
 
 def set_element(root_dict: Any, path: OBJ_PATH, value: Any) -> None:
-    """Put a value at a path; dictionaries and lists on the way are made."""
+    """Set the value at a path; missing dictionaries and lists are created."""
     container: Any = root_dict
     for key, following in zip(path, path[1:]):
         fresh: Any = {} if isinstance(following, str) else []
@@ -96,7 +96,7 @@ def get_element(root_dict: Any, path: OBJ_PATH, default_value: Any = None) -> An
 
 
 def print_tensor(path: OBJ_PATH, value: Any, print_fun: Callable[[str], None] = print) -> None:
-    """A visitor that prints what it sees."""
+    """Print a visited value, for use as a visitor."""
     if isinstance(value, DTensor):
         print_fun(f"{path} DistributedTensor size: {value.size()}")
         value = value.to_local()

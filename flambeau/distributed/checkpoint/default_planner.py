@@ -151,11 +151,11 @@ class DefaultSavePlanner(SavePlanner):
         return self.transform_object(write_item, self.lookup_object(write_item.index))
 
     def lookup_object(self, index: MetadataIndex) -> Any:
-        """Return the object of the state dict to save; planners that save something else override it."""
+        """Return the object of the state dict to save; subclasses may override it."""
         return find_state_dict_object(self.state_dict, index)
 
     def transform_object(self, write_item: WriteItem, object: Any) -> Any:
-        """Return what is written of an object; planners that write something else override it."""
+        """Return the form in which an object is written; subclasses may override it."""
         if write_item.type != WriteItemType.BYTE_IO:
             return object
         file = io.BytesIO()
@@ -297,7 +297,7 @@ def create_default_global_load_plan(all_plans: list[LoadPlan]) -> list[LoadPlan]
 
 
 def create_default_local_save_plan(state_dict: dict[str, Any], is_coordinator: bool) -> SavePlan:
-    """Everything in a flat state dict; who writes what several ranks hold is decided later."""
+    """Return a plan for everything in a flat state dict; duplicates among ranks are removed later."""
     return SavePlan(
         [item for fqn, obj in state_dict.items() if not _is_elsewhere(obj) for item in _create_write_items(fqn, obj)]
     )
@@ -306,7 +306,7 @@ def create_default_local_save_plan(state_dict: dict[str, Any], is_coordinator: b
 def create_default_global_save_plan(
     all_plans: list[SavePlan], rewrite_index_hints: bool = True
 ) -> tuple[list[SavePlan], Metadata]:
-    """The plans with hints where each part stands in the metadata, and the metadata."""
+    """Return the plans with each item's index in the metadata, and the metadata."""
     entries: dict[str, Any] = {}
     plans = []
     for plan in all_plans:

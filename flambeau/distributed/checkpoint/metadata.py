@@ -52,7 +52,7 @@ class TensorStorageMetadata:
 
 @dataclass
 class BytesStorageMetadata:
-    """Something in a checkpoint that is no tensor."""
+    """Metadata of an entry that is no tensor."""
 
 
 STORAGE_TYPES = TensorStorageMetadata | BytesStorageMetadata

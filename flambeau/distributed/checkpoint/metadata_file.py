@@ -21,7 +21,7 @@ _OF_SHARDS = "torch.distributed._shard.sharded_tensor.metadata"
 
 
 def write_metadata(metadata: md.Metadata, file: Any) -> None:
-    """Write it so that PyTorch reads it, too."""
+    """Write the metadata file in PyTorch's format."""
     pickler = StoragePickler(file, _PROTOCOL)
     pickler.dump(metadata)
     if pickler.storages:

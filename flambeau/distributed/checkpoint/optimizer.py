@@ -24,8 +24,8 @@ def load_sharded_optimizer_state_dict(
     storage_reader: StorageReader,
     planner: LoadPlanner | None = None,
 ) -> dict[str, Any]:
-    """The part of a checkpoint under `optimizer_key`, as {optimizer_key: state}: values of a parameter lie as it does in the model's
-    state, so that each rank reads its own part of them."""
+    """Return the part of a checkpoint under `optimizer_key`, as {optimizer_key: state}; the state of a parameter is sharded like the
+    parameter, so that each rank reads only its part."""
     metadata = storage_reader.read_metadata()
     paths = metadata.planner_data
     wanted: dict[str, Any] = {}

@@ -20,7 +20,7 @@ __all__ = [
 
 
 class WriteItemType(Enum):
-    """A whole tensor, a part of one, or something else."""
+    """Kind of an item to write: a whole tensor, a shard of one, or another object."""
 
     TENSOR = auto()
     SHARD = auto()
@@ -36,7 +36,7 @@ class LoadItemType(Enum):
 
 @dataclass(frozen=True)
 class BytesIOWriteData:
-    """Number of bytes that something other than a tensor takes."""
+    """Size in bytes of an object that is no tensor."""
 
     nbytes: int
 
@@ -60,7 +60,7 @@ class WriteItem:
     tensor_data: TensorWriteData | None = None
 
     def tensor_storage_size(self) -> int | None:
-        """The bytes of the whole tensor; None of something else."""
+        """Return the bytes of the whole tensor; None for other objects."""
         if self.tensor_data is None:
             return None
         return math.prod(self.tensor_data.size) * self.tensor_data.properties.dtype.itemsize
@@ -155,7 +155,7 @@ class LoadPlanner:
 
     @abc.abstractmethod
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
-        """Take the bytes that were read."""
+        """Store an object from the bytes that were read."""
 
     def resolve_bytes(self, read_item: ReadItem) -> io.BytesIO:
         """Return the buffer to read bytes to."""

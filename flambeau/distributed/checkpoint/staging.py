@@ -94,7 +94,7 @@ class DefaultStager(AsyncStager):
             self._staging.result()
 
     def close(self) -> None:
-        """Let go of the memory and the thread."""
+        """Release the memory and the thread."""
         if self._thread is not None:
             self._thread.shutdown(wait=True)
         self._held = None

@@ -9,7 +9,7 @@ __all__ = ["Stateful", "StatefulT"]
 
 @runtime_checkable
 class Stateful(Protocol):
-    """An object with `state_dict` and `load_state_dict`: it can be saved and loaded as it is."""
+    """Protocol of objects with `state_dict` and `load_state_dict`, which can be saved and loaded directly."""
 
     def state_dict(self) -> dict[str, Any]: ...
 

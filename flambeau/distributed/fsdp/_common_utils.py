@@ -25,7 +25,7 @@ class TrainingState(Enum):
 
 
 class HandleTrainingState(Enum):
-    """Use that is made of a flat parameter."""
+    """Present use of a flat parameter."""
 
     IDLE = auto()
     FORWARD = auto()

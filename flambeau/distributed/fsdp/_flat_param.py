@@ -216,7 +216,7 @@ class FlatParam(FSDPParam):
             self._put(piece, leaf)
 
     def show_parameters(self) -> None:
-        """Set whole parameters, for programs that look at them outside of forward and backward."""
+        """Set whole parameters, for programs that read them outside of forward and backward."""
         self.root._parameters.pop(FLAT_PARAM, None)
         for piece, leaf in zip(self.pieces, self.leaves):
             self._put(piece, Parameter(leaf.detach(), self.sharded_param.requires_grad))
@@ -294,7 +294,7 @@ class FlatParam(FSDPParam):
         return [piece.param for piece, low, high in self.own_parts() if high > low and piece.param.requires_grad]
 
     def exchange_whole(self, other: tuple) -> tuple:
-        """Put (memory, whole, leaves, dtype) in the place of what stands for the whole parameter; returns that."""
+        """Replace (memory, whole, leaves, dtype) of the whole parameter, and return the former ones."""
         before = (self.all_gather_outputs, self._unsharded_param, self.leaves, self.param_dtype)
         self.all_gather_outputs, self._unsharded_param, self.leaves, self.param_dtype = other
         return before

@@ -234,7 +234,7 @@ def _fetched(value: Any) -> Any:
 
 
 def from_rank_0(state_dict: dict | None, group: Any) -> dict:
-    """Return the state dict of rank 0; its tensors come one by one, as they are used."""
+    """Return the state dict of rank 0, whose tensors are sent one by one on use."""
     box: list[Any] = [None]
     if groups.get_rank(group) == 0:
         given = state_dict or {}

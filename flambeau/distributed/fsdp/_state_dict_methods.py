@@ -94,7 +94,7 @@ class StateDictMethods(Module):
     def optim_state_dict(
         model: Module, optim: Any, optim_state_dict: dict[Any, Any] | None = None, group: Any = None
     ) -> dict[str, Any]:
-        """An optimizer's state with the names of parameters for keys: whole, in shards or local, as `set_state_dict_type` says."""
+        """Return an optimizer's state keyed by names of parameters: whole, sharded or local, according to `set_state_dict_type`."""
         settings = StateDictMethods.get_state_dict_type(model)
         return _optim_state.optimizer_state(
             model, _optim_state.listed(model, optim), optim_state_dict or optim.state_dict(), settings
@@ -105,7 +105,7 @@ class StateDictMethods(Module):
         model: Module, optim: Any, optim_state_dict: dict[Any, Any], is_named_optimizer: bool = False, load_directly: bool = False,
         group: Any = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """Convert the result of `optim_state_dict` to what `optim.load_state_dict` takes."""
+        """Convert the result of `optim_state_dict` to the form of `optim.load_state_dict`."""
         config = StateDictMethods.get_state_dict_type(model).optim_state_dict_config
         if getattr(config, "rank0_only", False):
             optim_state_dict = _optim_state.from_rank_0(optim_state_dict, group)

@@ -19,7 +19,7 @@ _torch = namespace("torch")
 
 
 class UnitState(FSDPState):
-    """The state of one unit: inputs are cast where `MixedPrecision` says so."""
+    """State of one unit, which casts inputs according to `MixedPrecision`."""
 
     precision: MixedPrecision | None = None
     prefetches = True

@@ -125,7 +125,7 @@ def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any) -> Iterator[None]:
 
 
 def wrap(module: Module, **wrap_overrides: Any) -> Module:
-    """Return the module wrapped as `enable_wrap` says, or unchanged outside of it."""
+    """Wrap a module with the settings of `enable_wrap`; outside of it return the module unchanged."""
     if not _ConfigAutoWrap.in_autowrap_context:
         return module
     if _ConfigAutoWrap.wrapper_cls is None:

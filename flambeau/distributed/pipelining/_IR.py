@@ -26,7 +26,8 @@ _LIBRARY.impl("_pipe_split", lambda: None, "CompositeExplicitAutograd")
 
 
 def pipe_split() -> None:
-    """Mark the end of a stage in a model's `forward`: what follows belongs to the next one. Without splitting it does nothing."""
+    """Mark the end of a stage in a model's `forward`: what follows belongs to the next one. It has no effect when the model runs
+    unsplit."""
     flambeau.ops.pippy._pipe_split()
 
 
@@ -142,7 +143,7 @@ def _nested(module: GraphModule, shape: Any) -> GraphModule:
 
 
 class Pipe(Module):
-    """A model in stages, `get_stage_module(i)` each. Called, it runs them one after the other and gives (result,)."""
+    """Model in stages, `get_stage_module(i)` each. A call runs them one after the other and returns (result,)."""
 
     def __init__(self, split_gm: Module, num_stages: int, has_loss_and_backward: bool, loss_spec: Any = None) -> None:
         super().__init__()

@@ -97,7 +97,7 @@ class _InputPass(Pass):
 def stage_backward_input(
     stage_outputs_or_loss: Any, output_grads: Any, input_values: list[Any], weights: Iterable[Tensor]
 ) -> tuple[tuple[Tensor | None, ...], list[dict[str, Any]]]:
-    """The gradients of the inputs, and what `stage_backward_weight` goes on from."""
+    """Return the gradients of the inputs, and the state from which `stage_backward_weight` continues."""
     outputs = list(stage_outputs_or_loss)
     inputs = [v for v in input_values if isinstance(v, Tensor) and v.requires_grad]
     late: list[_Late] = []

@@ -33,7 +33,7 @@ def gpipe(stage: int, num_stages: int, microbatches: int) -> Listed:
 
 
 def one_forward_one_backward(stage: int, num_stages: int, microbatches: int) -> Listed:
-    """List as many forwards as there are stages behind, then one backward for each forward: so few microbatches are held at a time."""
+    """List as many forwards as there are later stages, then one backward for each forward, which keeps few microbatches in memory."""
     ahead = min(microbatches, num_stages - stage)
     order: Listed = [_Action(stage, F, m) for m in range(ahead)]
     for m in range(microbatches):

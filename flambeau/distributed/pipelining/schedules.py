@@ -88,7 +88,7 @@ class ScheduleGPipe(PipelineScheduleSingle):
 
 
 class Schedule1F1B(PipelineScheduleSingle):
-    """Schedule that, after a start, runs one microbatch forward and one backward in turn."""
+    """Schedule that, after a warm-up, alternates one microbatch forward and one backward."""
 
     _order_of = staticmethod(_orders.one_forward_one_backward)
 

@@ -90,7 +90,7 @@ def _to_worker_info(to: Any) -> WorkerInfo:
 
 
 def get_rpc_timeout() -> float:
-    """Seconds that a call may take if it says nothing else."""
+    """Return the default timeout of a call in seconds."""
     return _get_current_rpc_agent().timeout
 
 
@@ -154,7 +154,7 @@ new_method = method_factory
 
 
 class AllGatherStates:
-    """State of a meeting of workers: what it has collected, and whether it is complete."""
+    """State of an all-gather among workers: the values collected, and whether it is complete."""
 
     def __init__(self) -> None:
         self.gathered_objects: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def async_execution(fn: Callable) -> Callable:
-    """The function returns a Future; whoever calls it over RPC gets the Future's value, and no thread waits for it here."""
+    """Mark a function that returns a Future: a caller over RPC gets the Future's value, and no thread waits for it here."""
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -126,7 +126,7 @@ def remote_exception(problem: BaseException, where: Any) -> RemoteException:
 
 
 def raise_remote(result: Any) -> Any:
-    """The result, or the error that it stands for."""
+    """Return a result, or raise the remote error that it represents."""
     if not isinstance(result, RemoteException):
         return result
     message = result.msg.encode("utf-8").decode("unicode_escape")

@@ -41,7 +41,7 @@ class WorkerInfo:
 
 
 class RpcBackendOptions:
-    """Options of every agent: how long calls may take, and where the workers meet."""
+    """Options of every agent: timeout of calls, and the init method."""
 
     def __init__(
         self, rpc_timeout: float = constants.DEFAULT_RPC_TIMEOUT_SEC, init_method: str = constants.DEFAULT_INIT_METHOD

@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 
 class RRef(Generic[T]):
-    """A reference to a value on some worker. `RRef(value)` makes this worker the owner; `rpc.remote` gives references to values
-    that other workers have made."""
+    """Reference to a value on some worker. `RRef(value)` makes this worker the owner; `rpc.remote` returns references to values on other
+    workers."""
 
     _fork: GloballyUniqueId | None = None  # None on the owner
     _gone = False
@@ -314,7 +314,7 @@ def message_with(
     parts: tuple[bytes, list[Tensor]],
     places: dict | None = None,
 ) -> Message:
-    """A message with tensors, which takes part in this thread's autograd context."""
+    """Return a message with tensors, recorded in this thread's autograd context."""
     data, tensors = parts
     devices = {str(a): str(b) for a, b in agent._get_device_map(to).items()} if places is None else places
     mark = autograd.container.leaving(tensors, to.id)
@@ -395,7 +395,7 @@ def call(to: WorkerInfo, function: Any, args: tuple, kwargs: dict, timeout: floa
 
 
 def create(to: WorkerInfo, function: Any, args: tuple, kwargs: dict, timeout: float, pickler: Any = None) -> RRef:
-    """Call a function on a worker that keeps the result: a reference to it."""
+    """Call a function on a worker that stores the result, and return a reference to it."""
     agent = _get_current_rpc_agent()
     parts = (pickler.serialize if pickler else serialize)(PythonUDF(function, args, kwargs))
     number = references.next_number()

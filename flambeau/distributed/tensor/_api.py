@@ -52,8 +52,8 @@ def distribute_tensor(
     *,
     src_data_rank: int | None = 0,
 ) -> DTensor:
-    """A tensor that a rank (`src_data_rank` of each dimension of the mesh) has whole, spread over the mesh. With None every rank cuts
-    its part out of its own, without a word to the others."""
+    """Distribute a tensor that one rank (`src_data_rank` of each mesh dimension) has whole over the mesh. With None every rank cuts its
+    part from its own copy, without communication."""
     mesh = device_mesh or _mesh_resources.get_current_mesh()
     if not tensor.is_leaf:
         raise RuntimeError("`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!")

@@ -166,7 +166,7 @@ MAKERS["folded"] = folded
 
 
 def elementwise_loss(form: Batched) -> Rule:
-    """A loss of each element, joined as the argument `reduction` says."""
+    """Sharding rule of elementwise losses, reduced according to the argument `reduction`."""
 
     def ways(call: Any) -> Ways | None:
         reduction = call.op.bind(call.args, call.kwargs).get("reduction", "mean")
@@ -198,7 +198,7 @@ def statistics(call: Any) -> Ways:
 
 @rule("embedding")
 def embedding(call: Any) -> Ways:
-    """Parts of the indices, parts of each row, or parts of the table: then each rank looks up what it has."""
+    """Sharding rule of embeddings: by indices, by columns, or by rows of the table, of which each rank looks up its own."""
     weight, indices = call.tensors
     ways: list[tuple] = [((None, d), d) for d in range(indices.ndim)]
     ways.append(((1, None), indices.ndim))

@@ -100,7 +100,7 @@ class Call:
         return self._metas
 
     def headers(self) -> Any:
-        """The results as wholes, without values: the operator's own layout rule says so, on tensors without memory."""
+        """Return the whole results without values, by the operator's layout rule on tensors without memory."""
         heads = [empty_strided(tuple(t.shape), t.stride(), t.dtype, _META) for t in self.tensors]
         args, kwargs = (_filled(_on_meta(part), heads) for part in (self.args, self.kwargs))
         return unrecorded(self.face, *args, **kwargs)

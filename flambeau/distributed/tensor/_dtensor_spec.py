@@ -45,7 +45,7 @@ class DTensorSpec:
             self.shard_order = shard_order
 
     def __post_init__(self) -> None:
-        """After a change: nothing is remembered of what it was."""
+        """Clear everything that was cached, after a change."""
         self.placements = tuple(self.placements)
         self.__dict__.pop("key", None)
 

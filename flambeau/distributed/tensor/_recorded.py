@@ -111,7 +111,7 @@ class _Start(Node):
 
 
 class SpreadNode(Node):
-    """The recorded call of an operator on spread tensors: the graph of this rank's parts, and how everything lay."""
+    """Autograd node of an operator on DTensors: the graph of this rank's parts, and all placements."""
 
     def keep(
         self, mesh: Any, starts: list, inputs: list[tuple], specs: list[DTensorSpec], edges: list, outputs: list[tuple]

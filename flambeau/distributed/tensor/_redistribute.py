@@ -110,7 +110,7 @@ _apart = [False]
 
 @contextlib.contextmanager
 def disable_redistribute_transform_optimization(disabled: bool = True) -> Iterator[None]:
-    """Context manager within which every dimension of the mesh has a collective of its own."""
+    """Context manager: use a separate collective for every dimension of the mesh."""
     before, _apart[0] = _apart[0], disabled
     try:
         yield
@@ -120,7 +120,7 @@ def disable_redistribute_transform_optimization(disabled: bool = True) -> Iterat
 
 @contextlib.contextmanager
 def use_min_cost_redistribution_plan(enabled: bool = True) -> Iterator[None]:
-    """Context manager for PyTorch's plans of least cost. It has no effect: the one planner here takes as few steps as it can."""
+    """Context manager for PyTorch's plans of least cost. It has no effect: the planner here always minimises the number of steps."""
     yield
 
 

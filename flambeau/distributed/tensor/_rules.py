@@ -58,7 +58,7 @@ def rule(name: str) -> Callable[[Rule], Rule]:
 
 @functools.lru_cache(4096)
 def rule_for(op: Op) -> Rule | None:
-    """The rule of an operator; None where there is none, and all ranks compute with whole tensors."""
+    """Return the sharding rule of an operator; None if it has none, and all ranks compute with whole tensors."""
     declared = op.sharding
     if declared is not None:
         if callable(declared):
@@ -196,7 +196,7 @@ def _degree(node: Any, group: frozenset) -> int | None:
 
 @rule("random")
 def random(call: Any) -> Ways:
-    """Rule of random operators: as if element by element; a part draws numbers of its own."""
+    """Sharding rule of random operators: elementwise, with different numbers for each part."""
     found = Ways(aligned(call, tuple(call.metas()[0].shape)))
     found.draws = True
     return found

@@ -16,7 +16,8 @@ _META = device("meta")
 
 @rule("view")
 def view(call: Any) -> Ways | None:
-    """Rule of views. Which dimensions one keeps is seen from the strides it makes: each dimension of the argument gets one of its own."""
+    """Sharding rule of views. Which dimensions a view keeps follows from its strides, with a distinct stride for each dimension of the
+    argument."""
     t = call.tensors[0]
     shape = tuple(t.shape)
     step, strides = 1, []
@@ -126,7 +127,7 @@ def cat(call: Any) -> Ways:
 
 @rule("as_strided")
 def as_strided(call: Any) -> Ways | None:
-    """The tensor as it is; what depends on where all elements are is for whole ones."""
+    """Sharding rule of as_strided: only calls that change nothing work on parts; others need the whole tensor."""
     t, bound = call.tensors[0], call.op.bind(call.args, call.kwargs)
     same = tuple(bound["size"]) == tuple(t.shape) and tuple(bound["stride"]) == tuple(t.stride())
     if not same or bound.get("storage_offset") not in (None, t.storage_offset()):
@@ -152,7 +153,7 @@ def scattered(call: Any) -> Ways:
 
 @rule("places")
 def places(call: Any) -> Ways:
-    """Rule of searches for the places of values among others that are in order: each for itself, and the largest value stands last."""
+    """Sharding rule of searches in sorted values: each value separately; the sorted values stay whole."""
     if len(call.tensors) != 2 or call.tensors[0].ndim != 1:
         return Ways()
     values = call.tensors[1]
@@ -183,7 +184,7 @@ def pad(call: Any) -> Ways:
 
 @rule("gather")
 def gather(call: Any) -> Ways:
-    """Parts of the indices; parts of both along other dimensions; or parts of the table, where each rank looks up what it has."""
+    """Sharding rule of gather: by indices, by other dimensions of both, or by the table, of which each rank looks up its own part."""
     table, index = call.tensors
     dim = int(call.op.bind(call.args, call.kwargs)["dim"]) % max(table.ndim, 1)
     ways: list[tuple] = [((None, dim), dim)]

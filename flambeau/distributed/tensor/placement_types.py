@@ -201,7 +201,7 @@ class Replicate(Placement):
 
 @dataclass(frozen=True)
 class Partial(Placement):
-    """Values that give the tensor when they are reduced over the ranks, by "sum", "avg", "product", "max" or "min"."""
+    """Placement of partial values: reduced over the ranks by "sum", "avg", "product", "max" or "min" they give the tensor."""
 
     reduce_op: str = "sum"
     ALL_REDUCE_OPS: ClassVar[tuple[str, ...]] = ("sum", "avg", "product", "max", "min")

@@ -42,8 +42,8 @@ def shifted_all(dims: Any, rank: int) -> Any:
 
 @form("along")
 def along(declared: Batched) -> Rule:
-    """Operators whose arguments `dims` count dimensions of their first tensor (with `extra` more: of the result). With
-    `repeat` the other tensors have the batch too; without it those that are equal for all elements stay as they are."""
+    """Batching rule of operators whose arguments `dims` count dimensions of their first tensor (with `extra` more: of the result). With
+    `repeat` the other tensors are batched too."""
     dims, extra, repeat = declared.dims, declared.extra, declared.repeat
 
     def run(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -64,7 +64,7 @@ def along(declared: Batched) -> Rule:
 
 @form("leading")
 def leading(declared: Batched) -> Rule:
-    """Operators that take stacks of what they work on: the batch is one more dimension in front."""
+    """Batching rule of operators that accept leading batch dimensions: the batch becomes one more in front."""
 
     def run(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
         bound = bind(function, args, kwargs)
@@ -88,8 +88,7 @@ def in_line(level: Level, x: Tensor, rank: int) -> Tensor:
 
 @form("folded")
 def folded(declared: Batched) -> Rule:
-    """Operators on (N, ...): every image is on its own, so the batch goes into N. `shape` names an argument that is such a
-    shape."""
+    """Batching rule of operators on (N, ...): the batch is folded into N. `shape` names an argument that is such a shape."""
     shape = declared.shape
 
     def run(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -113,7 +112,7 @@ def unfolded(level: Level, result: Any) -> Any:
 
 @form("same")
 def same(declared: Batched) -> Rule:
-    """Declare operators that keep dimensions: the batch dimension stays where it is."""
+    """Batching rule of operators that keep all dimensions: the batch dimension stays in place."""
 
     def run(level: Level, function: Any, input: BatchedTensor, *args: Any, **kwargs: Any) -> Any:
         return level.wrap(function(input._value, *args, **kwargs), input._hidden)
@@ -123,7 +122,7 @@ def same(declared: Batched) -> Rule:
 
 @form("fronted")
 def fronted(declared: Batched) -> Rule:
-    """Operators that see only the last dimensions, or elements: the batch goes in front."""
+    """Batching rule of operators on the last dimensions or single elements: the batch dimension moves to the front."""
 
     def run(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
         return level.wrap(function(*(level.front(a) for a in args), **kwargs))

@@ -15,7 +15,7 @@ from ..batching import Level, rule
 
 @rule(filled.new_empty, filled.new_zeros, filled.new_ones, filled.new_full)
 def new(level: Level, function: Any, input: Any, *size: Any, **options: Any) -> Any:
-    """A batch of its own, so that it may be written to."""
+    """Make a batched tensor with memory for every element, so that it may be written to."""
     if not level.owns(input):  # a size or value of this level among the arguments
         raise VmapRefusal(f"vmap: the arguments of {function.__name__}() must be equal for all elements")
     named = options.pop("size", None)

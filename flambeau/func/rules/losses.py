@@ -13,7 +13,7 @@ from .common import bind, in_line
 
 @form("loss")
 def loss(declared: Batched) -> Rule:
-    """Batching rule of losses: reduce each sample by itself."""
+    """Batching rule of losses: reduce each sample separately."""
     return elementwise
 
 

@@ -25,7 +25,7 @@ def pseudo_inverse(level: Level, function: Any, input: Tensor, *args: Any, **kwa
 
 @rule(solving.solve, solving.solve_ex)
 def solve(level: Level, function: Any, A: Tensor, B: Tensor, *, left: bool = True, **options: Any) -> Any:  # noqa: N803
-    """A right side is a vector where it has no dimension of its own, which a batch of vectors must not look like."""
+    """Batching rule of linear solvers: a vector as right side stays a vector, which a batch of vectors must not look like."""
     is_vector = len(B.shape) == 1 or (len(B.shape) == len(A.shape) - 1 and B.shape == A.shape[:-1])
     right = level.full(B).unsqueeze(-1) if is_vector else level.full(B)
     result = function(level.full(A), right, left=left, **options)

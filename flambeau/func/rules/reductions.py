@@ -34,7 +34,7 @@ def bucketize(level: Level, function: Any, input: Any, boundaries: Tensor, **opt
 def reduction(
     level: Level, function: Any, input: BatchedTensor, dim: Any = None, keepdim: Any = False, **kwargs: Any
 ) -> Any:
-    """Reduce over all dimensions of an element or some, which lie behind the batch dimension."""
+    """Batching rule of reductions: reduce over dimensions behind the batch dimension."""
     options = {k: kwargs.pop(k) for k in ("dtype",) if k in kwargs}
     dim, keepdim = read_aliases(function.__name__, dim, keepdim, kwargs)
     return _reduced(level, function, input, dim, bool(keepdim), options)

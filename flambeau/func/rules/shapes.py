@@ -51,7 +51,7 @@ def permute(level: Level, function: Any, input: BatchedTensor, dims: tuple) -> A
 
 @rule(convert.to, convert.type_as)
 def to(level: Level, function: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Convert a batched tensor; another tensor among the arguments gives only its dtype and device."""
+    """Convert a batched tensor; of a tensor among the arguments only dtype and device are used."""
     rest = [a._value if level.owns(a) else a for a in args]
     named = {k: v._value if level.owns(v) else v for k, v in kwargs.items()}
     if not level.owns(input):

@@ -41,8 +41,7 @@ class _Piece:
 
 @dataclass
 class Choice:
-    """The two branches of a call: their recordings, the tensors that these have from outside, and the names that they
-    give their operands."""
+    """Two branches of a conditional call: their recordings, the tensors they capture, and the names of their operands."""
 
     yes: _Piece
     no: _Piece

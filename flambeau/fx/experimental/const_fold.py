@@ -48,7 +48,7 @@ class FoldedGraphModule(GraphModule):
         return nn.Parameter(flambeau.tensor([float(value)], device=self.device_for_folded_attrs), requires_grad=False)
 
     def run_folding(self) -> None:
-        """Compute the constants and keep them as parameters."""
+        """Compute the constants and store them as parameters."""
         if self.const_subgraph_module is None or self.fx_const_folded_attrs_name is None:
             return
         if self.has_folding_been_run:

@@ -24,7 +24,8 @@ _INFERENCE_RULES: dict[Any, Callable] = {}
 
 
 def register_inference_rule(call_target: Any) -> Callable[[Callable], Callable]:
-    """The decorated function infers the type of nodes that call a function (it takes the node) or a kind of module (and the module)."""
+    """Decorator: register a function that infers the type of nodes that call a function (it gets the node) or a kind of module (and the
+    module)."""
 
     def note(function: Callable) -> Callable:
         if call_target in _INFERENCE_RULES:
@@ -214,7 +215,7 @@ class GraphTypeChecker:
         self.env, self.traced = env, traced
 
     def type_check(self) -> bool:
-        """Give every node a type; TypeError where that is not possible."""
+        """Assign a type to every node; TypeError where that is not possible."""
         for node in self.traced.graph.nodes:
             self.type_check_node(node)
         return True

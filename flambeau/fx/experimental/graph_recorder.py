@@ -64,7 +64,7 @@ class GraphRecorder(TensorRecorder, dispatch.AtenMode):
         return made
 
     def branch_names(self, count: int) -> list[str] | None:
-        """The names that a branch gives its operands; None for those of the nodes that stand for them outside."""
+        """Return the names that a branch uses for its operands; None for those of the nodes outside."""
         return [f"arg{i}_1" for i in range(count)]
 
     def branch(self, op: Any, pred: Any, true_fn: Callable, false_fn: Callable, operands: tuple) -> Any:

@@ -65,7 +65,7 @@ def loop_pass(base_pass: Callable, n_iter: int | None = None, predicate: Callabl
 
 
 def these_before_those_pass_constraint(these: Callable, those: Callable) -> Constraint:
-    """A constraint on passes that may be wrapped: one comes before the other."""
+    """Return a constraint on passes that may be wrapped: one comes before the other."""
 
     def depends_on(a: Callable, b: Callable) -> bool:
         return unwrap(a) != those or unwrap(b) != these

@@ -186,7 +186,7 @@ def _rearranged(gm: GraphModule, ready: Any, failure: Callable[[str], Exception]
 
 
 def legalize_graph(gm: GraphModule) -> GraphModule:
-    """Bring the nodes in an order in which each comes after those it reads."""
+    """Sort the nodes topologically: each after those it reads."""
     return _rearranged(gm, _Queue(), RuntimeError)
 
 

@@ -20,7 +20,7 @@ _KINDS = {
 
 
 def execute(group: Any, request: Any, told: dict[int, dict], joined: list[int]) -> Any:
-    """Run the operation; `request` is None on a rank that has joined, which takes part with nothing."""
+    """Run the operation; `request` is None on a rank that has joined, which contributes nothing."""
     first = told[min(told)]
     return _EXECUTE[first["kind"]](group, request, told, first)
 
@@ -128,7 +128,7 @@ def _alltoall(group: Any, request: Any, told: dict[int, dict], first: dict) -> A
 
 
 def shares(rows: int, size: int) -> list[int]:
-    """The number of rows that each rank gets: the first ones get one more where it does not divide."""
+    """Return the number of rows of each rank; the first ones get one more if it does not divide."""
     return [rows // size + (1 if rank < rows % size else 0) for rank in range(size)]
 
 

@@ -22,7 +22,7 @@ _PAUSE = 0.001  # seconds before the next round, if nothing was ready in the las
 
 
 class HorovodInternalError(RuntimeError):
-    """Something failed between the processes; elastic programs restore their state and go on."""
+    """Raised when communication between processes fails; elastic programs restore their state and continue."""
 
 
 class Request:

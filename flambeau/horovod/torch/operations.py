@@ -399,6 +399,6 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def join(device: int = -1) -> int:
-    """This process has no more data: it takes part in the others' reductions with zeros until all have joined; returns the rank
-    that joined last."""
+    """Signal that this process has no more data: it joins the others' reductions with zeros until all have joined. Returns the rank that
+    joined last."""
     return global_process_set.member().call("join", None, [], {})

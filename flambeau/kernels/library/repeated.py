@@ -36,7 +36,7 @@ def number_rows(place, first, seen, index, rows1, rows2, rows3, rows4, count, n)
 
 @loop_kernel
 def gather_first(x, place, count, dim):
-    """Row `number` becomes the first row that has this number."""
+    """Compact rows in place: row n becomes the first row k with place[k] == n."""
     for task in prange((dim + COLUMNS - 1) // COLUMNS, count * COLUMNS):
         start = task * COLUMNS
         width = minimum(COLUMNS, dim - start)

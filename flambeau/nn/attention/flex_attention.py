@@ -39,7 +39,7 @@ class AuxRequest(NamedTuple):
 
 
 class AuxOutput(NamedTuple):
-    """The values asked for with an `AuxRequest`; the rest is None."""
+    """Auxiliary results that an `AuxRequest` selected; the others are None."""
 
     lse: Tensor | None = None
     max_scores: Tensor | None = None
@@ -90,7 +90,7 @@ def _positions(*sizes: int, device: Any) -> list[Tensor]:
 
 
 def create_mask(mod_fn: Callable, B: int | None, H: int | None, Q_LEN: int, KV_LEN: int, device: Any = None) -> Tensor:
-    """The mask of a mask function, or the scores that a score function gives zeros, of shape (B, H, Q_LEN, KV_LEN)."""
+    """Evaluate a mask function, or a score function on zero scores, as a tensor of shape (B, H, Q_LEN, KV_LEN)."""
     sizes = (1 if B is None else B, 1 if H is None else H, Q_LEN, KV_LEN)
     where = flambeau.get_default_device() if device is None else device
     if _takes_score(mod_fn):

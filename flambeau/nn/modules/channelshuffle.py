@@ -11,7 +11,7 @@ __all__ = ["ChannelShuffle"]
 
 @settings
 class ChannelShuffle(Declared):
-    """Deals the channels of all groups out in turn, so that following group convolutions see every group."""
+    """Interleave the channels of all groups, so that following group convolutions see every group."""
 
     groups: int
 

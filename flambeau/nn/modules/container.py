@@ -17,7 +17,7 @@ __all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterL
 
 
 class Container(Module):
-    """The deprecated way to give a module its submodules by keyword."""
+    """Deprecated container: submodules are passed as keyword arguments."""
 
     def __init__(self, **kwargs: Any):
         super().__init__()

@@ -332,7 +332,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         return self._call_with_hooks(args, kwargs)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Run calls of this module through `flambeau.compile`, which takes these arguments, from now on."""
+        """Compile this module in place: later calls run through `flambeau.compile` with these arguments."""
         self._compiled_call_impl = naming.above("compiler").compile(self._call_impl, *args, **kwargs)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:

@@ -49,7 +49,7 @@ def _require_on(module: Module, first: device) -> None:
 
 
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
-    """Tensors cut into parts along `dim`, one for each device; everything else goes to all of them."""
+    """Split tensors along `dim`, one part for each device; other values are copied to all of them."""
     leaves, structure = tree_flatten(inputs)
     places = _present(target_gpus) if any(isinstance(x, Tensor) for x in leaves) else target_gpus
     parts: list[Any] = [x.chunk(len(places), dim) if isinstance(x, Tensor) else None for x in leaves]

@@ -31,7 +31,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Give the parameters the consecutive parts of a vector (as views of it)."""
+    """Set the parameters to consecutive parts of a vector (as views of it)."""
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {type(vec).__module__}.{type(vec).__name__}")
     where: device | None = None

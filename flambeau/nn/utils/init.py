@@ -11,7 +11,7 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls: type, *args: Any, **kwargs: Any) -> Any:
-    """A layer whose parameters have memory but no values yet; the layer must take a `device` argument."""
+    """Make a layer without initialising its parameters; its class must accept a `device` argument."""
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")
     if "device" not in inspect.signature(module_cls).parameters:

@@ -151,7 +151,7 @@ def one_hot(g: Builder, self: Value, num_classes: int = -1) -> Value:
 
 
 def places_of(g: Builder, x: Value) -> Value:
-    """The number of every element, in a tensor of x's shape: views of it tell which elements a view of x has."""
+    """Return the number of every element, in a tensor of x's shape: views of it show which elements a view of x has."""
     if x.shape is not None and all(isinstance(s, int) for s in x.shape):
         return g.constant(np.arange(math.prod(x.shape), dtype=np.int64).reshape(x.shape))
     flat = g.range(0, g.numel(x), 1, flambeau.int64)

@@ -19,7 +19,7 @@ def together(g: Builder, *values: Any) -> list[Value]:
 
 
 def broadcast(*values: Any) -> tuple | None:
-    """The shape that operands have together, as far as it is known."""
+    """Return the broadcast shape of operands, as far as it is known."""
     shapes = [v.shape if isinstance(v, Value) else () for v in values]
     if any(s is None for s in shapes):
         return None

@@ -42,7 +42,7 @@ def _plain(name: str, function: Callable, count: int) -> None:
 
 
 def aligned(a: Tensor, b: Tensor, axis: int | None, broadcast: int = 1) -> tuple[Tensor, Tensor]:
-    """The broadcasting of the oldest opsets, where the second operand stands at an axis of the first."""
+    """Broadcast as the oldest opsets do: the second operand is aligned with an axis of the first."""
     if axis is not None and b.dim() < a.dim():
         axis %= a.dim()
         b = b.reshape(*b.shape, *([1] * (a.dim() - axis - b.dim())))

@@ -46,7 +46,7 @@ def dtype_named(name: str) -> DType | None:
 
 
 def find_shape(value: Value, version: int) -> None:
-    """Find out the shape of what a node gives, by onnx's own inference."""
+    """Infer the shape of a node's results, by onnx's own inference."""
     node = value.producer
     if node is None or node.domain or any(isinstance(a, OnnxGraph) for a in node.attributes.values()):
         return

@@ -33,7 +33,7 @@ def _tensors(name: str, value: Any, position: int = 1, argument: str = "self") -
 
 
 def _spread(tensors: list[Tensor], other: Any) -> Sequence[Any]:
-    """The second operand of each tensor."""
+    """Return the second operand of each tensor of a list: one for each, or one for all."""
     if isinstance(other, (list, tuple)):
         if len(other) != len(tensors):
             if other and isinstance(other[0], Tensor):

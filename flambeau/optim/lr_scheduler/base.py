@@ -33,7 +33,7 @@ def group_values(optimizer: Optimizer, key: str) -> list[Any]:
 
 
 def set_group_value(group: dict[str, Any], key: str, value: Any) -> None:
-    """Set an option; a tensor keeps its identity."""
+    """Set an option of a parameter group; a tensor is changed in place."""
     if isinstance(group[key], Tensor):
         group[key].fill_(to_scalar(value))
     else:
@@ -122,7 +122,7 @@ class LRScheduler:
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
+        """Restore the schedule from the result of `state_dict`."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Rate]:

@@ -142,7 +142,7 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """Times a factor that goes from `start_factor` to `end_factor` in `total_iters` epochs."""
+    """Multiply the initial rate by a factor that changes linearly from `start_factor` to `end_factor` over `total_iters` epochs."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the initial rate to `eta_min` in `T_max` epochs (and back, if it goes on)."""
+    """Decay the rate along half a cosine from the initial rate to `eta_min` in `T_max` epochs; later epochs follow the cosine back up."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max = T_max

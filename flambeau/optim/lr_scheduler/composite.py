@@ -50,7 +50,7 @@ class _OfSchedulers(LRScheduler):
 
 
 class SequentialLR(_OfSchedulers):
-    """The next schedule takes over at each milestone, starting from its own epoch 0."""
+    """Run schedules one after the other: each milestone starts the next one at its own epoch 0."""
 
     def __init__(
         self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1
@@ -75,7 +75,7 @@ class SequentialLR(_OfSchedulers):
         self._last_lr = first.get_last_lr()
 
     def recursive_undo(self, sched: Any = None) -> None:
-        """Take back the initial step of every part."""
+        """Undo the initial step of every schedule and of those inside it."""
         scheduler = self if sched is None else sched
         if hasattr(scheduler, "_schedulers"):
             for part in scheduler._schedulers:

@@ -106,7 +106,7 @@ class CyclicLR(_WithMomentum):
         return without_functions(super().state_dict(), "_scale_fn_custom")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; the scale function is kept."""
+        """Restore the schedule from the result of `state_dict`; a scale function that was not saved stays."""
         saved = dict(state_dict)
         attributes = saved.pop("_scale_fn_custom")
         super().load_state_dict(saved)
@@ -115,8 +115,8 @@ class CyclicLR(_WithMomentum):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine from the initial rate to `eta_min` in `T_0` epochs, again and again, each time `T_mult` times as
-    long. `step` also takes fractions of an epoch."""
+    """Decay the rate along half a cosine to `eta_min` in `T_0` epochs and restart, each period `T_mult` times as long as the one before.
+    `step` also accepts fractions of an epoch."""
 
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1

@@ -64,7 +64,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.num_bad_epochs = 0
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Take note of an epoch's metric."""
+        """Record an epoch's metric, and reduce the rate if it has not improved for `patience` epochs."""
         current = float(metrics)
         if epoch is None:
             epoch = self.last_epoch + 1
@@ -112,6 +112,6 @@ class ReduceLROnPlateau(LRScheduler):
         return a < best - self.threshold if lower else a > best + self.threshold
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
+        """Restore the schedule from the result of `state_dict`."""
         super().load_state_dict(state_dict)
         self._set_comparison(self.mode, self.threshold, self.threshold_mode)

@@ -22,8 +22,8 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 class Dataset(Generic[_T_co]):
-    """Samples by index: subclasses give `__getitem__` and, for most samplers, `__len__`. An optional
-    `__getitems__(indices)` returns the samples of a whole batch as a list."""
+    """Samples by index: subclasses define `__getitem__` and, for most samplers, `__len__`. An optional `__getitems__(indices)` returns
+    the samples of a whole batch as a list."""
 
     def __getitem__(self, index: Any) -> _T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -33,8 +33,8 @@ class Dataset(Generic[_T_co]):
 
 
 class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
-    """Samples one after another: subclasses give `__iter__`. In a data loader with workers each worker iterates over its
-    own copy; `get_worker_info` tells it which part is its own."""
+    """Stream of samples: subclasses define `__iter__`. In a data loader with workers each worker iterates over its own copy;
+    `get_worker_info` tells it which part to return."""
 
     def __add__(self, other: Any) -> Any:
         return ChainDataset([self, other])
@@ -167,8 +167,8 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset[_T_co]):
-    """The samples of a dataset at the given indices. A subclass that changes `__getitem__` gives `__getitems__` too,
-    because data loaders ask for whole batches."""
+    """Samples of a dataset at the given indices. A subclass that overrides `__getitem__` must override `__getitems__`, which data
+    loaders call for whole batches."""
 
     dataset: Any
     indices: Sequence[int]

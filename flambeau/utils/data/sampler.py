@@ -27,7 +27,7 @@ def draw_seed(generator: Generator | None = None) -> int:
 
 
 class Sampler(Generic[_T_co]):
-    """An iterable of indices, or of lists of them. Subclasses give `__iter__`, and `__len__` where it is known."""
+    """Iterable of indices, or of lists of them. Subclasses define `__iter__`, and `__len__` where it is known."""
 
     def __iter__(self) -> Iterator[_T_co]:
         raise NotImplementedError
@@ -49,8 +49,8 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """All indices in random order, again and again until there are `num_samples`; or independent random indices, with
-    `replacement`. Without a generator of its own, an order is made from a seed drawn from the default one."""
+    """Sample indices in random order, repeated until there are `num_samples`, or independently with `replacement`. Without a generator,
+    an order is seeded by a number drawn from the default one."""
 
     data_source: Sized
     replacement: bool

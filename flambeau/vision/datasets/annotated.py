@@ -355,7 +355,7 @@ class _Captioned(VisionDataset):
 
 
 class Flickr8kParser(HTMLParser):
-    """Collects captions by image from the page that Flickr8k comes with."""
+    """Parser that collects captions by image from Flickr8k's HTML page."""
 
     def __init__(self, root: Any):
         super().__init__()
@@ -376,7 +376,7 @@ class Flickr8kParser(HTMLParser):
         self.in_table = self.in_table and tag != "table"
 
     def handle_data(self, data: str) -> None:
-        """Take the address of an image, or a caption of the last one."""
+        """Read the address of an image, or a caption of the last one."""
         if not self.in_table:
             return
         if data == "Image Not Found":

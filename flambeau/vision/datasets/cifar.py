@@ -78,7 +78,7 @@ class CIFAR10(ArchivedDataset):
 
 
 class CIFAR100(CIFAR10):
-    """CIFAR-10's sizes, in a hundred classes."""
+    """CIFAR-100: 60,000 images of 32 x 32 pixels in a hundred classes."""
 
     base_folder = "cifar-100-python"
     url = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"

@@ -152,7 +152,7 @@ class FlyingChairs(FlowDataset):
 
 
 class FlyingThings3D(FlowDataset):
-    """Things that fly through rooms, seen by two cameras, forwards and backwards in time."""
+    """Optical flow of rendered flying objects, seen by two cameras, forwards and backwards in time."""
 
     def __init__(
         self,

@@ -230,7 +230,7 @@ class FallingThingsStereo(StereoMatchingDataset):
 
 
 class SceneFlowStereo(StereoMatchingDataset):
-    """Rendered things that fly, streets and monkeys; `pass_name` is "clean", "final" (with blur and fog) or "both"."""
+    """Rendered scenes (flying objects, driving, monkeys); `pass_name` is "clean", "final" (with blur and fog) or "both"."""
 
     def __init__(
         self, root: Any, variant: str = "FlyingThings3D", pass_name: str = "clean", transforms: Transform = None

@@ -83,7 +83,7 @@ class TVTensor(Tensor):
 
     @classmethod
     def wrap(cls: type[D], tensor: Tensor, like: Any, **details: Any) -> D:
-        """`tensor` as this kind, with the details of `like` where `details` does not give others."""
+        """Return `tensor` as this kind, with the details of `like` unless `details` overrides them."""
         names = cls._detail_names()
         return cls._of(tensor, **{name: details[name] if name in details else getattr(like, name) for name in names})
 

@@ -78,7 +78,7 @@ class BoundingBoxes(TVTensor):
 
     @classmethod
     def wrap(cls, tensor: Any, like: Any, **details: Any) -> BoundingBoxes:
-        """`tensor` as boxes, with the details of `like` where `details` does not give others."""
+        """Return `tensor` as boxes, with the details of `like` unless `details` overrides them."""
         if "format" in details:
             details["format"] = box_format(details["format"])
         return super().wrap(tensor, like, **details)

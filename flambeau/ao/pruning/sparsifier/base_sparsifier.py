@@ -55,7 +55,7 @@ class BaseSparsifier(abc.ABC):
         return {"state": self.state, "groups": kept}
 
     def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
-        """Put the masks of `state_dict` on the model that was prepared; with `strict` a tensor it does not have is an error."""
+        """Apply the masks of `state_dict` to the prepared model; with `strict` a tensor it does not have is an error."""
         groups = copy.deepcopy(state_dict["groups"])
         for name, state in state_dict["state"].items():
             found = get_arg_info_from_tensor_fqn(self.model, name)
@@ -152,7 +152,7 @@ class BaseSparsifier(abc.ABC):
         inplace: bool = False,
         parameterization: type = FakeSparsity,
     ) -> Module:
-        """The model with its masked layers replaced by what `mapping` says for their class (made by `from_dense`)."""
+        """Return the model with its masked layers replaced by the classes that `mapping` has for theirs (made by `from_dense`)."""
         if mapping is None:
             raise NotImplementedError("Need to auto generate mapping: pass mapping={class: class with from_dense}")
         if not inplace:

@@ -12,7 +12,7 @@ __all__ = ["NearlyDiagonalSparsifier"]
 
 
 class NearlyDiagonalSparsifier(BaseSparsifier):
-    """Keeps the `nearliness` (an odd number) diagonals nearest to the main one."""
+    """Sparsifier that zeroes all but the `nearliness` (an odd number) diagonals nearest to the main one."""
 
     def __init__(self, nearliness: int = 1) -> None:
         super().__init__(defaults={"nearliness": nearliness})

@@ -75,7 +75,7 @@ class DTypeConfig:
 
     @classmethod
     def from_dict(cls, dtype_config_dict: dict[str, Any]) -> DTypeConfig:
-        """The configuration that `to_dict` was made of."""
+        """Return the configuration that `to_dict` was called on."""
         for name in ("input_dtype", "output_dtype", "weight_dtype"):
             given = dtype_config_dict.get(name)
             if given is not None and not isinstance(given, (_dtype, DTypeWithConstraints)):
@@ -125,7 +125,7 @@ class BackendConfig:
 
     @classmethod
     def from_dict(cls, backend_config_dict: dict[str, Any]) -> BackendConfig:
-        """The configuration that `to_dict` was made of."""
+        """Return the configuration that `to_dict` was called on."""
         made = cls(backend_config_dict.get("name", ""))
         for entry in backend_config_dict.get("configs", []):
             if isinstance(entry, dict):
@@ -197,7 +197,7 @@ class BackendPatternConfig:
         return self._set("root_module", root_module)
 
     def set_qat_module(self, qat_module: Any) -> BackendPatternConfig:
-        """Set what takes the layer's place in training with rounded weights."""
+        """Set the class that replaces the layer in quantization-aware training."""
         return self._set("qat_module", qat_module)
 
     def set_reference_quantized_module(self, reference_quantized_module: Any) -> BackendPatternConfig:
@@ -241,7 +241,7 @@ class BackendPatternConfig:
 
     @classmethod
     def from_dict(cls, backend_pattern_config_dict: dict[str, Any]) -> BackendPatternConfig:
-        """The configuration that `to_dict` was made of."""
+        """Return the configuration that `to_dict` was called on."""
         made = cls()
         for key, name in _ENTRIES.items():
             if backend_pattern_config_dict.get(key) is not None:

@@ -16,7 +16,7 @@ __all__ = [
 
 
 def _told(backend_config: BackendConfig, name: str) -> dict[Any, Any]:
-    """A setting of each pattern that has it, by pattern."""
+    """Return a setting of all patterns that have it, by pattern."""
     patterns = backend_config._pattern_complex_format_to_config
     return {p: getattr(config, name) for p, config in patterns.items() if getattr(config, name) is not None}
 

@@ -152,7 +152,7 @@ def calculate_equalization_scale(
 
 
 class EqualizationQConfig(namedtuple("EqualizationQConfig", ["input_activation", "weight"])):
-    """The observers with which inputs and weights are equalized: classes, or what `with_args` gives."""
+    """Observers for the equalization of inputs and weights: classes, or results of `with_args`."""
 
     __slots__ = ()
 

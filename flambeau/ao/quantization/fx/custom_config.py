@@ -104,7 +104,7 @@ class PrepareCustomConfig(_Told):
     def set_float_to_observed_mapping(
         self, float_class: type, observed_class: type, quant_type: QuantType = QuantType.STATIC
     ) -> PrepareCustomConfig:
-        """The class (with `from_float`) that takes a module's place to be observed."""
+        """Set the class (with `from_float`) that replaces a module in the prepared model."""
         if quant_type != QuantType.STATIC:
             raise ValueError("set_float_to_observed_mapping is currently only supported for static quantization")
         self.float_to_observed_mapping.setdefault(quant_type, {})[float_class] = observed_class
@@ -173,7 +173,7 @@ _LISTS = {
 
 
 class ConvertCustomConfig(_Told):
-    """Classes (with `from_observed`) that take the places of observed modules."""
+    """Options of `convert_fx`: classes (with `from_observed`) that replace observed modules."""
 
     def __init__(self) -> None:
         self.observed_to_quantized_mapping: dict[QuantType, dict[type, type]] = {}
@@ -202,7 +202,7 @@ class ConvertCustomConfig(_Told):
 
 
 class FuseCustomConfig(_Told):
-    """Options of `fuse_fx`: attributes of the model to keep."""
+    """Options of `fuse_fx`: attributes of the model to preserve."""
 
     def __init__(self) -> None:
         self.preserved_attributes: list[str] = []

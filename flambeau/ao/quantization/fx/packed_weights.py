@@ -30,7 +30,7 @@ _PREPACK_NAMES = (
 
 
 def prepack(function: Any, weight: Node, rest: list) -> tuple[Callable, list]:
-    """The operator that packs a weight, and its arguments, which are those of the function behind the input."""
+    """Return the operator that packs a weight, and its arguments: those of the function after the input."""
     args = [weight, *rest]
     if function is F.linear:
         name = {torch.float16: "linear_prepack_fp16", torch.qint8: "linear_prepack"}.get(weight.args[-1])

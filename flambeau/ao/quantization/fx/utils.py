@@ -90,7 +90,7 @@ def all_node_args_except_first(node: Node) -> list[int]:
 
 
 def return_arg_list(arg_indices: list[int]) -> Callable[[Node], list[int]]:
-    """A function that gives those of the positions that a node has arguments at."""
+    """Return a function that returns those of the positions at which a node has arguments."""
     return lambda node: [i for i in arg_indices if i < len(node.args)]
 
 
@@ -108,7 +108,7 @@ NON_OBSERVABLE_ARG_DICT: dict[NodeInfo, _ArgumentPlaces] = {  # arguments of met
 
 
 def get_non_observable_arg_indexes_and_types(node: Node) -> _ArgumentPlaces:
-    """Functions that give the positions of a node's arguments which are numbers, by the type of number."""
+    """Return functions that find the positions of a node's numeric arguments, by type of number."""
     return NON_OBSERVABLE_ARG_DICT.get(NodeInfo(node.op, node.target), EMPTY_ARG_DICT)
 
 
@@ -153,7 +153,7 @@ def get_skipped_module_name_and_classes(
 
 
 def get_new_attr_name_with_prefix(prefix: str) -> Callable[[Any], str]:
-    """A function that gives a module's first free name of the form `prefix0`, `prefix1`, ..."""
+    """Return a function that finds a module's first unused name of the form `prefix0`, `prefix1`, ..."""
     prefix = prefix.replace(".", "_")
 
     def free_name(module: Any) -> str:

@@ -42,13 +42,13 @@ class ShardingSpec(ABC):
 
 
 def overlap(one: ShardMetadata, other: ShardMetadata) -> bool:
-    """Return whether two parts have something in common."""
+    """Return whether two shards have elements in common."""
     pairs = zip(one.shard_offsets, one.shard_sizes, other.shard_offsets, other.shard_sizes, strict=True)
     return all(a < b + n and b < a + m for a, m, b, n in pairs)
 
 
 def validate_non_overlapping_shards_metadata(shards: Sequence[ShardMetadata]) -> None:
-    """Raise where two parts have something in common."""
+    """Raise if two shards have elements in common."""
     for one, other in combinations(shards, 2):
         if overlap(one, other):
             raise ValueError(f"Shards {one} and {other} overlap")
@@ -75,7 +75,7 @@ def check_tensor(shards_metadata: Sequence[ShardMetadata], tensor_dims: Sequence
 
 @dataclass
 class EnumerableShardingSpec(ShardingSpec):
-    """Parts as they are listed; they may not overlap."""
+    """Sharding given as an explicit list of shards, which may not overlap."""
 
     shards: list[ShardMetadata]
 

@@ -110,7 +110,7 @@ class OffloadWrapper(ActivationWrapper):
 
 
 def offload_wrapper(module: Module) -> Module:
-    """The layer, wrapped so that what it saves for the backward pass waits in host memory."""
+    """Wrap a layer so that activations saved for the backward pass are moved to host memory."""
     return OffloadWrapper(module)
 
 

@@ -64,7 +64,7 @@ def _in_precision(precision: dtype, state: LowPrecisionState, grad: Tensor, outp
 
 
 def fp16_compress_hook(state: LowPrecisionState, grad: Tensor, output: Tensor | None = None) -> None:
-    """The average, computed in float16."""
+    """Average gradients among ranks in float16."""
     _in_precision(float16, state, grad, output)
 
 

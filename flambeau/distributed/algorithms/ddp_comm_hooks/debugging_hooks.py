@@ -11,5 +11,5 @@ __all__ = ["noop_hook"]
 
 
 def noop_hook(_: Any, bucket: GradBucket) -> Future:
-    """Communication hook that sends nothing: every rank keeps its own gradients."""
+    """Communicate nothing: every rank keeps its own gradients."""
     return settled(bucket.buffer())

@@ -182,7 +182,7 @@ def _approximate_square(state: PowerSGDState, bucket: GradBucket, buffer: Tensor
 
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
-    """Average a bucket's gradients by PowerSGD: every matrix of the bucket is approximated by itself."""
+    """Average a bucket's gradients by PowerSGD: every matrix of the bucket is approximated separately."""
     return unrecorded(_run, state, bucket, False)
 
 

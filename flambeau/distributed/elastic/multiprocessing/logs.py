@@ -44,7 +44,7 @@ def to_map(value: Std | dict[int, Std], local_world_size: int) -> dict[int, Std]
 
 
 class LogsSpecs:
-    """Specification of which output of which worker goes where."""
+    """Specification of the files and streams to which each worker's output is written."""
 
     def __init__(
         self,

@@ -279,7 +279,7 @@ class C10dRendezvous(RendezvousHandler):
 
 
 def create_store(params: RendezvousParameters) -> TCPStore:
-    """The store at the endpoint: served by the agent whose machine it names, if nobody does yet."""
+    """Return the store at the endpoint, served by the agent on that machine unless one exists."""
     host, port = parse_endpoint(params.endpoint, 29400)
     told = params.get_as_bool("is_host")
     timeout = timedelta(seconds=params.get_as_int("read_timeout", 60) or 60)
@@ -301,7 +301,7 @@ def create_handler(params: RendezvousParameters) -> C10dRendezvous:
 
 
 def create_etcd_handler(params: RendezvousParameters) -> C10dRendezvous:
-    """Create a rendezvous in a store that an etcd server keeps: no agent is more important than another."""
+    """Create a rendezvous in a store on an etcd server, which does not depend on any single agent."""
     try:
         return C10dRendezvous(etcd_store.create_store(params), params)
     except DistNetworkError as problem:

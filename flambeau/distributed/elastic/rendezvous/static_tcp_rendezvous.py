@@ -45,7 +45,7 @@ class StaticRendezvous(RendezvousHandler):
         return RendezvousInfo(store, self.rank, self.world_size, RendezvousStoreInfo(self.host, self.port))
 
     def num_nodes_waiting(self) -> int:
-        """A node that has failed comes back in the next round, and the others must follow it there."""
+        """Return how many nodes wait for the next round, which a failed node joins and the others must follow."""
         if self._store is None or self.world_size == 1:
             return 0
         key = f"{self.run_id}/{self._round + 1}/arrived/count"

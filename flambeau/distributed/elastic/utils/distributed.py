@@ -15,7 +15,7 @@ def get_socket_with_port() -> socket.socket:
 
 
 def get_free_port() -> int:
-    """Return a port that no process listens on now. (Another process may take it in the next moment.)"""
+    """Return a port on which no process listens now. (Another process may open it before it is used.)"""
     with contextlib.closing(get_socket_with_port()) as bound:
         return bound.getsockname()[1]
 
@@ -30,7 +30,7 @@ def create_c10d_store(
     retries: int = 3,
     use_libuv: bool | None = None,
 ) -> TCPStore:
-    """A TCPStore; on any free port (-1) where there is one process only."""
+    """Return a TCPStore; with one process on any free port (-1)."""
     if server_port == -1 and world_size > 1:
         raise ValueError(
             f"server_port must be specified when world_size > 1, got server_port={server_port}, world_size={world_size}"

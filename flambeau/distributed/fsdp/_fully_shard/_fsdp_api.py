@@ -31,7 +31,7 @@ class OffloadPolicy:
 
 @dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    """Shards of parameters and gradients are kept in host memory (pinned or not), where the optimizer runs, too."""
+    """Keep shards of parameters and gradients in host memory (pinned or not), where the optimizer also runs."""
 
     pin_memory: bool = True
 

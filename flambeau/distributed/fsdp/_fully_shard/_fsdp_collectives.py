@@ -146,7 +146,7 @@ class Reduction:
 
     @no_grad()
     def finish(self) -> None:
-        """Wait for the reduction, and give every parameter its shard of the gradients."""
+        """Wait for the reduction, and set every parameter's shard of the gradients."""
         if self.work is not None:
             self.work.wait()
         if self.mark is not None:

@@ -74,7 +74,7 @@ class TrainingState(Enum):
 
 @dataclass
 class ShardPlacementResult:
-    """Result that `shard_placement_fn` may return to choose a mesh, too."""
+    """Result of a `shard_placement_fn` that also chooses a mesh."""
 
     placement: Shard | None
     mesh_info: FSDPMeshInfo

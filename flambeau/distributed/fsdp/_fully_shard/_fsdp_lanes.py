@@ -18,17 +18,17 @@ class Lane:
         self._held: list[tuple[Any, Any]] = []
 
     def inside(self) -> contextlib.AbstractContextManager:
-        """Work that is started inside goes to this stream, and memory that is taken inside belongs to it."""
+        """Context manager: start work on this stream, and allocate memory that belongs to it."""
         return self._cuda.stream(self._stream)
 
     def mark(self) -> Any:
-        """An event behind everything that is in the current stream."""
+        """Return an event after everything in the current stream."""
         event = self._cuda.Event()
         event.record()
         return event
 
     def follow(self, event: Any = None) -> None:
-        """Let what comes next on this stream wait for what the current one has now, or for an event in it."""
+        """Make later work on this stream wait for the current stream's work so far, or for an event in it."""
         self._stream.wait_event(self.mark() if event is None else event)
 
     def keep(self, memory: list[Any]) -> None:
@@ -49,5 +49,5 @@ class Lane:
 
 
 def lane_for(device: Device) -> Lane | None:
-    """A stream of its own on a GPU; elsewhere the process group has a thread."""
+    """Return a stream of its own on a GPU; elsewhere the process group's thread serves."""
     return Lane(device) if device.type == "cuda" else None

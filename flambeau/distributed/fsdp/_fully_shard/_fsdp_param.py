@@ -173,7 +173,7 @@ class FSDPParam:
         return data
 
     def to_sharded_dtensor(self, tensor: Tensor) -> Any:
-        """A shard of the parameter or of its gradient as what it is a part of."""
+        """Return a shard of the parameter or of its gradient as a DTensor."""
         if tuple(tensor.shape) != tuple(self.sharded_size):
             raise AssertionError(f"Expects size {self.sharded_size} but got {tensor.shape}")
         return DTensor(tensor, self._sharding_spec, requires_grad=tensor.requires_grad)
@@ -343,7 +343,7 @@ class FSDPParam:
 
     @no_grad()
     def to_sharded_post_forward(self) -> None:
-        """Keep a larger shard, of the fewer ranks of `post_forward_mesh_info`."""
+        """Keep a larger shard, over the fewer ranks of `post_forward_mesh_info`."""
         if self.is_dtensor:
             raise NotImplementedError("Resharding to smaller mesh is not supported for DTensor parameters yet")
         info = self.post_forward_mesh_info
@@ -402,7 +402,7 @@ class FSDPParam:
             self._unsharded_param.grad = None
 
     def take_gradient(self, zeros: bool) -> Any:
-        """The gradient of the whole parameter, which is forgotten; `zeros` where there is none, if so wished."""
+        """Return and clear the gradient of the whole parameter; `zeros` replaces a missing one if requested."""
         whole = self._unsharded_param
         if whole is None:
             return None

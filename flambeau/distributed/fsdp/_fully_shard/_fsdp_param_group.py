@@ -169,7 +169,7 @@ class FSDPParamGroup:
         self._to_unsharded()
 
     def reshard(self) -> None:
-        """Give the memory of whole parameters back."""
+        """Free the memory of whole parameters."""
         if self._training_state is TrainingState.FORWARD:
             if self.post_forward_mesh_info is None:
                 return
@@ -247,7 +247,7 @@ class FSDPParamGroup:
                 self._prefetch_unshard(self.comm_ctx.post_forward_order[here - 1], "backward")
 
     def post_backward(self, *unused: Any) -> None:
-        """The gradients of the module are there: let go of the parameters, and start to reduce. Does nothing where there are none."""
+        """Free the whole parameters and start to reduce the gradients, after the module's backward pass. No effect without gradients."""
         # Of several modules only some ran: nobody waits at the end.
         alone = self._training_state is TrainingState.FORWARD
         self._training_state = TrainingState.POST_BACKWARD
@@ -351,7 +351,7 @@ class FSDPParamGroup:
 
 
 class RegisterPostBackwardFunction(Function):
-    """Passes tensors on; its backward tells a group that the backward pass of its module is over."""
+    """Identity whose backward notifies a group that the backward pass of its module is over."""
 
     @staticmethod
     def forward(ctx: Any, param_group: FSDPParamGroup, *inputs: Tensor) -> tuple[Tensor, ...]:

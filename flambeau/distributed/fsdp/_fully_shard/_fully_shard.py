@@ -85,7 +85,7 @@ def apply(
     module: Any, mesh: DeviceMesh, mesh_info: Any, reshard: bool | int | None, placement_fn: Any, mp_policy: Any,
     offload_policy: Any, ignored_params: Any, state_of: Callable, kind: type, prefix: str, composable: Callable,
 ) -> None:  # fmt: skip
-    """Hang a state on modules, cut what they have, and give them a class that knows of it."""
+    """Attach a state to modules, shard their parameters, and change their classes to subclasses of FSDPModule."""
     modules = (module,) if isinstance(module, Module) else tuple(_get_root_modules(module))
     device = _get_device_from_mesh(mesh)
     managed = _get_managed_modules(modules, ignored_params, composable)
@@ -139,7 +139,7 @@ class FSDPModule(_Sharded):
     _orig_cls_mro_index = 2
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """A part of a container (`layers[1:]`) is made of the class that it had before."""
+        """Make a part of a container (`layers[1:]`) of the container's original class."""
         original = cls.__mro__[cls._orig_cls_mro_index]
         self = original.__new__(original)  # type: ignore[call-overload]
         if _makes_new[0]:
@@ -168,12 +168,12 @@ class FSDPModule(_Sharded):
         return found
 
     def reshard(self) -> None:
-        """Let go of the whole parameters of this module (not of those below that were sharded on their own)."""
+        """Free the whole parameters of this module (not of those below that were sharded on their own)."""
         for group in self._groups():
             group.reshard()
 
     def unshard(self, async_op: bool = False) -> UnshardHandle | None:
-        """Gather this module's parameters now; with async_op=True something to wait for is returned."""
+        """Gather this module's parameters now; with async_op=True return a handle to wait for."""
         found = list(self._groups())
         for group in found:
             group.lazy_init()
@@ -198,7 +198,7 @@ class FSDPModule(_Sharded):
             group.reduce_grads = group.all_reduce_grads = requires_gradient_sync
 
     def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
-        """Set whether gradients are reduced over ranks that repeat parameters, too (on a mesh of two dimensions)."""
+        """Set whether gradients are also reduced over ranks that replicate parameters (on a mesh of two dimensions)."""
         for group in self._groups(recurse):
             group.all_reduce_grads = requires_all_reduce
 

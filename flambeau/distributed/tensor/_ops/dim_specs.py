@@ -18,7 +18,7 @@ class DimSpec:
     """Source of the elements of one dimension of a view."""
 
     def inputs(self) -> Iterable[DimSpec]:
-        """Return the dimensions that it is made of."""
+        """Return the dimensions from which it is composed."""
         return ()
 
 
@@ -32,7 +32,7 @@ class Singleton(DimSpec):
 
 @dataclass(eq=False)
 class InputDim(DimSpec):
-    """A dimension of the argument, as it is."""
+    """Unchanged dimension of the argument."""
 
     input_dim: int
 
@@ -152,7 +152,7 @@ def dim_atleast_3d(ndim: int) -> DimMap:
 
 
 def expand(input_shape: Shape, shape: Shape) -> DimMap:
-    """Broadcasting to a shape, in which -1 stands for what is there."""
+    """Return dimensions broadcast to a shape, in which -1 keeps a size."""
     if len(shape) < len(input_shape):
         raise AssertionError(f"a tensor of {len(input_shape)} dimensions cannot have {len(shape)}")
     found: list[DimSpec] = []
@@ -189,7 +189,7 @@ def dim_movedim(ndim: int, input: Any, destination: Any) -> DimMap:
 
 
 def dim_repeat(ndim: int, sizes: Sequence[Any]) -> DimMap:
-    """Repeated along each dimension; sizes too many stand for new dimensions in front."""
+    """Return dimensions repeated; additional sizes are new dimensions in front."""
     times = as_ints(sizes)
     new = len(times) - ndim
     if new < 0:
@@ -226,7 +226,7 @@ def dim_unsqueeze(ndim: int, dim: int) -> DimMap:
 
 
 def dim_view_as_real(shape: Shape) -> DimMap:
-    """Complex numbers as pairs: a new dimension of size two comes last."""
+    """Return the dimensions of complex numbers as pairs: a new last dimension of size two."""
     last = InputDim(len(shape) - 1)
     return (*kept_dims(range(len(shape) - 1)), *(Split(last, (shape[-1], 2), i) for i in range(2)))
 

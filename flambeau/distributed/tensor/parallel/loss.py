@@ -29,7 +29,8 @@ class _SumOverRanks(Function):
 
 @contextlib.contextmanager
 def loss_parallel() -> Iterator[None]:
-    """Context manager within which `cross_entropy` of a DTensor that is cut along its classes works on the parts; the backward pass belongs inside, too."""
+    """Context manager: compute `cross_entropy` of a DTensor sharded along its classes on the shards. The backward pass must be inside as
+    well."""
     before, _rules.losses.of_parts = _rules.losses.of_parts, _loss_of_parts
     try:
         yield

@@ -43,7 +43,7 @@ def _is_getitem(node: Node) -> bool:
 
 
 class CapabilityBasedPartitioner:
-    """Finds groups of nodes that something supports, as few as possible, such that each can run at once."""
+    """Partition the supported nodes of a graph into as few groups as possible, each of which can run at once."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class CapabilityBasedPartitioner:
         return self.fuse_partitions(self.propose_partitions(), prefix=prefix)
 
     def remove_bookend_non_compute_ops(self, partitions: list[Partition]) -> None:
-        """Take nodes that do not compute off the beginning and the end of groups."""
+        """Remove nodes that do not compute from the beginning and the end of groups."""
         free = set(self.non_compute_ops)
         for partition in partitions:
             for direction in ("all_input_nodes", "users"):

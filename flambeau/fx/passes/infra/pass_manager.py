@@ -78,7 +78,7 @@ def _topological_sort_passes(passes: list[Callable], constraints: list[Constrain
 
 
 def this_before_that_pass_constraint(this: Callable, that: Callable) -> Constraint:
-    """A constraint: one pass comes before the other."""
+    """Return a constraint: one pass comes before the other."""
 
     def depends_on(a: Callable, b: Callable) -> bool:
         return a != that or b != this

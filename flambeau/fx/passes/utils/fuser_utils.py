@@ -18,7 +18,7 @@ __all__ = [
 
 
 def topo_sort(nodes: NodeList) -> NodeList:
-    """The nodes in an order in which each comes after those it reads."""
+    """Return the nodes in topological order: each after those it reads."""
     waiting = {node: sum(1 for n in node.all_input_nodes if n in set(nodes)) for node in nodes}
     ready = [node for node, count in waiting.items() if count == 0]
     done: NodeList = []
@@ -79,7 +79,7 @@ def fuse_as_graphmodule(
 def insert_subgm(
     gm: GraphModule, sub_gm: GraphModule, orig_inputs: tuple[Node, ...], orig_outputs: tuple[Node, ...]
 ) -> GraphModule:
-    """Call `sub_gm` in `gm`, and let its results take the place of `orig_outputs`."""
+    """Insert a call of `sub_gm` into `gm`, and replace `orig_outputs` by its results."""
     name = sub_gm._get_name()
     gm.add_submodule(name, sub_gm)
     last = max(orig_outputs) if orig_outputs else None
@@ -98,7 +98,7 @@ def insert_subgm(
 
 
 def erase_nodes(gm: GraphModule, nodes: NodeList) -> None:
-    """Take these nodes out, the last first."""
+    """Erase these nodes, the last first."""
     for node in reversed(nodes):
         gm.graph.erase_node(node)
 

@@ -33,7 +33,7 @@ class _Stage(threading.Thread):
 
 
 class MicroBatching:
-    """Takes the place of a handler's `handle`: `self.handle = MicroBatching(self, micro_batch_size=4)`."""
+    """Replacement of a handler's `handle` that splits batches: `self.handle = MicroBatching(self, micro_batch_size=4)`."""
 
     def __init__(self, parent_handler: Any, micro_batch_size: int = 1, parallelism: dict[str, int] | None = None):
         self.handler = parent_handler

@@ -201,7 +201,7 @@ class BaseHandler:
         return self.answer(data, context, self._answers)
 
     def answer(self, data: list[Any], context: Any, predict: Callable[[list[Any]], list[Any]]) -> list[Any]:
-        """Answer a batch: with a description, with explanations, or with what `predict` says to the data."""
+        """Answer a batch: with a description, with explanations, or with the predictions for its data."""
         start = time.perf_counter()
         self.context = context
         self._from_request = self._own_batch = False
@@ -252,7 +252,7 @@ class BaseHandler:
     # -- other questions --
 
     def explain_handle(self, data_preprocess: Any, raw_data: list[Any]) -> Any:
-        """Explain which parts of the input the answer rests on: what `get_insights` of the handler says."""
+        """Return the explanations that the handler's `get_insights` computes for a batch."""
         row, target, inputs = raw_data[0], 0, None
         if isinstance(row, dict):
             inputs = row.get("data") or row.get("body")

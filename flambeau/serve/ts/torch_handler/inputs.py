@@ -17,7 +17,7 @@ _KINDS = {"float": "float32", "double": "float64"}  # ONNX's names where they di
 
 
 class InvalidInput(PredictionException):  # noqa: N818  beside PredictionException
-    """A request that the model cannot take: answered with 400 and the reason."""
+    """Raised for a request that the model cannot accept: answered with 400 and the reason."""
 
     def __init__(self, message: str):
         super().__init__(message, 400)
@@ -98,7 +98,7 @@ def _wanted(inputs: list[Input]) -> str:
 
 
 def values_of(row: dict[str, Any], inputs: list[Input]) -> dict[str, Any]:
-    """The value a request gives for each input: fields of a form or of a JSON object by name, or a list in the inputs' order."""
+    """Return a request's value for each input: fields of a form or of a JSON object by name, or a list in the inputs' order."""
     if (found := _by_name(row, inputs)) is not None:
         return {name: _parsed(value) for name, value in found.items()}
     value = _parsed(row["data"] if "data" in row else row.get("body"))

@@ -60,7 +60,7 @@ class TextHandler(BaseHandler):
         return self.tokenizer(text)
 
     def get_word_token(self, input_tokens: list[str]) -> list[str]:
-        """The tokens without the mark that byte-pair encoding puts before a word."""
+        """Return the tokens without the mark that byte-pair encoding puts before a word."""
         return [token.replace("Ġ", "") for token in input_tokens]
 
     def summarize_attributions(self, attributions: Any) -> Any:

@@ -26,7 +26,7 @@ def _pillow() -> Any:
 
 
 class VisionHandler(BaseHandler):
-    """Takes an encoded image, its base64 text, or nested lists of numbers; `image_processing` makes a tensor of an image."""
+    """Handler of images: encoded, as base64 text, or as nested lists of numbers; `image_processing` converts an image to a tensor."""
 
     image_processing: Any = None
 

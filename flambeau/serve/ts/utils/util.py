@@ -43,7 +43,7 @@ def list_classes_from_module(module: ModuleType, parent_class: type | None = Non
 
 
 def check_valid_pt2_backend(backend: str) -> bool:
-    """Return whether `torch.compile` may be asked for this backend."""
+    """Return whether `torch.compile` has this backend."""
     if backend in _BACKENDS:
         return True
     logger.warning("%s is not a supported backend", backend)
@@ -89,7 +89,7 @@ def get_yaml_config(yaml_file_path: str) -> dict[str, Any]:
 
 
 def deprecated(version: Any, replacement: str = "", klass: type[Warning] = PendingDeprecationWarning) -> Callable:
-    """Mark a function whose use gives a warning."""
+    """Mark a function whose use raises a warning."""
 
     def decorate(function: Callable) -> Callable:
         @functools.wraps(function)

@@ -62,7 +62,7 @@ class LoaderEnd:
         self.flush()
 
     def flush(self) -> None:
-        """Hand over as much as the socket takes. That the worker is gone is found out when reading."""
+        """Send as many queued bytes as the socket accepts. A dead worker is noticed when reading."""
         try:
             while self._waiting:
                 del self._waiting[: self._socket.send(self._waiting)]

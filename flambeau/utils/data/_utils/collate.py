@@ -54,8 +54,8 @@ def _unsupported(found: Any) -> TypeError:
 
 
 def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
-    """Samples to a batch, field by field. `collate_fn_map` says what to do with fields of a type (or of a subclass, the
-    first match counts); containers are taken apart.
+    """Make a batch of samples, field by field. `collate_fn_map` maps types to functions for their fields (the first type that matches,
+    subclasses included); containers are collated recursively.
 
     >>> collate([(1, "a"), (2, "b")], collate_fn_map=default_collate_fn_map)
     [tensor([1, 2]), ('a', 'b')]

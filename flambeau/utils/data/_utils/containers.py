@@ -8,7 +8,7 @@ from typing import Any
 
 
 def each_part(data: Any, convert: Callable[[Any], Any]) -> Any:
-    """The container with every part converted. It keeps its type, but tuples become lists; what is no container stays."""
+    """Convert every part of a container, which keeps its type but for tuples, which become lists; return other values unchanged."""
     if isinstance(data, (str, bytes)):
         return data
     if isinstance(data, Mapping):
@@ -23,7 +23,7 @@ def each_part(data: Any, convert: Callable[[Any], Any]) -> Any:
 
 
 def rebuilt_mapping(original: Any, content: dict) -> Any:
-    """A mapping of the original's type (and with its other attributes), or a dict where there is no way to make one."""
+    """Return a mapping of the original's type with its other attributes, or a dict if that type cannot be built."""
     try:
         if isinstance(original, MutableMapping):
             clone = copy.copy(original)

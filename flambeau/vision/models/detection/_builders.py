@@ -74,7 +74,7 @@ def detector(
 
 
 def resnet50_body(start: Start, frozen: bool = True, **fpn: Any) -> Any:
-    """ResNet-50 with a pyramid; trained norms stay as they are where `frozen`."""
+    """ResNet-50 with a feature pyramid; trained norms are frozen with `frozen`."""
     trainable = start.layers_to_train(5, 3)
     norm = FrozenBatchNorm2d if start.is_trained and frozen else nn.BatchNorm2d
     backbone = resnet50(weights=start.weights, progress=start.progress, norm_layer=norm)

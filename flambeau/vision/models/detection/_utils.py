@@ -146,7 +146,7 @@ def overwrite_eps(model: nn.Module, eps: float) -> None:
 
 
 def retrieve_out_channels(model: nn.Module, size: tuple[int, int]) -> list[int]:
-    """The widths of the maps a backbone makes of images of size (width, height)."""
+    """Return the channels of a backbone's feature maps for images of size (width, height)."""
     with unchanged(model, training=False), flambeau.no_grad():
         device = next(model.parameters()).device
         out = model(flambeau.zeros((1, 3, size[1], size[0]), device=device))
@@ -161,7 +161,7 @@ def sum_of(losses: Sequence[Tensor]) -> Tensor:
 
 
 def box_loss(kind: str, coder: BoxCoder, anchors: Tensor, truths: Tensor, codes: Tensor) -> Tensor:
-    """The distance of predicted codes from the boxes they should give."""
+    """Return the distance of predicted codes from those of the target boxes."""
     if kind in ("l1", "smooth_l1"):
         target = coder.encode_single(truths, anchors)
         if kind == "l1":

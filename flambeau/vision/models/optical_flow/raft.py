@@ -161,7 +161,7 @@ def _pass_through_h(h: Tensor, _: Tensor) -> Tensor:
 
 
 class RecurrentBlock(nn.Module):
-    """Apply one or two recurrent units, the second over the columns where the first goes over the rows."""
+    """One or two recurrent units, the first over the rows, the second over the columns."""
 
     def __init__(
         self,

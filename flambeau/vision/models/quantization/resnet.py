@@ -44,7 +44,7 @@ class QuantizableBasicBlock(BasicBlock):
 
 
 class QuantizableBottleneck(Bottleneck):
-    """The block with its sum and last relu as one module, and a relu of its own for each convolution."""
+    """Bottleneck block for quantization: its sum and last relu are one module, and each convolution has its own relu."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)

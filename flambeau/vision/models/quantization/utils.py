@@ -25,7 +25,7 @@ class Quantizable(nn.Module):
 
 
 def fuse(model: nn.Module, names: list, is_qat: bool | None) -> None:
-    """Fuse modules in place; for training with rounding if the model is in training and nothing else is said."""
+    """Fuse modules in place; for quantization-aware training if the model is in training mode, unless `is_qat` is given."""
     training = model.training if is_qat is None else is_qat
     (flow.fuse_modules_qat if training else flow.fuse_modules)(model, names, inplace=True)
 

@@ -303,7 +303,7 @@ def scaled(x: float, y: float) -> Points:
 
 
 def mirrored(boxes: Tensor, format: Format, canvas: Sequence[int], axis: int) -> Tensor:
-    """Flipped along x (axis 0) or y (axis 1); the corners keep their order around the box."""
+    """Flip boxes along x (axis 0) or y (axis 1); the corners keep their order around the box."""
     size = canvas[1 - axis]
     out = boxes.clone()
     if format == Format.CXCYWH:

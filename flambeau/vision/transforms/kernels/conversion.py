@@ -136,7 +136,7 @@ def as_planes(image: Tensor) -> Tensor:
 
 
 def pil_to_tensor(pic: Any) -> Tensor:
-    """A PIL image as a (C, H, W) tensor of its own numbers."""
+    """Return a PIL image as a (C, H, W) tensor of its values, unscaled."""
     if not is_pil(pic):
         raise TypeError(f"pic should be PIL Image. Got {type(pic)}")
     return flambeau.from_numpy(pil_array(pic)).permute(2, 0, 1)

@@ -203,7 +203,7 @@ class _LSTMLayer(nn.Module):
 
 
 class LSTM(nn.Module):
-    """nn.LSTM made of parts that can be observed."""
+    """nn.LSTM built from modules that can be observed."""
 
     _FLOAT_MODULE = nn.LSTM
 

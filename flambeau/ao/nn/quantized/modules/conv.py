@@ -229,7 +229,7 @@ class _ConvNd(WeightedQuantizedModule):
 
 
 def fold_norm(mod: Any) -> None:
-    """Take a layer's normalisation into its weights."""
+    """Fold a layer's normalisation into its weights."""
     bn = mod.bn
     if bn.running_var is None or bn.running_mean is None:
         raise AssertionError("mod.bn.running_var and mod.bn.running_mean must not be None")

@@ -23,7 +23,7 @@ def _empty_table(rows: int, columns: int, dtype: Any) -> Tensor:
 
 
 class EmbeddingPackedParams(nn.Module):
-    """Module that holds a packed embedding table, which files keep unpacked."""
+    """Module that holds a packed embedding table; files store it unpacked."""
 
     _version = 1
 

@@ -24,7 +24,7 @@ __all__ = ["Linear", "LinearPackedParams"]
 
 
 class LinearPackedParams(Module):
-    """Holds the packed weights and bias of a linear layer; files keep them unpacked."""
+    """Module that holds the packed weight and bias of a linear layer; files store them unpacked."""
 
     _version = 3
 

@@ -36,7 +36,7 @@ class LSTM(quantizable.LSTM):
 
 
 class MultiheadAttention(quantizable.MultiheadAttention):
-    """Attention whose products and sums are of codes; made of an observed one."""
+    """Attention on quantized values, converted from an observed module."""
 
     _FLOAT_MODULE: Any = quantizable.MultiheadAttention
 

@@ -33,12 +33,12 @@ class ErrorHandler:
     def override_error_code_in_rootcause_data(
         self, rootcause_error_file: str, rootcause_error: dict[str, Any], error_code: int = 0
     ) -> None:
-        """Put the exit code of the process that failed into what it has written."""
+        """Store the exit code of the process that failed in its error data."""
         if isinstance(rootcause_error.get("message"), dict):
             rootcause_error["message"]["errorCode"] = error_code
 
     def dump_error_file(self, rootcause_error_file: str, error_code: int = 0) -> None:
-        """Hand the error of a child on to whoever has started this process."""
+        """Copy a child's error to the error file of this process, for its parent."""
         with open(rootcause_error_file, encoding="utf-8") as file:
             found = json.load(file)
         if error_code:

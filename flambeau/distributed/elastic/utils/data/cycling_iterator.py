@@ -7,7 +7,7 @@ from typing import Any
 
 
 class CyclingIterator:
-    """Iterator over what `generator_fn(epoch)` gives for epochs from `start_epoch` to n, one after the other."""
+    """Iterator over the results of `generator_fn(epoch)` for epochs `start_epoch` to n, one after the other."""
 
     def __init__(self, n: int, generator_fn: Callable[[int], Iterator], start_epoch: int = 0) -> None:
         self._n, self._epoch, self._generator_fn = n, start_epoch, generator_fn

@@ -51,7 +51,7 @@ class BaseEnvelope:
 
 
 class BodyEnvelope(BaseEnvelope):
-    """Takes the body (or the field `data`) out of each request."""
+    """Extract the body (or the field `data`) of each request."""
 
     def parse_input(self, data: list[Any]) -> list[Any]:
         return [row.get("data") or row.get("body") for row in data]
@@ -61,7 +61,7 @@ class BodyEnvelope(BaseEnvelope):
 
 
 class JSONEnvelope(BaseEnvelope):
-    """Joins the instances of the requests, and shares the answers out again."""
+    """Join the instances of several requests into one batch, and split the predictions among them."""
 
     def parse_input(self, data: list[Any]) -> list[Any]:
         rows = [parsed(row.get("data") or row.get("body")) for row in data]

@@ -149,7 +149,7 @@ uniform_temporal_subsample = functional(uniform_temporal_subsample_video, Tensor
 
 
 def to_image(inpt: Any) -> Image:
-    """A tensor, array or PIL image as `tv_tensors.Image`; values stay as they are."""
+    """Return a tensor, array or PIL image as `tv_tensors.Image`; values are unchanged."""
     if isinstance(inpt, np.ndarray):
         if inpt.ndim not in (2, 3):
             raise ValueError(f"Expected a 2D or 3D array, got {inpt.ndim}D")

@@ -211,6 +211,6 @@ def update_bn_stats(mod: nn.Module) -> None:
 
 
 def freeze_bn_stats(mod: nn.Module) -> None:
-    """Let the norm of a fused convolution keep its running averages from now on; for `model.apply`."""
+    """Freeze the running averages of a fused convolution's norm; for `model.apply`."""
     if type(mod) in _WITH_NORM:
         mod.freeze_bn_stats()

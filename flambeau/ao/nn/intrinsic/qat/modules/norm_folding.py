@@ -40,7 +40,7 @@ class NormFolding(nn.Module):
         return self
 
     def freeze_bn_stats(self) -> Any:
-        """Let the norm keep its running averages from now on."""
+        """Freeze the norm's running averages."""
         self.freeze_bn = True
         self.bn.training = False
         return self

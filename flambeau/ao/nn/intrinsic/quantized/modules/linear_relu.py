@@ -68,7 +68,7 @@ class LinearLeakyReLU(_Fused):
 
 
 class LinearTanh(_Fused):
-    """A linear layer with Tanh behind it."""
+    """Quantized linear layer followed by Tanh."""
 
     _FLOAT_MODULE = nni.LinearTanh
 

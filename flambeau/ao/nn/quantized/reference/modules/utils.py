@@ -111,7 +111,7 @@ def _quantize_and_dequantize_weight(
 
 
 def take_parameters(made: Any, float_module: Any) -> Any:
-    """Give a reference layer the weight and bias of a float layer."""
+    """Copy the weight and bias of a float layer into a reference layer."""
     made.weight = nn.Parameter(float_module.weight.detach())
     if getattr(float_module, "bias", None) is not None:
         made.bias = nn.Parameter(float_module.bias.detach())
