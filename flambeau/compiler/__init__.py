@@ -155,7 +155,7 @@ def compile(model: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def show(compiled: Any, picture: str | os.PathLike[str] | None = None) -> str:
-    """Describe a compiled function or model as text: its graphs before and after each pass, kernels
+    """Describe the function or model `compiled` as text: its graphs before and after each pass, kernels
     and their times, memory, guards, and the reasons for recording again, splitting, or running
     eagerly. `picture` is the path of an SVG file to write with the graphs and the plan of the memory.
 

@@ -211,7 +211,7 @@ _absent: dict[str, str] = {}  # why one of them cannot be used here
 
 
 def register(name: str, backend: Backend) -> None:
-    """Make `name` a type of device whose tensors the backend allocates and computes, as in `register("toy", ToyBackend())`."""
+    """Make `name` a type of device whose tensors `backend` allocates and computes: `register("toy", ToyBackend())`."""
     if name in BACKENDS:
         raise ValueError(f"there is a device of type {name!r} already")
     if not name.isidentifier():

@@ -20,7 +20,11 @@ _META = device("meta")
 
 
 def check(program: Program, recorded: Program | None = None) -> None:
-    """Raise a ValueError that lists everything wrong with a program; `recorded` is the program from which passes made it."""
+    """Raise a ValueError that lists everything wrong with `program`; `recorded` is the program from which passes made it.
+
+    >>> from flambeau.graph.recorder import record
+    >>> check(record(flambeau.exp, flambeau.ones(2)))
+    """
     problems = [*_undefined(program), *_layouts(program)]
     if recorded is not None:
         problems += _reordered(program, recorded)

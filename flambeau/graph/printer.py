@@ -31,7 +31,12 @@ class _Names:
 
 
 def text(program: Program) -> str:
-    """Return the program as text, one line for each call: `print(text(record(function, x)))`."""
+    """Return `program` as text, one line for each call.
+
+    >>> from flambeau.graph.recorder import record
+    >>> print(text(record(flambeau.exp, flambeau.ones(2))).splitlines()[0])
+    program(%0: f32[2]):
+    """
     names = _Names()
     given = ", ".join(names.typed(v) for v in program.inputs)
     lines = [f"program({given}):"]
@@ -40,7 +45,13 @@ def text(program: Program) -> str:
 
 
 def line(call: Call, names: _Names | None = None) -> str:
-    """Return a call as one line of text; after an exclamation mark follow the existing values that it changes."""
+    """Return `call` as one line of text; after an exclamation mark follow the existing values that it changes. `names` holds the names
+    of values used so far.
+
+    >>> from flambeau.graph.recorder import record
+    >>> line(record(flambeau.exp, flambeau.ones(2)).calls[0]).partition("  #")[0]
+    '%1: f32[2] = exp(%0)'
+    """
     names = names or _Names()
     arguments = [names.shown(a) for a in call.args] + [f"{k}={names.shown(v)}" for k, v in call.kwargs.items()]
     known = set(call.arguments())

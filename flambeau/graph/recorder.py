@@ -388,8 +388,12 @@ class TensorRecorder(Writer):
 
 
 def record(function: Callable, *args: Any, states: Any = (), whole: Callable[[Any], bool] | None = None) -> Program:
-    """Run a function on these arguments and return its operator calls as a program: `record(model, x, states=[*model.parameters()])`.
-    `states` are the tensors it finds elsewhere (parameters, buffers, optimizer state); `whole(op)` tells which composites stay one call."""
+    """Run `function` on `args` and return its operator calls as a program. `states` are tensors it finds elsewhere (parameters, buffers,
+    optimizer state); `whole(op)` returns whether a composite stays one call instead of the calls of its body.
+
+    >>> len(record(flambeau.nn.functional.relu, flambeau.ones(2)).calls)
+    1
+    """
     recorder = Recorder(whole)
     tensors: list[Tensor] = []
     mapped(args, Tensor, tensors.append)

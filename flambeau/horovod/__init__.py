@@ -13,5 +13,6 @@ __version__ = "0.28.1"
 
 
 def run(function: Any, args: tuple = (), kwargs: dict | None = None, np: int = 1, **options: Any) -> list:
-    """`function(*args)` in `np` new processes; what they returned, by rank."""
+    """Run `function(*args, **kwargs)` in `np` new processes and return their results by rank; `options` are accepted for Horovod's
+    programs."""
     return _naming.above("horovod.runner").run(function, args, kwargs or {}, np, **options)

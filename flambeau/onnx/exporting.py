@@ -44,35 +44,17 @@ def select_model_mode_for_export(model: Any, mode: TrainingMode) -> Iterator[Non
 
 
 def export(
-    model: Any,
-    args: Any = (),
-    f: Any = None,
-    *,
-    kwargs: dict[str, Any] | None = None,
-    verbose: bool | None = None,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    opset_version: int | None = None,
-    dynamo: bool = True,
-    external_data: bool = True,
-    dynamic_shapes: Any = None,
-    custom_translation_table: dict[Callable[..., Any], Callable[..., Any]] | None = None,
-    report: bool = False,
-    optimize: bool = True,
-    verify: bool = False,
-    profile: bool = False,
-    dump_exported_program: bool = False,
-    artifacts_dir: Any = ".",
-    export_params: bool = True,
-    keep_initializers_as_inputs: bool = False,
-    dynamic_axes: Mapping[str, Any] | None = None,
-    training: TrainingMode = TrainingMode.EVAL,
-    operator_export_type: OperatorExportTypes = OperatorExportTypes.ONNX,
-    do_constant_folding: bool = True,
+    model: Any, args: Any = (), f: Any = None, *, kwargs: dict[str, Any] | None = None, verbose: bool | None = None,
+    input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
+    opset_version: int | None = None, dynamo: bool = True, external_data: bool = True, dynamic_shapes: Any = None,
+    custom_translation_table: dict[Callable[..., Any], Callable[..., Any]] | None = None, report: bool = False,
+    optimize: bool = True, verify: bool = False, profile: bool = False, dump_exported_program: bool = False,
+    artifacts_dir: Any = ".", export_params: bool = True, keep_initializers_as_inputs: bool = False,
+    dynamic_axes: Mapping[str, Any] | None = None, training: TrainingMode = TrainingMode.EVAL,
+    operator_export_type: OperatorExportTypes = OperatorExportTypes.ONNX, do_constant_folding: bool = True,
     custom_opsets: Mapping[str, int] | None = None,
-    export_modules_as_functions: bool | Collection[type[Module]] = False,
-    autograd_inlining: bool = True,
-) -> ONNXProgram | None:
+    export_modules_as_functions: bool | Collection[type[Module]] = False, autograd_inlining: bool = True,
+) -> ONNXProgram | None:  # fmt: skip
     """Write a model as an ONNX file, for onnxruntime and other engines.
 
     With `dynamo=True` (the default) an ONNXProgram is returned, which can be called, optimized and saved; `f` saves it at once. With
@@ -137,16 +119,9 @@ class _Export:
     """Export of one model: its options, and its steps from recording to the file."""
 
     def __init__(
-        self,
-        model: Any,
-        args: tuple,
-        kwargs: dict,
-        opset: int,
-        dynamo: bool,
-        table: Any,
-        training: TrainingMode,
+        self, model: Any, args: tuple, kwargs: dict, opset: int, dynamo: bool, table: Any, training: TrainingMode,
         loud: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.model, self.args, self.kwargs = model, args, kwargs
         self.dynamo, self.table, self.training = dynamo, table, training
         self.loud = loud

@@ -26,11 +26,12 @@ class UnsupportedNode(OnnxExporterError):
 
 
 def load(f: Any, *, trainable: bool = True) -> OnnxModule:
-    """Return a module that computes the graph of an ONNX file. Floating-point initializers become
-    parameters (buffers if not `trainable`), under their names in the file, so that state dicts fit.
+    """Return a module that computes the graph of an ONNX file `f` (a path, an open file or a ModelProto). Floating-point initializers
+    become parameters (buffers if not `trainable`), under their names in the file, so that state dicts fit.
 
-    >>> model = flambeau.onnx.load("model.onnx")
-    >>> model(x)
+    >>> program = flambeau.onnx.export(flambeau.nn.ReLU(), (flambeau.ones(2),), "relu.onnx", dynamo=True, verbose=False)
+    >>> flambeau.onnx.load("relu.onnx")(flambeau.tensor([-1.0, 1.0]))
+    tensor([0., 1.])
     """
     onnx = onnx_package()
     if isinstance(f, onnx.ModelProto):

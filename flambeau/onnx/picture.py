@@ -24,10 +24,11 @@ class _Operator:
 
 
 def drawing(model: Any, parameters: bool = False) -> Drawing:
-    """A picture of a model (an ONNXProgram, a ModelProto or the path of a file) as SVG: one box per node with its name, its operator and
-    the shape of its result. `parameters` shows where weights come in, too.
+    """Return `model` (an ONNXProgram, a ModelProto or the path of a file) drawn as SVG: one box per node with its name, its operator and
+    the shape of its result. `parameters` shows the inputs of weights as well.
 
-    >>> drawing(flambeau.onnx.export(model, (x,))).save("model.svg")
+    >>> program = flambeau.onnx.export(flambeau.nn.ReLU(), (flambeau.ones(2),), dynamo=True, verbose=False)
+    >>> flambeau.onnx.drawing(program).save("model.svg")
     """
     onnx = onnx_package()
     proto = getattr(model, "model_proto", model)

@@ -179,14 +179,9 @@ def graph_proto(graph: OnnxGraph, onnx: Any, parameters: bool = True) -> Any:
 
 
 def model_proto(
-    g: Builder,
-    *,
-    dynamo: bool,
-    custom_opsets: dict[str, int],
-    export_params: bool = True,
-    inputs_too: bool = False,
+    g: Builder, *, dynamo: bool, custom_opsets: dict[str, int], export_params: bool = True, inputs_too: bool = False,
     ir_version: int | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the whole file as a ModelProto."""
     onnx = onnx_package()
     graph = g.graph

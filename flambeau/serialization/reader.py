@@ -267,14 +267,9 @@ def _restricted(weights_only: bool | None, pickle_module: Any) -> bool:
 
 
 def load(
-    f: Any,
-    map_location: Any = None,
-    pickle_module: Any = None,
-    *,
-    weights_only: bool | None = None,
-    mmap: bool | None = None,
-    **pickle_load_args: Any,
-) -> Any:
+    f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None,
+    mmap: bool | None = None, **pickle_load_args: Any,
+) -> Any:  # fmt: skip
     """Read a file written by `save` here or in PyTorch. By default only weights: no code from the file runs.
 
     >>> model.load_state_dict(flambeau.load("model.pt"))

@@ -142,29 +142,18 @@ def tensor(storage: Any, storage_offset: Any, size: Any, stride: Any) -> Tensor:
 
 
 def tensor_v2(
-    storage: Any,
-    storage_offset: Any,
-    size: Any,
-    stride: Any,
-    requires_grad: Any,
-    backward_hooks: Any,
+    storage: Any, storage_offset: Any, size: Any, stride: Any, requires_grad: Any, backward_hooks: Any,
     metadata: Any = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     held = _loaded(storage)
     t = _build(_turned(held.untyped(), held.dtype, metadata), held.dtype, storage_offset, size, stride)
     return t.requires_grad_(bool(requires_grad))
 
 
 def tensor_v3(
-    storage: Any,
-    storage_offset: Any,
-    size: Any,
-    stride: Any,
-    requires_grad: Any,
-    backward_hooks: Any,
-    kind: Any,
+    storage: Any, storage_offset: Any, size: Any, stride: Any, requires_grad: Any, backward_hooks: Any, kind: Any,
     metadata: Any = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     if not isinstance(kind, dtype):
         raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {shown(kind)}")
     t = _build(_turned(_loaded(storage).untyped(), kind, metadata), kind, storage_offset, size, stride)

@@ -175,13 +175,23 @@ def _file_bytes(path: str, mapped: bool) -> np.ndarray:
 
 
 def load_file(filename: Any, device: Any = "cpu", *, backend: str = "mmap") -> dict[str, Tensor]:
-    """All tensors of a safetensors file, by name. They are mapped from the file, privately: changing one leaves it alone."""
+    """Return all tensors of the safetensors file `filename` by name, on `device`. With the only `backend`, "mmap", they are private
+    mappings of the file: changing one does not change the file.
+
+    >>> save_file({"weight": flambeau.zeros(2)}, "model.safetensors")
+    >>> load_file("model.safetensors")
+    {'weight': tensor([0., 0.])}
+    """
     with safe_open(filename, "pt", device, backend=backend) as file:
         return file.get_tensors()
 
 
 def load(data: Any) -> dict[str, Tensor]:
-    """All tensors of a safetensors file that was read into `data` (bytes)."""
+    """Return all tensors of a safetensors file whose contents are `data` (bytes), by name.
+
+    >>> load(save({"weight": flambeau.zeros(2)}))
+    {'weight': tensor([0., 0.])}
+    """
     parts = _needed().deserialize(bytes(data))
     return {
         name: _over(np.frombuffer(part["data"], np.uint8), part["shape"], _dtype_of(part["dtype"], name))
@@ -238,14 +248,19 @@ def _specifications(tensors: Mapping[str, Tensor], kept: list) -> dict[str, Any]
 
 
 def save(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
-    """The contents of a safetensors file with these tensors."""
+    """Return the contents of a safetensors file with these `tensors` and a `metadata` dictionary of texts.
+
+    >>> len(save({"weight": flambeau.zeros(2)}))
+    80
+    """
     _check(tensors)
     kept: list = []
     return bytes(_needed().serialize(_specifications(tensors, kept), metadata=metadata))
 
 
 def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: dict[str, str] | None = None) -> None:
-    """Write tensors to a safetensors file, which appears only when it is complete.
+    """Write `tensors`, by name, and a `metadata` dictionary of texts to the safetensors file `filename`, which appears only when it is
+    complete.
 
     >>> save_file({"weight": flambeau.zeros(2, 3)}, "model.safetensors")
     """
@@ -307,7 +322,11 @@ def duplicate_names(tensors: Mapping[str, Tensor], preferred: Iterable[str] = ()
 def save_model(
     model: Module, filename: Any, metadata: dict[str, str] | None = None, force_contiguous: bool = True
 ) -> None:
-    """Write a module's state; of tensors that share memory one is kept, and the metadata name it for the others."""
+    """Write the state of `model` to the file `filename`, with `metadata`. Of tensors that share memory one is written, and the metadata
+    name it for the others; `force_contiguous` copies tensors that are not contiguous instead of refusing them.
+
+    >>> save_model(flambeau.nn.Linear(2, 2), "model.safetensors")
+    """
     state = model.state_dict()
     notes = dict(metadata or {})
     for name, kept in duplicate_names(state).items():
@@ -321,7 +340,14 @@ def save_model(
 def load_model(
     model: Module, filename: Any, strict: bool = True, device: Any = "cpu", *, backend: str = "mmap"
 ) -> tuple[set[str], list[str]]:
-    """Read what `save_model` wrote into a module; returns the names that were missing and those not expected."""
+    """Load the file `filename` that `save_model` wrote into `model`, through `device` and with `backend` as in `load_file`. Returns the
+    names that were missing and those that were not expected; with `strict` either is an error.
+
+    >>> layer = flambeau.nn.Linear(2, 2)
+    >>> save_model(layer, "model.safetensors")
+    >>> load_model(layer, "model.safetensors")
+    (set(), [])
+    """
     state = load_file(filename, device, backend=backend)
     tied = duplicate_names(model.state_dict(), preferred=state)
     outcome = model.load_state_dict(state, strict=False)

@@ -123,9 +123,12 @@ def shards(
 def load_sharded(
     path: Any, *, map_location: Any = None, weights_only: bool = True, prefer_safe: bool = True
 ) -> dict[str, Tensor]:
-    """A checkpoint in one or several files as one dictionary.
+    """Read a checkpoint in one or several files as one dictionary. `path` is a folder, an index or one file; `map_location` is that of
+    `load`; `weights_only` refuses pickles that hold more than tensors; `prefer_safe` takes safetensors where both formats exist.
 
-    >>> state = load_sharded("checkpoint/")
+    >>> files = flambeau.serialization.save_sharded({"weight": flambeau.ones(2)}, "checkpoint")
+    >>> load_sharded("checkpoint")
+    {'weight': tensor([1., 1.])}
     """
     state: dict[str, Tensor] = {}
     for part in shards(path, map_location=map_location, weights_only=weights_only, prefer_safe=prefer_safe):
@@ -139,9 +142,15 @@ def load_sharded(
 def load_sharded_checkpoint(
     model: Module, folder: Any, strict: bool = True, prefer_safe: bool = True, *, weights_only: bool = True
 ) -> tuple[list[str], list[str]]:
-    """Read a checkpoint into a module, one shard in memory at a time: `load_sharded_checkpoint(model, "folder")`. `prefer_safe`
-    takes safetensors where both formats are there; `weights_only` refuses pickles that hold more than tensors. Returns the names
-    that were missing and those that were not expected; with `strict` either is an error, raised before the module changes."""
+    """Load a checkpoint in `folder` into `model`, one shard in memory at a time. `prefer_safe` takes safetensors where both formats
+    exist; `weights_only` refuses pickles that hold more than tensors. Returns the names that were missing and those that were not
+    expected; with `strict` either is an error, raised before the module changes.
+
+    >>> layer = flambeau.nn.Linear(2, 2)
+    >>> files = flambeau.serialization.save_sharded(layer.state_dict(), "checkpoint")
+    >>> load_sharded_checkpoint(layer, "checkpoint")
+    ([], [])
+    """
     wanted = model.state_dict()
     start = _find(os.fspath(folder), prefer_safe)
     parts = shards(start, weights_only=weights_only)
@@ -206,10 +215,12 @@ def save_sharded(
     safe_serialization: bool = True,
     metadata: dict[str, str] | None = None,
 ) -> list[str]:
-    """Write tensors to files of at most `max_shard_size` (a larger tensor has one for itself) and an index; returns the names
-    of the files. Nothing in the folder changes until everything is written.
+    """Write the tensors of `state_dict` to files of at most `max_shard_size` (a larger tensor has a file of its own) and an index in
+    `folder`; return the names of the files. They are safetensors files with `metadata`, or pickles without `safe_serialization`.
+    Nothing in the folder changes until everything is written.
 
-    >>> save_sharded(model.state_dict(), "checkpoint/", max_shard_size="2GB")
+    >>> save_sharded({"weight": flambeau.ones(2)}, "checkpoint", max_shard_size="2GB")
+    ['model.safetensors']
     """
     limit = _byte_count(max_shard_size)
     for name, tensor in state_dict.items():

@@ -319,14 +319,9 @@ def _read_manifest(path: Path, error: type[Exception]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _unpacked(
-    url: str | None,
-    store: str | None,
-    allowed: list[str],
-    kind: str,
-    error: type[Exception],
-    limits: Limits,
+    url: str | None, store: str | None, allowed: list[str], kind: str, error: type[Exception], limits: Limits,
     work: Path | None,
-) -> Iterator[tuple[Path, Path]]:
+) -> Iterator[tuple[Path, Path]]:  # fmt: skip
     """The folder with the contents of what a URL, a file of the store or a folder names, and the temporary folder that
     is removed if what follows fails. That one is made in `work`, or among the system's temporary files."""
     if store is None:
@@ -356,19 +351,10 @@ def _unpacked(
 
 
 def open_model(
-    url: str | None,
-    store: str | None,
-    allowed: list[str],
-    *,
-    name: str | None = None,
-    default_name: str | None = None,
-    handler: str | None = None,
-    default_handler: str | None = None,
-    runtime: str | None = None,
-    envelope: str | None = None,
-    limits: Limits | None = None,
-    work: Path | None = None,
-) -> ModelArchive:
+    url: str | None, store: str | None, allowed: list[str], *, name: str | None = None,
+    default_name: str | None = None, handler: str | None = None, default_handler: str | None = None,
+    runtime: str | None = None, envelope: str | None = None, limits: Limits | None = None, work: Path | None = None,
+) -> ModelArchive:  # fmt: skip
     """Fetch and unpack a model archive, and complete its manifest with what the request and the server say."""
     with _unpacked(url, store, allowed, "model", ModelNotFoundException, limits or Limits(), work) as (
         folder,

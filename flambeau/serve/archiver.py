@@ -158,21 +158,22 @@ def _handler_file(handler: str, folder: Path) -> str:
 
 
 def package_model(
-    model_name: str,
-    *,
-    version: str,
-    handler: str | None = None,
-    serialized_file: str | None = None,
-    model_file: str | None = None,
-    extra_files: str | None = None,
-    requirements_file: str | None = None,
-    config_file: str | None = None,
-    runtime: str = "python",
-    export_path: str | None = None,
-    archive_format: str = "default",
-    force: bool = False,
-) -> Path:
-    """Make a model archive and return its path. The arguments are those of the command `torch-model-archiver`."""
+    model_name: str, *, version: str, handler: str | None = None, serialized_file: str | None = None,
+    model_file: str | None = None, extra_files: str | None = None, requirements_file: str | None = None,
+    config_file: str | None = None, runtime: str = "python", export_path: str | None = None,
+    archive_format: str = "default", force: bool = False,
+) -> Path:  # fmt: skip
+    """Make a model archive and return its path; the command `torch-model-archiver` has the same options.
+
+    `model_name` and `version` identify the model in the server. `handler` is a built-in one or a Python file; `serialized_file` holds
+    weights or a TorchScript program, `model_file` the class for weights. `extra_files` and `requirements_file` are added to the archive,
+    `config_file` is its model-config.yaml, `runtime` the program that runs the handler. The archive is written to `export_path` in
+    `archive_format` ("default", "tgz", "no-archive", "zip-store"); `force` replaces an existing one.
+
+    >>> flambeau.jit.script(flambeau.nn.Linear(2, 2)).save("net.pt")
+    >>> package_model("net", version="1.0", handler="base_handler", serialized_file="net.pt")  # doctest: +ELLIPSIS
+    PosixPath('...net.mar')
+    """
     if runtime not in RUNTIMES:
         raise ArchiverError(f"runtime is one of {', '.join(RUNTIMES)}, not {runtime!r}")
     if archive_format not in _FORMATS:
@@ -203,15 +204,17 @@ def package_model(
 
 
 def package_workflow(
-    workflow_name: str,
-    *,
-    spec_file: str,
-    handler: str | None = None,
-    extra_files: str | None = None,
-    export_path: str | None = None,
-    force: bool = False,
-) -> Path:
-    """Make a workflow archive and return its path. The arguments are those of `torch-workflow-archiver`."""
+    workflow_name: str, *, spec_file: str, handler: str | None = None, extra_files: str | None = None,
+    export_path: str | None = None, force: bool = False,
+) -> Path:  # fmt: skip
+    """Make a workflow archive called `workflow_name` of the YAML file `spec_file` and return its path; the command
+    `torch-workflow-archiver` has the same options. `handler` is the file with the workflow's functions; `extra_files` are added,
+    `export_path` is the folder to write to, `force` replaces an existing archive.
+
+    >>> _ = open("flow.yaml", "w").write("models: {net: {url: net.mar}}")
+    >>> package_workflow("flow", spec_file="flow.yaml")  # doctest: +ELLIPSIS
+    PosixPath('...flow.war')
+    """
     target = _target(workflow_name, ".war", export_path, force)
     with tempfile.TemporaryDirectory(prefix="flambeau-archiver-") as work:
         folder = Path(work)

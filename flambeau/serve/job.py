@@ -15,15 +15,9 @@ class Job:
     __slots__ = ("id", "headers", "parameters", "describe", "created", "scheduled", "expires", "sequence", "cached")
 
     def __init__(
-        self,
-        request_id: str,
-        headers: dict[str, str],
-        parameters: Parameters,
-        *,
-        describe: bool = False,
-        sequence: str = "",
-        client_timeout_ms: int = 0,
-    ):
+        self, request_id: str, headers: dict[str, str], parameters: Parameters, *, describe: bool = False,
+        sequence: str = "", client_timeout_ms: int = 0,
+    ):  # fmt: skip
         self.id = request_id
         self.headers = headers
         self.parameters = parameters
@@ -64,15 +58,10 @@ class CallbackJob(Job):
     __slots__ = ("reply", "fail", "is_open")
 
     def __init__(
-        self,
-        request_id: str,
-        headers: dict[str, str],
-        parameters: Parameters,
-        reply: Callable[[int, str, str, dict[str, str], bytes, bool], None],
-        fail: Callable[[int, str], None],
-        is_open: Callable[[], bool],
-        **options: Any,
-    ):
+        self, request_id: str, headers: dict[str, str], parameters: Parameters,
+        reply: Callable[[int, str, str, dict[str, str], bytes, bool], None], fail: Callable[[int, str], None],
+        is_open: Callable[[], bool], **options: Any,
+    ):  # fmt: skip
         super().__init__(request_id, headers, parameters, **options)
         self.reply = reply  # type: ignore[assignment,method-assign]
         self.fail = fail  # type: ignore[assignment,method-assign]

@@ -299,14 +299,9 @@ def default_name(url: str) -> str:
 
 
 def paged(
-    names: list[str],
-    limit: int,
-    token: int,
-    title: str,
-    name_key: str,
-    url_key: str,
+    names: list[str], limit: int, token: int, title: str, name_key: str, url_key: str,
     url_of: Callable[[str], str | None],
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return one page of a list, in the form of TorchServe's lists of models and workflows."""
     limit = 100 if limit > 100 or limit < 0 else limit
     token = max(token, 0)

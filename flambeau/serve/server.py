@@ -50,14 +50,9 @@ class Server:
     version = TORCHSERVE_VERSION
 
     def __init__(
-        self,
-        settings: Settings,
-        *,
-        console: bool = True,
-        say: Callable[[str], None] = _say,
-        nursery: Nursery | None = None,
-        acceptors: Acceptors | None = None,
-    ):
+        self, settings: Settings, *, console: bool = True, say: Callable[[str], None] = _say,
+        nursery: Nursery | None = None, acceptors: Acceptors | None = None,
+    ):  # fmt: skip
         self.settings, self.say = settings, say
         self.logs = Logs(settings.log_folder, settings.metrics_folder, console, self._flush_soon)
         self.metrics = Metrics(

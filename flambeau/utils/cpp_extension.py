@@ -128,21 +128,13 @@ def check_compiler_ok_for_platform(compiler: str) -> bool:
 
 
 def load(
-    name: str,
-    sources: str | Sequence[str],
-    extra_cflags: Sequence[str] | None = None,
-    extra_cuda_cflags: Sequence[str] | None = None,
-    extra_sycl_cflags: Sequence[str] | None = None,
-    extra_ldflags: Sequence[str] | None = None,
-    extra_include_paths: Sequence[str] | None = None,
-    build_directory: str | None = None,
-    verbose: bool = False,
-    with_cuda: bool | None = None,
-    with_sycl: bool | None = None,
-    is_python_module: bool = True,
-    is_standalone: bool = False,
+    name: str, sources: str | Sequence[str], extra_cflags: Sequence[str] | None = None,
+    extra_cuda_cflags: Sequence[str] | None = None, extra_sycl_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None, extra_include_paths: Sequence[str] | None = None,
+    build_directory: str | None = None, verbose: bool = False, with_cuda: bool | None = None,
+    with_sycl: bool | None = None, is_python_module: bool = True, is_standalone: bool = False,
     keep_intermediates: bool = True,
-) -> Any:
+) -> Any:  # fmt: skip
     """Compile source files, unless that was done before, and import the result as a Python module.
 
     With `is_python_module=False` the library is loaded for what it registers (TORCH_LIBRARY), and its path returned; with
@@ -170,26 +162,15 @@ def load(
 
 
 def load_inline(
-    name: str,
-    cpp_sources: str | Sequence[str],
-    cuda_sources: str | Sequence[str] | None = None,
-    sycl_sources: Any = None,
-    functions: str | Sequence[str] | Mapping[str, str] | None = None,
-    extra_cflags: Sequence[str] | None = None,
-    extra_cuda_cflags: Sequence[str] | None = None,
-    extra_sycl_cflags: Any = None,
-    extra_ldflags: Sequence[str] | None = None,
-    extra_include_paths: Sequence[str] | None = None,
-    build_directory: str | None = None,
-    verbose: bool = False,
-    with_cuda: bool | None = None,
-    with_sycl: bool | None = None,
-    is_python_module: bool = True,
-    with_pytorch_error_handling: bool = True,
-    keep_intermediates: bool = True,
-    use_pch: bool = False,
+    name: str, cpp_sources: str | Sequence[str], cuda_sources: str | Sequence[str] | None = None,
+    sycl_sources: Any = None, functions: str | Sequence[str] | Mapping[str, str] | None = None,
+    extra_cflags: Sequence[str] | None = None, extra_cuda_cflags: Sequence[str] | None = None,
+    extra_sycl_cflags: Any = None, extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[str] | None = None, build_directory: str | None = None, verbose: bool = False,
+    with_cuda: bool | None = None, with_sycl: bool | None = None, is_python_module: bool = True,
+    with_pytorch_error_handling: bool = True, keep_intermediates: bool = True, use_pch: bool = False,
     no_implicit_headers: bool = False,
-) -> Any:
+) -> Any:  # fmt: skip
     """Compile C++ given as text. `functions` names those that Python shall see: a name, a list, or a dict with their docstrings."""
     folder = _folder(name, build_directory)
     texts = [cpp_sources] if isinstance(cpp_sources, str) else list(cpp_sources)

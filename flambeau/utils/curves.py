@@ -15,7 +15,7 @@ _COLOURS = ("#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#a16207")
 
 
 class Curves:
-    """Numbers that change during training, by name.
+    """Values recorded during training, by name, drawn under a `title`.
 
     >>> curves = Curves("loss")
     >>> for epoch in range(3):

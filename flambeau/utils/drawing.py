@@ -32,9 +32,9 @@ def _box(title: str, detail: str = "", colour: str = _END) -> Box:
 
 
 def draw(model: Module, *args: Any, path: str | Path | None = None) -> Drawing:
-    """An image of a network as it runs on these arguments in evaluation mode; written to `path`, if there is one.
+    """Return a drawing of the network `model` as it runs on `args` in evaluation mode; written to `path` if given.
 
-    >>> draw(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), flambeau.ones(1, 4), path="net.svg")  # doctest: +SKIP
+    >>> svg = draw(flambeau.nn.Sequential(flambeau.nn.Linear(4, 8), flambeau.nn.ReLU()), flambeau.ones(1, 4), path="net.svg")
     """
     boxes, sources = _boxes(model, args)
     edges = [(source, box) for box in boxes for source in sources[box]]

@@ -55,14 +55,9 @@ class Canvas:
             self.pixels[max(y, 0) : y + thick, max(x, 0) : x + thick] = colour
 
     def plot(
-        self,
-        box: tuple[int, int, int, int],
-        values: Sequence[float],
-        colour: Colour,
-        title: str,
-        low: float | None = None,
-        high: float | None = None,
-    ) -> None:
+        self, box: tuple[int, int, int, int], values: Sequence[float], colour: Colour, title: str,
+        low: float | None = None, high: float | None = None,
+    ) -> None:  # fmt: skip
         """A curve of `values` in the box (left, top, right, bottom), with its range beside it."""
         left, top, right, bottom = box
         finite = [v for v in values if np.isfinite(v)] or [0.0]

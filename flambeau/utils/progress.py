@@ -9,10 +9,12 @@ from typing import Any, TextIO
 
 
 class Progress:
-    """Iterate over something and show how far it is.
+    """Iterate over `items` and show the progress on `stream` (standard error), after a `label`; `total` is the number of items if they
+    have no length.
 
-    >>> for batch in Progress(range(3), "training"):
-    ...     pass
+    >>> import io
+    >>> sum(Progress([1, 2, 3], "training", stream=io.StringIO()))
+    6
     """
 
     def __init__(self, items: Iterable, label: str = "", total: int | None = None, stream: TextIO | None = None):

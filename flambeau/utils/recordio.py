@@ -62,7 +62,7 @@ def _part(flag: int, data: bytes) -> bytes:
 
 
 class MXRecordIO:
-    """A record file, read or written from its beginning to its end.
+    """Record file `uri`, read (`flag` "r") or written ("w") from its beginning to its end.
 
     >>> record = MXRecordIO("tmp.rec", "w")
     >>> record.write(b"one")
@@ -208,7 +208,7 @@ class MXRecordIO:
 
 
 class MXIndexedRecordIO(MXRecordIO):
-    """A record file with an index: any record can be read by its key.
+    """Record file `uri` with an index `idx_path`: any record can be read by its key, a `key_type`. `flag` is "r" or "w".
 
     >>> record = MXIndexedRecordIO("tmp.idx", "tmp.rec", "w")
     >>> record.write_idx(7, b"seven")
@@ -291,7 +291,7 @@ IRHeader.__doc__ = (
 
 
 def pack(header: Any, s: bytes) -> bytes:
-    """Return a header and a sample's bytes as one record.
+    """Return `header` and a sample's bytes `s` as one record.
 
     >>> unpack(pack(IRHeader(0, 4, 2574, 0), b"sample"))
     (HEADER(flag=0, label=4.0, id=2574, id2=0), b'sample')
@@ -307,7 +307,11 @@ def pack(header: Any, s: bytes) -> bytes:
 
 
 def unpack(s: bytes) -> tuple[IRHeader, bytes]:
-    """Split a record made by `pack` into its header and its bytes: `header, data = unpack(record)`."""
+    """Split a record `s` made by `pack` into its header and its bytes.
+
+    >>> unpack(pack(IRHeader(0, 1, 7, 0), b"sample"))[1]
+    b'sample'
+    """
     if len(s) < _HEADER.size:
         raise RuntimeError(f"a packed record has at least {_HEADER.size} bytes, got {len(s)}")
     header = IRHeader(*_HEADER.unpack_from(s))
@@ -321,14 +325,23 @@ def unpack(s: bytes) -> tuple[IRHeader, bytes]:
 
 
 def pack_img(header: Any, img: np.ndarray, quality: int = 95, img_fmt: str = ".jpg") -> bytes:
-    """Return a header and an image as one record: `pack_img(IRHeader(0, label, number, 0), image)`.
-    `img` is an array of height x width, or height x width x 3 with the channels blue, green, red;
-    `quality` is JPEG's (1 to 100) or PNG's compression (0 to 9); `img_fmt` is ".jpg" or ".png"."""
+    """Return `header` and an image as one record. `img` is an array of height x width, or height x width x 3 with the channels blue,
+    green, red; `quality` is JPEG's (1 to 100) or PNG's compression (0 to 9); `img_fmt` is ".jpg" or ".png".
+
+    >>> import numpy as np
+    >>> type(pack_img(IRHeader(0, 1, 7, 0), np.zeros((4, 6, 3), np.uint8), img_fmt=".png"))
+    <class 'bytes'>
+    """
     return pack(header, encode_image(from_bgr(img), quality, img_fmt))
 
 
 def unpack_img(s: bytes, iscolor: int = -1) -> tuple[IRHeader, np.ndarray]:
-    """Split a record into its header and its image: blue-green-red for `iscolor` 1, grey for 0, as stored for -1."""
+    """Split a record `s` into its header and its image: blue-green-red for `iscolor` 1, grey for 0, as stored for -1.
+
+    >>> import numpy as np
+    >>> unpack_img(pack_img(IRHeader(0, 1, 7, 0), np.zeros((4, 6, 3), np.uint8)))[1].shape
+    (4, 6, 3)
+    """
     header, data = unpack(s)
     return header, to_bgr(with_color(decode(data), iscolor))
 
@@ -391,7 +404,14 @@ def to_bgr(image: Any) -> np.ndarray:
 
 
 class RecordFileDataset(Dataset):
-    """Dataset of the records of a .rec file, as bytes. Without a .idx file beside it, one pass over the file finds their places."""
+    """Dataset of the records of the .rec file `filename`, as bytes. Without a .idx file beside it, one pass over the file finds them.
+
+    >>> record = MXRecordIO("data.rec", "w")
+    >>> record.write(b"one")
+    >>> record.close()
+    >>> RecordFileDataset("data.rec")[0]
+    b'one'
+    """
 
     def __init__(self, filename: Any):
         self.filename = os.fspath(filename)
@@ -412,7 +432,7 @@ class RecordFileDataset(Dataset):
 
 
 class ImageRecordDataset(RecordFileDataset):
-    """Images and labels of a file that `pack` or `flambeau im2rec` made: (image, label) pairs.
+    """Dataset of (image, label) pairs from the file `filename`, made with `pack` or `flambeau im2rec`.
 
     Images are PIL images, in colour (`flag` 1), grey (0) or as stored (-1), on which `transform` is called; a label is a float,
     or a tensor of several, on which `target_transform` is called.

@@ -271,17 +271,10 @@ class ModelStatistics:
 
 
 def summary(
-    model: Module,
-    input_size: Any = None,
-    input_data: Any = None,
-    batch_dim: int | None = None,
-    depth: int = 3,
-    col_names: Sequence[str] = DEFAULT_COLUMNS,
-    dtypes: Any = None,
-    device: Any = None,
-    mode: str = "eval",
+    model: Module, input_size: Any = None, input_data: Any = None, batch_dim: int | None = None, depth: int = 3,
+    col_names: Sequence[str] = DEFAULT_COLUMNS, dtypes: Any = None, device: Any = None, mode: str = "eval",
     verbose: int = 1,
-) -> ModelStatistics:
+) -> ModelStatistics:  # fmt: skip
     """Run a network once and tabulate its layers, as in `summary(model, input_size=(1, 3, 224, 224))`; the network is left unchanged.
 
     The input is either `input_data` (a tensor, a tuple or list of arguments, a dictionary of named ones) or random numbers of `input_size`

@@ -25,9 +25,15 @@ __all__ = ["load_shards"]
 
 @no_grad()
 def load_shards(model: Module, path: Any, strict: bool = True) -> tuple[list[str], list[str]]:
-    """Fill parameters and buffers from safetensors or .bin files: a folder, an index or one file. Of each tensor a rank copies only
-    what it keeps, and one file is open at a time. Returns the names that were missing and those that were not expected; with
-    `strict` either is an error."""
+    """Fill the parameters and buffers of `model` from safetensors or .bin files: `path` is a folder, an index or one file. Of each
+    tensor a rank copies only its part, and one file is open at a time. Returns the names that were missing and those that were not
+    expected; with `strict` either is an error.
+
+    >>> layer = flambeau.nn.Linear(2, 2)
+    >>> files = flambeau.serialization.save_sharded(layer.state_dict(), "checkpoint")
+    >>> load_shards(layer, "checkpoint")
+    ([], [])
+    """
     wanted = model.state_dict()
     found: set[str] = set()
     unexpected: list[str] = []

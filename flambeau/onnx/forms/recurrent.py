@@ -22,15 +22,9 @@ def _gates(g: Builder, weight: Value, kind: str) -> Value:
 
 
 def _layer(
-    g: Builder,
-    kind: str,
-    x: Value,
-    states: list[Value],
-    weights: list[list[Value]],
-    hidden: int,
-    activation: str | None,
-    sizes: Value | None,
-) -> tuple[Value, list[Value]]:
+    g: Builder, kind: str, x: Value, states: list[Value], weights: list[list[Value]], hidden: int,
+    activation: str | None, sizes: Value | None,
+) -> tuple[Value, list[Value]]:  # fmt: skip
     """Write one recurrent layer, in one or both directions; x is (time, batch, features). Returns the output and the last states."""
     w = cat(g, [g.unsqueeze(_gates(g, d[0], kind), [0]) for d in weights], 0)
     r = cat(g, [g.unsqueeze(_gates(g, d[1], kind), [0]) for d in weights], 0)

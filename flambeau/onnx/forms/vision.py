@@ -33,15 +33,9 @@ def _regions(g: Builder, rois: Value) -> tuple[Value, Value]:
 
 @form(_VISION.roi_align, since=10)
 def roi_align(
-    g: Builder,
-    input: Value,
-    rois: Value,
-    spatial_scale: float,
-    pooled_height: int,
-    pooled_width: int,
-    sampling_ratio: int,
-    aligned: bool,
-) -> Value:
+    g: Builder, input: Value, rois: Value, spatial_scale: float, pooled_height: int, pooled_width: int,
+    sampling_ratio: int, aligned: bool,
+) -> Value:  # fmt: skip
     extra = {}
     if g.opset >= 16:
         extra["coordinate_transformation_mode_s"] = "half_pixel" if aligned else "output_half_pixel"

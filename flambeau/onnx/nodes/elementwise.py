@@ -232,14 +232,9 @@ def hardmax(call: Call, x: Tensor, axis: int | None = None) -> Tensor:
 
 @node("Dropout")
 def dropout(
-    call: Call,
-    x: Tensor,
-    p_input: Any = None,
-    training: Any = None,
-    seed: int | None = None,
-    is_test: int = 0,
+    call: Call, x: Tensor, p_input: Any = None, training: Any = None, seed: int | None = None, is_test: int = 0,
     ratio: float = 0.5,
-) -> Any:
+) -> Any:  # fmt: skip
     p = float(ratio if p_input is None else p_input)
     on = training is not None and bool(training)
     if not on or p == 0:

@@ -269,18 +269,9 @@ def qlinear_matmul(
 
 @node("QLinearConv")
 def qlinear_conv(
-    call: Call,
-    x: Tensor,
-    x_s: Tensor,
-    x_z: Tensor,
-    w: Tensor,
-    w_s: Tensor,
-    w_z: Tensor,
-    y_s: Tensor,
-    y_z: Tensor,
-    b: Any = None,
-    **window: Any,
-) -> Tensor:
+    call: Call, x: Tensor, x_s: Tensor, x_z: Tensor, w: Tensor, w_s: Tensor, w_z: Tensor, y_s: Tensor, y_z: Tensor,
+    b: Any = None, **window: Any,
+) -> Tensor:  # fmt: skip
     made = conv(call, dequantize_linear(call, x, x_s, x_z), dequantize_linear(call, w, w_s, w_z, axis=0), **window)
     if b is not None:
         made = made + (b.float() * x_s * w_s).reshape(1, -1, *([1] * (made.dim() - 2)))
@@ -379,14 +370,9 @@ def resize(
 
 @node("NonMaxSuppression")
 def non_max_suppression(
-    call: Call,
-    boxes: Tensor,
-    scores: Tensor,
-    limit: Any = None,
-    iou: Any = None,
-    score: Any = None,
+    call: Call, boxes: Tensor, scores: Tensor, limit: Any = None, iou: Any = None, score: Any = None,
     center_point_box: int = 0,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     most = 0 if limit is None else int(limit.item())
     overlap, lowest = (0.0 if iou is None else float(iou.item())), (None if score is None else float(score.item()))
     found = []

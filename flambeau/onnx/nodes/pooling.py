@@ -124,14 +124,9 @@ def global_lp_pool(call: Call, x: Tensor, p: float = 2) -> Tensor:
 
 @node("MaxUnpool")
 def max_unpool(
-    call: Call,
-    x: Tensor,
-    places: Tensor,
-    output_shape: Any = None,
-    kernel_shape: Any = None,
-    pads: Any = None,
+    call: Call, x: Tensor, places: Tensor, output_shape: Any = None, kernel_shape: Any = None, pads: Any = None,
     strides: Any = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     kernel = list(kernel_shape)
     n = len(kernel)
     steps, pads = list(strides or [1] * n), list(pads or [0] * 2 * n)

@@ -52,14 +52,9 @@ class _Layer:
 
 
 def _run(
-    x: Tensor,
-    lengths: Any,
-    layout: int,
-    direction: str,
-    count: int,
-    states: list[Tensor],
+    x: Tensor, lengths: Any, layout: int, direction: str, count: int, states: list[Tensor],
     step: Callable[..., list[Tensor]],
-) -> tuple:
+) -> tuple:  # fmt: skip
     """Time steps in each direction; `step(direction, x_t, states)` gives the new states, the first of which is the output."""
     steps, batch = x.shape[0], x.shape[1]
     outs, lasts = [], []

@@ -87,17 +87,9 @@ def _nearest(at: float, rule: str) -> int:
 
 
 def _weights(
-    n_in: int,
-    n_out: int,
-    factor: float,
-    region: tuple[float, float],
-    where: str,
-    mode: str,
-    rule: str,
-    a: float,
-    exclude: int,
-    antialias: int,
-) -> tuple[np.ndarray, np.ndarray]:
+    n_in: int, n_out: int, factor: float, region: tuple[float, float], where: str, mode: str, rule: str, a: float,
+    exclude: int, antialias: int,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """The matrix that makes n_out elements of n_in, and which of them lie outside."""
     made = np.zeros((n_out, n_in))
     lost = np.zeros(n_out, bool)

@@ -12,14 +12,9 @@ from .table import Call, node
 
 @node("DFT")
 def dft(
-    call: Call,
-    x: Tensor,
-    length: Any = None,
-    place: Any = None,
-    axis: int | None = None,
-    inverse: int = 0,
+    call: Call, x: Tensor, length: Any = None, place: Any = None, axis: int | None = None, inverse: int = 0,
     onesided: int = 0,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     dim = (
         int(place.item())
         if place is not None

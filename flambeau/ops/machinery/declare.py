@@ -119,8 +119,15 @@ def _dtype_made(op: Pointwise, given: dtype, count: int, params: tuple[Any, ...]
 
 
 def user_pointwise(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """`@flambeau.ops.pointwise`: a user's own operator. Its formula may use sigmoid, exp, where, ... without importing
-    them; the operator is compiled, multi-threaded and differentiable, and is not added to the library's namespace."""
+    """Decorator `@flambeau.ops.pointwise`: make an elementwise operator of `formula`, a function of one element per operand. It may call
+    sigmoid, exp, where, ... without importing them. The operator broadcasts, promotes, runs on every device and is differentiable.
+
+    >>> @flambeau.ops.pointwise
+    ... def swish(x, beta):
+    ...     return x * sigmoid(beta * x)
+    >>> swish(flambeau.ones(2), 0.0)
+    tensor([0.5000, 0.5000])
+    """
     names = {**formula_globals(), **formula.__globals__}
     twin = types.FunctionType(formula.__code__, names, formula.__name__, formula.__defaults__, formula.__closure__)
     twin.__kwdefaults__ = formula.__kwdefaults__

@@ -45,17 +45,10 @@ class Context:
     """The model's folder, manifest, settings and metrics, and the requests being answered."""
 
     def __init__(
-        self,
-        model_name: str,
-        model_dir: str,
-        manifest: dict[str, Any] | None,
-        batch_size: int | None,
-        gpu: int | None,
-        mms_version: str,
-        limit_max_image_pixels: bool = True,
-        metrics: Any = None,
+        self, model_name: str, model_dir: str, manifest: dict[str, Any] | None, batch_size: int | None,
+        gpu: int | None, mms_version: str, limit_max_image_pixels: bool = True, metrics: Any = None,
         model_yaml_config: dict[str, Any] | None = None,
-    ):
+    ):  # fmt: skip
         self.model_name = model_name
         self.manifest = manifest
         self._system_properties = {

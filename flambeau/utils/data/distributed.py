@@ -29,14 +29,9 @@ class DistributedSampler(Sampler[int]):
     with `drop_last` the tail is left out."""
 
     def __init__(
-        self,
-        dataset: Any,
-        num_replicas: int | None = None,
-        rank: int | None = None,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = False,
-    ) -> None:
+        self, dataset: Any, num_replicas: int | None = None, rank: int | None = None, shuffle: bool = True,
+        seed: int = 0, drop_last: bool = False,
+    ) -> None:  # fmt: skip
         num_replicas = _process_group().get_world_size() if num_replicas is None else num_replicas
         rank = _process_group().get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:

@@ -58,14 +58,9 @@ class SummaryWriter:
     """
 
     def __init__(
-        self,
-        log_dir: Any = None,
-        comment: str = "",
-        purge_step: int | None = None,
-        max_queue: int = 10,
-        flush_secs: int = 120,
-        filename_suffix: str = "",
-    ) -> None:
+        self, log_dir: Any = None, comment: str = "", purge_step: int | None = None, max_queue: int = 10,
+        flush_secs: int = 120, filename_suffix: str = "",
+    ) -> None:  # fmt: skip
         if not log_dir:
             moment = datetime.now().strftime("%b%d_%H-%M-%S")
             log_dir = os.path.join("runs", f"{moment}_{socket.gethostname()}{comment}")
@@ -98,14 +93,9 @@ class SummaryWriter:
         return self.log_dir
 
     def add_scalar(
-        self,
-        tag: str,
-        scalar_value: Any,
-        global_step: int | None = None,
-        walltime: float | None = None,
-        new_style: bool = False,
-        double_precision: bool = False,
-    ) -> None:
+        self, tag: str, scalar_value: Any, global_step: int | None = None, walltime: float | None = None,
+        new_style: bool = False, double_precision: bool = False,
+    ) -> None:  # fmt: skip
         """Add a point to a curve."""
         self._write(summaries.scalar(tag, scalar_value, new_style, double_precision), global_step, walltime)
 
@@ -123,14 +113,9 @@ class SummaryWriter:
             self._write(summaries.scalar(main_tag, value), global_step, moment, folder)
 
     def add_histogram(
-        self,
-        tag: str,
-        values: Any,
-        global_step: int | None = None,
-        bins: Any = "tensorflow",
-        walltime: float | None = None,
-        max_bins: int | None = None,
-    ) -> None:
+        self, tag: str, values: Any, global_step: int | None = None, bins: Any = "tensorflow",
+        walltime: float | None = None, max_bins: int | None = None,
+    ) -> None:  # fmt: skip
         """Add a histogram of the values."""
         self._write(summaries.histogram(tag, values, bins, max_bins), global_step, walltime)
 
@@ -194,14 +179,9 @@ class SummaryWriter:
         self._write_event(Event(graph_def=graph.SerializeToString()), None, None)
 
     def add_embedding(
-        self,
-        mat: Any,
-        metadata: Any = None,
-        label_img: Any = None,
-        global_step: int | None = None,
-        tag: str = "default",
-        metadata_header: Any = None,
-    ) -> None:
+        self, mat: Any, metadata: Any = None, label_img: Any = None, global_step: int | None = None,
+        tag: str = "default", metadata_header: Any = None,
+    ) -> None:  # fmt: skip
         """Points in many dimensions, with labels and images, for the projector."""
         folder, step = Path(self.log_dir), global_step or 0
         embedding.write(folder, self._projector, mat, metadata, label_img, step, tag, metadata_header)
@@ -225,34 +205,19 @@ class SummaryWriter:
                 writer.add_scalar(name, value, global_step)
 
     def add_pr_curve(
-        self,
-        tag: str,
-        labels: Any,
-        predictions: Any,
-        global_step: int | None = None,
-        num_thresholds: int = 127,
-        weights: Any = None,
-        walltime: float | None = None,
-    ) -> None:
+        self, tag: str, labels: Any, predictions: Any, global_step: int | None = None, num_thresholds: int = 127,
+        weights: Any = None, walltime: float | None = None,
+    ) -> None:  # fmt: skip
         """Precision and recall by threshold."""
         count = min(num_thresholds, 127)
         rows = more_summaries.precision_recall(labels, predictions, count, weights)
         self._write(more_summaries.precision_curve(tag, rows, count), global_step, walltime)
 
     def add_pr_curve_raw(
-        self,
-        tag: str,
-        true_positive_counts: Any,
-        false_positive_counts: Any,
-        true_negative_counts: Any,
-        false_negative_counts: Any,
-        precision: Any,
-        recall: Any,
-        global_step: int | None = None,
-        num_thresholds: int = 127,
-        weights: Any = None,
-        walltime: float | None = None,
-    ) -> None:
+        self, tag: str, true_positive_counts: Any, false_positive_counts: Any, true_negative_counts: Any,
+        false_negative_counts: Any, precision: Any, recall: Any, global_step: int | None = None,
+        num_thresholds: int = 127, weights: Any = None, walltime: float | None = None,
+    ) -> None:  # fmt: skip
         """A curve that has been computed already."""
         parts = (
             true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts, precision, recall,
@@ -261,15 +226,9 @@ class SummaryWriter:
         self._write(more_summaries.precision_curve(tag, rows, num_thresholds), global_step, walltime)
 
     def add_mesh(
-        self,
-        tag: str,
-        vertices: Any,
-        colors: Any = None,
-        faces: Any = None,
-        config_dict: dict | None = None,
-        global_step: int | None = None,
-        walltime: float | None = None,
-    ) -> None:
+        self, tag: str, vertices: Any, colors: Any = None, faces: Any = None, config_dict: dict | None = None,
+        global_step: int | None = None, walltime: float | None = None,
+    ) -> None:  # fmt: skip
         """Points in space, their colours, and the triangles between them."""
         self._write(more_summaries.mesh(tag, vertices, colors, faces, config_dict), global_step, walltime)
 
@@ -291,34 +250,18 @@ class SummaryWriter:
         self._write(more_summaries.film(tag, vid_tensor, fps), global_step, walltime)
 
     def add_image_with_boxes(
-        self,
-        tag: str,
-        img_tensor: Any,
-        box_tensor: Any,
-        global_step: int | None = None,
-        walltime: float | None = None,
-        rescale: float = 1,
-        dataformats: str = "CHW",
-        labels: Any = None,
-    ) -> None:
+        self, tag: str, img_tensor: Any, box_tensor: Any, global_step: int | None = None,
+        walltime: float | None = None, rescale: float = 1, dataformats: str = "CHW", labels: Any = None,
+    ) -> None:  # fmt: skip
         """An image with rectangles in it, and their names."""
         names = [labels] if isinstance(labels, str) else labels
         made = more_summaries.picture_with_boxes(tag, img_tensor, box_tensor, rescale, dataformats, names)
         self._write(made, global_step, walltime)
 
     def add_histogram_raw(
-        self,
-        tag: str,
-        min: float,
-        max: float,
-        num: int,
-        sum: float,
-        sum_squares: float,
-        bucket_limits: Any,
-        bucket_counts: Any,
-        global_step: int | None = None,
-        walltime: float | None = None,
-    ) -> None:
+        self, tag: str, min: float, max: float, num: int, sum: float, sum_squares: float, bucket_limits: Any,
+        bucket_counts: Any, global_step: int | None = None, walltime: float | None = None,
+    ) -> None:  # fmt: skip
         """A histogram that has been counted already."""
         if len(bucket_limits) != len(bucket_counts):
             raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")

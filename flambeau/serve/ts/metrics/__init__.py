@@ -116,14 +116,9 @@ class Metric:
     """A metric with its value, as text for a log."""
 
     def __init__(
-        self,
-        name: str,
-        value: Any,
-        unit: str,
-        dimensions: list[Dimension],
-        request_id: str | None = None,
+        self, name: str, value: Any, unit: str, dimensions: list[Dimension], request_id: str | None = None,
         metric_method: str | None = None,
-    ):
+    ):  # fmt: skip
         self.name, self.value, self.dimensions = name, value, dimensions
         self.request_id, self.metric_method = request_id, metric_method
         self._caching = CachingMetric(name, unit, [d.name for d in dimensions])
@@ -217,14 +212,9 @@ class MetricsCacheYamlImpl:
         return ids
 
     def add_metric(
-        self,
-        name: str,
-        value: float,
-        unit: str,
-        idx: Any = None,
-        dimensions: list[Dimension] | None = None,
+        self, name: str, value: float, unit: str, idx: Any = None, dimensions: list[Dimension] | None = None,
         metric_type: MetricTypes = MetricTypes.COUNTER,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Report a value of any unit."""
         request = self._request(idx)
         labels = list(dimensions or ())
@@ -245,28 +235,18 @@ class MetricsCacheYamlImpl:
         self.add_metric(name, value, "count", idx, dimensions, MetricTypes.COUNTER)
 
     def add_time(
-        self,
-        name: str,
-        value: float,
-        idx: Any = None,
-        unit: str = "ms",
-        dimensions: list[Dimension] | None = None,
+        self, name: str, value: float, idx: Any = None, unit: str = "ms", dimensions: list[Dimension] | None = None,
         metric_type: MetricTypes = MetricTypes.GAUGE,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Report a time, in ms or s."""
         if unit not in ("ms", "s"):
             raise MetricsCacheValueError("the unit for a timed metric should be one of ['ms', 's']")
         self.add_metric(name, value, unit, idx, dimensions, metric_type)
 
     def add_size(
-        self,
-        name: str,
-        value: float,
-        idx: Any = None,
-        unit: str = "MB",
-        dimensions: list[Dimension] | None = None,
+        self, name: str, value: float, idx: Any = None, unit: str = "MB", dimensions: list[Dimension] | None = None,
         metric_type: MetricTypes = MetricTypes.GAUGE,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Report a size, in B, kB, MB or GB."""
         if unit not in ("MB", "kB", "GB", "B"):
             raise ValueError("The unit for size based metric is one of ['MB','kB', 'GB', 'B']")
