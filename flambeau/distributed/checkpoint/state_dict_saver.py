@@ -25,7 +25,7 @@ __all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "async_save", "save", "
 
 
 class AsyncCheckpointerType(Enum):
-    """Where `async_save` saves: in a thread or in a process of its own."""
+    """Executor of `async_save`: a thread or a process of its own."""
 
     THREAD = "thread"
     PROCESS = "process"

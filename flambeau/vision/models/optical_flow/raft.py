@@ -161,7 +161,7 @@ def _pass_through_h(h: Tensor, _: Tensor) -> Tensor:
 
 
 class RecurrentBlock(nn.Module):
-    """One or two recurrent units, the first over the rows, the second over the columns."""
+    """Block of one or two recurrent units, the first over the rows, the second over the columns."""
 
     def __init__(
         self,
