@@ -72,7 +72,7 @@ class device_index:
 
 
 def current_stream(device: Any = None, /) -> Any:
-    """This thread's stream on a device."""
+    """Return the calling thread's current stream on a device."""
     return _there().current_stream(device)
 
 

@@ -91,7 +91,7 @@ class History:
 
 
 class Training:
-    """Everything a checkpoint holds: network, optimizer, schedule, history and the random generator."""
+    """Contents of a checkpoint: network, optimizer, schedule, history and the random generator."""
 
     def __init__(self, epochs: int, batch: int = 32, workers: int = 0, seed: int = 0):
         torch.manual_seed(seed)

@@ -18,7 +18,7 @@ _STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "rc": 
 
 
 def _key(version: Any) -> tuple:
-    """Something that orders as Python's version numbers do (PEP 440, without epochs)."""
+    """Return a key that orders like Python's version numbers (PEP 440, without epochs)."""
     text = ".".join(str(part) for part in version) if isinstance(version, (tuple, list)) else str(version)
     found = _PATTERN.match(text.strip())
     if found is None:

@@ -213,7 +213,10 @@ def _batch_norm() -> list[str]:
 @measure("docstrings that begin otherwise")
 def _docstrings() -> list[str]:
     """Docstrings that begin neither with a verb nor with the noun returned, as far as the first word tells."""
-    begins = re.compile(r"(What|Whether|The same|One|How|Where|Which|Who|Why|As)\b")
+    begins = re.compile(
+        r"(What|Whether|The same|One|How|Where|Which|Who|Whoever|Why|As|This|It|Its|Those|These|Everything|Nothing|Something|Some|Several"
+        r"|Another|Without|There|If|When|While|Like|Stands|Go|Once|Not|Called)\b"
+    )
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return [
         f"{_short(path)}:{node.body[0].lineno}"

@@ -46,7 +46,7 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 class Setting(NamedTuple):
-    """Everything that a context of autocast sets, for one type of device."""
+    """State that a context of autocast sets, for one type of device."""
 
     kind: str
     enabled: bool

@@ -78,7 +78,7 @@ class Pass:
 
     @property
     def outermost(self) -> Pass:
-        """This pass, or the outermost one in whose backward it runs. (Not a field: a pass that held itself would keep its graph.)"""
+        """Return this pass, or the outermost one in whose backward it runs. (Not a field: a pass that held itself would keep its graph.)"""
         return self.around or self
 
     def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[Node] | None) -> list[Any]:

@@ -14,7 +14,7 @@ _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "m
 
 
 class TorchDynamoException(RuntimeError):
-    """Something about compiling went wrong."""
+    """Base of errors of compilation."""
 
 
 class TensorifyScalarRestartAnalysis(TorchDynamoException):

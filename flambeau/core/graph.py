@@ -133,7 +133,7 @@ class SavedTensor:
 
     @classmethod
     def holding_nothing(cls) -> SavedTensor:
-        """Stands for None among the saved values, or (GONE) for a value that was freed."""
+        """Return the entry for None among the saved values, or (GONE) for a value that was freed."""
         self = _new_object(cls)
         self.tensor = self.unpack_hook = None
         return self

@@ -167,7 +167,7 @@ LATE = frozenset(
 
 
 class _Late:
-    """Stands for a module, which is imported when something of it is first used."""
+    """Placeholder of a module, which is imported on the first use of one of its names."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -21,7 +21,7 @@ _HEADER = ("shape", "dtype", "device")
 
 
 class Asked:
-    """Stands in front of an attribute or method of Tensor."""
+    """Descriptor in front of an attribute or method of Tensor."""
 
     def __init__(self, given: Any, settable: bool) -> None:
         self.given, self.settable = given, settable

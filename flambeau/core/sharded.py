@@ -47,7 +47,7 @@ class SpreadTensor(Tensor):
         raise NotImplementedError
 
     def _beside(self, other: Tensor) -> Tensor:
-        """This rank's part of another tensor of the same shape, lying as this one does."""
+        """Return this rank's part of another tensor of the same shape, with this tensor's placements."""
         raise NotImplementedError
 
 

@@ -30,7 +30,7 @@ class Watcher:
         """Note that a message goes to other processes."""
 
     def once(self, what: str) -> None:
-        """Something is done that later calls of the same function do not do."""
+        """Note an effect that later calls of the same function do not have."""
 
     def tested(self, address: int, nbytes: int, error: Exception | None) -> None:
         """Note that the number in which a kernel reports errors is tested."""

@@ -165,7 +165,7 @@ def _result(schema: Schema) -> str:
 
 
 def _overloads() -> Iterator[tuple[str, str, Schema, _Signature]]:
-    """Everything that C++ programs can call, in the order of names."""
+    """Return all functions that C++ programs can call, in the order of names."""
     for name in aten_names():
         if name in _BY_HAND or name in _KEYWORDS or not name.isidentifier():
             continue

@@ -81,7 +81,7 @@ def _threads_of_libgomp() -> int:
 
 @contextlib.contextmanager
 def logging() -> Iterator[Log]:
-    """Everything that oneDNN makes from here on is logged; what was made before is forgotten, so that it is made again."""
+    """Context manager: log all primitives that oneDNN makes; cached ones are dropped, so that they are made again."""
     lib = dnnl.library()
     plans.reset()
     plans._descriptor.cache_clear()

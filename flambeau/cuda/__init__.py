@@ -202,7 +202,7 @@ def stream(stream: Any) -> StreamContext:
 
 
 def current_stream(device: Any = None) -> streams.Stream:
-    """This thread's stream on a device."""
+    """Return the calling thread's current stream on a device."""
     _need("current_stream")
     return streams.current_stream(device)
 

@@ -128,7 +128,7 @@ def _create_cpu_state_dict(
 
 
 def _take_part(local: Any, whole: Tensor, device: Device) -> Any:
-    """This rank's part of a whole tensor, spread like `local`: in its memory, where it has some."""
+    """Return this rank's part of a whole tensor, placed like `local`, in its memory if it has any."""
     if not isinstance(local, DTensor):
         return whole.detach().to(device)
     sizes, starts = compute_local_shape_and_global_offset(whole.shape, local.device_mesh, local.placements)
@@ -232,7 +232,7 @@ def _check_state_dict_similarity(state_dict: dict[str, Any], compared_state_dict
 
 
 def _flatten_state_dict(state_dict: Mapping) -> tuple[dict[str, Any], dict[str, tuple]]:
-    """Everything in nested dictionaries and lists under its path, joined by dots."""
+    """Return the values of nested dictionaries and lists under their paths, joined by dots."""
     flat: dict[str, Any] = {}
     paths: dict[str, tuple] = {}
 

@@ -93,7 +93,7 @@ class GradBucket:
         self._index, self._bucket, self._tensor, self._is_last = index, bucket, tensor, is_last
 
     def index(self) -> int:
-        """Its number; a number always means the same parameters once buckets have been rebuilt."""
+        """Return the bucket's number, which always means the same parameters once buckets have been rebuilt."""
         return self._index
 
     def buffer(self) -> Tensor:

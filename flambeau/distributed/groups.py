@@ -286,7 +286,7 @@ def _warn_not_in_group(name: str) -> None:
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:
-    """This process's number in the group; -1 if it is not in it."""
+    """Return the rank of this process in the group; -1 if it is not a member."""
     return -1 if _rank_not_in_group(group) else _resolve(group).rank()
 
 

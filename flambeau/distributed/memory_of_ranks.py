@@ -17,8 +17,8 @@ _WIDTH, _HEIGHT, _MOMENTS = 960, 420, 400
 
 
 def save_memory_of_ranks(profile: Any, path: str, device: str = "cpu", group: Any = None) -> dict[int, int] | None:
-    """Called by all ranks: rank 0 writes an image of the bytes in use over time on each, all to the same scale, and gets the most
-    that each had in use; the others get None."""
+    """Write an image of the bytes in use over time on each rank, all to the same scale; all ranks must call it. Rank 0 writes and gets
+    the peak of each rank; the others get None."""
     times, sizes = MemoryProfile(profile.profiler.kineto_results).sizes(device)
     most_of_all = max((sum(row) for row in sizes), default=0)
     times, sizes = _thinned(times, sizes)

@@ -97,7 +97,7 @@ class ProcessGroup(OrderedGroup):
         written([tensor])
 
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None, *, _wait: bool = False) -> Work:
-        """Several tensors of one dtype in one operation."""
+        """Reduce several tensors of one dtype in one operation."""
         tensors = list(tensors)
         op, factor, limit = self._reduce_settings(opts)
         for tensor in tensors:
@@ -202,7 +202,7 @@ class ProcessGroup(OrderedGroup):
     def allgather_coalesced(
         self, output_lists: Sequence[Any], inputs: Sequence[Tensor], opts: Any = None, *, _wait: bool = False
     ) -> Work:
-        """Several tensors of every rank to all ranks; output_lists[rank][i] is for inputs[i] of that rank."""
+        """Gather several tensors of every rank on all ranks; output_lists[rank][i] receives inputs[i] of that rank."""
         limit = self._seconds(getattr(opts, "timeout", None))
 
         def function(engine: Any) -> None:

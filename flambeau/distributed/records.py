@@ -321,7 +321,7 @@ def _gathered(g: Tensor, reduction: Any, group: Any) -> Tensor:
 
 @_collective(grads={"input": _gathered})
 def reduce_scatter(input: Tensor, reduction: Any, group: Any) -> NewTensor:
-    """This rank's part, along the first dimension, of every rank's tensor combined."""
+    """Return this rank's part, along the first dimension, of every rank's tensor combined."""
     return _with_rows(input, input.shape[0] // group.size())
 
 

@@ -113,7 +113,7 @@ class Reducer:
         }
 
     def _rebuild_buckets(self) -> bool:
-        """Once, after the first iteration: buckets in the order in which gradients became ready, the same on all ranks."""
+        """Rebuild the buckets after the first iteration, in the order in which gradients became ready, the same on all ranks."""
         if self.rebuilt or self._searches or len(self.first_order) != len(self.params):
             return False
         if watching.active:

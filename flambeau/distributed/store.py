@@ -248,7 +248,7 @@ class HashStore(Store):
 
 
 class PrefixStore(Store):
-    """Another store, with a prefix before every key: one store serves many groups."""
+    """Store that adds a prefix to every key of another store, so that one serves many groups."""
 
     def __init__(self, prefix: str, store: Store) -> None:
         self.prefix, self._store = prefix, store

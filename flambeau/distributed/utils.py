@@ -73,7 +73,7 @@ def _alloc_storage(tensor: Tensor, size: Any) -> None:
 
 
 def _get_root_modules(modules: list[Any]) -> list[Any]:
-    """Those of some modules that are not inside another of them."""
+    """Return those of some modules that are not inside another of them."""
     inside = {id(child) for module in modules for child in module.modules() if child is not module}
     return [module for module in modules if id(module) not in inside]
 

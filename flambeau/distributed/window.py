@@ -86,7 +86,7 @@ class Peers:
 
 
 class Missing(Exception):
-    """Some ranks did not come, or have ended."""
+    """Raised when ranks did not come, or have ended."""
 
     def __init__(self, ranks: list[int], dead: bool):
         super().__init__(ranks)

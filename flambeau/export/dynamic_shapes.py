@@ -269,7 +269,7 @@ def gather(named: dict[str, Any], dynamic_shapes: Any) -> Sizes:
 
 
 def _walk(value: Any, shape: Any, path: str, number: int, sizes: Sizes) -> int:
-    """Go through a value and the shapes for it side by side; returns the number of the next leaf."""
+    """Walk through a value and its shapes in parallel; return the number of the next leaf."""
     if isinstance(value, Tensor):
         sizes.add(number, path, value, shape)
         return number + 1

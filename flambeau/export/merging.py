@@ -28,7 +28,7 @@ def other_sizes(sizes: Sizes, number: int) -> dict[Symbol, int]:
 
 
 def _other(sizes: Sizes, symbol: Symbol, number: int, place: int) -> int:
-    """Another size to try, within the symbol's bounds."""
+    """Return another size to try, within the symbol's bounds."""
     low, high = sizes.ranges[symbol]
     wanted = symbol.hint + _BUMPS[number] * (2 * place + 1) + place
     if high is None or wanted <= high:

@@ -102,7 +102,7 @@ class Dim(_FirstClass):
 
     @property
     def size(self) -> int:
-        """Its size."""
+        """Return the size of the dimension."""
         if self._size is None:
             raise ValueError(f"dimension {self._name} is unbound")
         return self._size

@@ -147,7 +147,7 @@ def new_results(call: Call) -> tuple[list[Value], bool] | None:
 
 
 def all_results(call: Call) -> tuple[list[Value], bool]:
-    """Everything that a primitive makes by its layout rule, and whether that is a list; nothing, where it made less."""
+    """Return all results of a primitive's layout rule, and whether they are a list; nothing if it made fewer."""
     described = call.op.layout(*on_meta(tuple(call.op.bind(call.args, call.kwargs).values())))
     several = type(described) is not tuple
     described = described if several else [described]

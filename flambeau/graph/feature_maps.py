@@ -130,7 +130,7 @@ class Unit:
 
 
 def _walked(v: Value) -> list[tuple[int, int]]:
-    """The dimensions that have a stride."""
+    """Return the dimensions that have a stride."""
     return [(n, s) for n, s in zip(v.shape, v.strides) if n > 1]
 
 

@@ -360,7 +360,7 @@ class TeamFunction(Function):
 
 
 class _LaneMark:
-    """Stands for the index of a loop that is shared out, whatever its name."""
+    """Placeholder of the index of a loop that a team shares, whatever its name."""
 
 
 _Lane: Any = _LaneMark()

@@ -361,7 +361,7 @@ class _Function:
         w.label(after)
 
     def _capture(self, s: ir.For) -> tuple[list[ir.Buffer | ir.Scalar], list[str]]:
-        """Everything of this function that the loop body reads: parameters for the outlined one, and their values."""
+        """Return all values of this function that the loop body reads: parameters for the outlined function, and their values."""
         names, buffers = reads(s.body)
         params: list[ir.Buffer | ir.Scalar] = [b for b in self.pointers if b in buffers]
         arguments = [self.pointers[b] for b in self.pointers if b in buffers]

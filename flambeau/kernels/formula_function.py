@@ -18,8 +18,8 @@ from .elementwise import formula_text
 
 
 class FormulaFunction:
-    """Called with expressions, it is a `call` node that kernels expand to the formula. `derivative(*args, y)` gives the
-    derivatives by each argument, as expressions (None: there is none)."""
+    """Function of formulas: a call with expressions is a `call` node that kernels expand. `derivative(*args, y)` returns the derivatives
+    by each argument, as expressions (None: there is none)."""
 
     def __init__(
         self, name: str, formula: Callable[..., Expr], derivative: Callable[..., tuple[Any, ...]], arity: int = 1

@@ -76,8 +76,8 @@ def _merge(
 
 
 def _bring_transposed_inside(sizes: list[int], strides: list[list[int]]) -> None:
-    """If an operand is contiguous along another dimension than the innermost, make that the second innermost: kernels
-    work on blocks of the last two."""
+    """Make a dimension along which an operand is contiguous the second innermost, if it is not the innermost: kernels work on blocks of
+    the last two."""
     for s in strides:
         if abs(s[-1]) > 1 and 1 in s[:-2]:
             d = s.index(1)

@@ -103,7 +103,7 @@ class Break(Statement):
 
 @dataclass
 class Continue(Statement):
-    """Go on with the innermost loop's next iteration."""
+    """Statement that continues with the innermost loop's next iteration."""
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ class Function:
         self.here = ""
 
     def choose(self, condition: str, yes: str, no: str) -> None:
-        """Go on at one of two labels."""
+        """Branch to one of two labels."""
         self.do(f"br i1 {condition}, label %{yes}, label %{no}")
         self.here = ""
 

@@ -29,7 +29,7 @@ _ELSEWHERE = frozenset(f"{kind}{backend}".lower() for kind in _KINDS for backend
 
 
 def fallthrough_kernel() -> None:
-    """Stands for "no kernel of its own" in `Library.impl`; it is never called."""
+    """Marker for "no kernel of its own" in `Library.impl`; it is never called."""
     raise NotImplementedError("fallthrough_kernel() should never be called.")
 
 

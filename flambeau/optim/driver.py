@@ -170,7 +170,7 @@ class _SlowCell:
 
 
 def _cell(t: Tensor) -> Any:
-    """Something with a `value` that reads and writes the tensor's one element."""
+    """Return an object whose `value` reads and writes the tensor's one element."""
     if t.numel() != 1:
         raise RuntimeError(f"a number in an optimizer's state has shape {list(t.shape)}; expected one element")
     if t.device is not cpu or t.dtype is not dt.float32 or t._offset:

@@ -62,7 +62,7 @@ class Owner(Protocol):
 
 
 class Parts:
-    """This rank's parts of the state of spread parameters, in the place of their optimizer."""
+    """Optimizer state of this rank's parts of distributed parameters."""
 
     def __init__(self, state: dict[Tensor, dict[str, Any]], found_inf: Tensor | None):
         self.state, self.found_inf = state, found_inf

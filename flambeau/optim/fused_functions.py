@@ -14,7 +14,7 @@ from .fused import Parts
 
 
 def _own(tensor: Any, beside: Any) -> Tensor:
-    """This rank's part of a tensor, lying as another one does; numbers are the same on all ranks."""
+    """Return this rank's part of a tensor, placed like another one; numbers are returned unchanged."""
     if not isinstance(tensor, SpreadTensor):
         return tensor
     if tensor.shape == beside.shape and isinstance(beside, SpreadTensor):

@@ -59,7 +59,7 @@ def get_crc32_options() -> bool:
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Without checksums `save` is a little faster, and other zip programs may refuse the file."""
+    """Set whether `save` computes checksums. Without them it is a little faster, and other zip programs may refuse the file."""
     save_options.compute_crc32 = compute_crc32
 
 

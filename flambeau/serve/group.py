@@ -15,7 +15,7 @@ from .channel import BlockingChannel
 
 
 class Group:
-    """This process's place in its group: `channels` lead to the others from the first, `leader` leads to the first from them."""
+    """Membership of this process in its group: the first has `channels` to the others, each other a `leader` channel to the first."""
 
     def __init__(self, rank: int, leader: BlockingChannel | None, channels: list[BlockingChannel]):
         self.rank, self.leader, self.channels = rank, leader, channels

@@ -360,7 +360,7 @@ def _work(
 
 
 def main() -> int:
-    """Without the nursery: for models with a Python environment of their own."""
+    """Run a worker without the nursery: for models with a Python environment of their own."""
     order = json.loads(os.environ.pop("FLAMBEAU_WORKER"))
     return run(order, *map(int, sys.argv[1:4]))
 

@@ -36,7 +36,7 @@ _TOLERANCES = {
 
 
 class _Difference(Exception):
-    """Something differs: the error to raise, its message, and where in the containers it was found."""
+    """Raised where values differ: the error to raise, its message, and the path in the containers."""
 
     def __init__(self, message: str, place: tuple = (), kind: type[Exception] = AssertionError) -> None:
         super().__init__(message)

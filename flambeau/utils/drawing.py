@@ -122,7 +122,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _needed(boxes: list[Box], ends: list[Box], read: dict[Box, list[Box]]) -> list[Box]:
-    """Without what leads to no output."""
+    """Return the graph without nodes that lead to no output."""
     kept: set[Box] = set()
     waiting = [end for end in ends if read[end]]
     while waiting:

@@ -324,7 +324,7 @@ def _libm() -> ctypes.CDLL:
 
 @functools.cache
 def _environment() -> str:
-    """Everything besides the kernel that decides its machine code."""
+    """Return all settings besides the kernel that determine its machine code."""
     make_sure_of(_IMPORT_BYTES, "to look for a kernel")
     return cache.digest(_FORMAT, _llvm_version(), platform.machine(), _cpu_identity(), _source_digest())
 

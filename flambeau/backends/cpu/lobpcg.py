@@ -1,4 +1,4 @@
-"""Some eigenvalues of large symmetric matrices: the locally optimal block preconditioned conjugate gradient method
+"""Eigenvalues of large symmetric matrices: the locally optimal block preconditioned conjugate gradient method
 (Knyazev 2001), in double precision."""
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def check(status: int, what: str) -> None:
 
 
 def handle(where: Any) -> c_void_p:
-    """This thread's handle for a device, set to its current stream."""
+    """Return the calling thread's handle for a device, set to its current stream."""
     nvidia.activate(where)
     found = _local.handles.get(where)
     if found is None:

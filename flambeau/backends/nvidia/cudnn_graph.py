@@ -69,7 +69,7 @@ def version() -> int:
 
 
 def handle(where: Any) -> c_void_p:
-    """This thread's handle for a device, set to its current stream."""
+    """Return the calling thread's handle for a device, set to its current stream."""
     stream = nvidia.current_stream(where)
     found = _local.handles.get(where)
     if found is None:

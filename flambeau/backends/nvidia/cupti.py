@@ -130,7 +130,7 @@ class Recording:
             self.cupti.call("cuptiActivityEnable", kind)
 
     def stop(self) -> list[Activity]:
-        """Everything, in the order it began. The device must have finished."""
+        """Return all recorded activities, in the order they began. The device must have finished."""
         self.cupti.call("cuptiActivityFlushAll", 1)
         for kind in (_KERNEL, _MEMCPY, _MEMSET, _DRIVER, _RUNTIME):
             self.cupti.call("cuptiActivityDisable", kind)

@@ -108,7 +108,7 @@ ATTRIBUTES = {
 
 
 class CudaError(AcceleratorError):
-    """The driver refused something. Made of its status, or of a sentence."""
+    """Raised when the driver refuses a call; made from its status, or from a message."""
 
     def __init__(self, problem: int | str, what: str = ""):
         super().__init__(problem if isinstance(problem, str) else _sentence(problem, what))

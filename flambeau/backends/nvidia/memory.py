@@ -74,7 +74,7 @@ class Block:
         self.bin: Any = None  # where it waits for the next tensor of the size it was found for, which may be a little less than its own
 
     def entry(self) -> tuple[int, int, Block]:
-        """Its entry in a sorted list of free blocks; no two have the same address, so blocks themselves are never compared."""
+        """Return the block's entry in a sorted list of free blocks; addresses differ, so blocks themselves are never compared."""
         return self.size, self.address, self
 
 

@@ -22,7 +22,7 @@ _LEAST_HOLE = 4096
 
 
 class _Straight:
-    """Stands for the bins of a pool that puts every block in its place by itself."""
+    """Replacement of the bins of a pool that places every block itself."""
 
     def __init__(self, pool: Sketch | Planned):
         self.pool = pool

@@ -205,7 +205,7 @@ def _device(index: int) -> device:
 
 
 def current_stream(where: Any = None) -> Stream:
-    """This thread's stream on a device."""
+    """Return the calling thread's current stream on a device."""
     index = _index(where)
     return stream_of(index, threads.mine.streams[index])
 

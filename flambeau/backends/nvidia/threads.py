@@ -39,7 +39,7 @@ def key() -> int:
 
 
 class Mine(threading.local):
-    """This thread's choices, for Python: streams are kept here as well, because reading C memory takes longer."""
+    """Thread-local choices for Python: streams are kept here as well, because reading C memory takes longer."""
 
     def __init__(self) -> None:
         found = _libc.pthread_getspecific(key())

@@ -171,7 +171,7 @@ class GraphRecorded(Recorded):
         return problem, result
 
     def _undo(self, before: StateBefore, arguments: list[Copy], gradients: bool = True) -> None:
-        """Everything as it was, and no memory kept for what has run. Gradients that the function only drops need not have values."""
+        """Restore the state, and free the memory of what has run. Gradients that the function only drops need no values."""
         before.restore(gradients)
         for old in arguments:
             old.put_back()
@@ -270,8 +270,7 @@ class GraphRecorded(Recorded):
         self.program = None  # type: ignore[assignment]
 
     def _clear(self, sketch: Sketch, before: StateBefore) -> None:
-        """Everything as it was before a capture that is not run."""
-        self._memory().peak = sketch.peak
+        """Restore the state before a capture that is not run."""
         before.restore(gradients=False, has_run=False)
         if sketch.alive:
             gc.collect()

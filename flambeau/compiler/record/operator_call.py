@@ -53,7 +53,7 @@ def call_operator(program: Placed, call: Call) -> None:
 
 
 def parts_of(result: Any) -> list[Any]:
-    """Everything in a structure of tuples and lists, those with named fields included."""
+    """Return all leaves of a structure of tuples and lists, those with named fields included."""
     if isinstance(result, (tuple, list)):
         return [part for each in result for part in parts_of(each)]
     return [result]

@@ -93,7 +93,7 @@ class Copies(NamedTuple):
 
 
 class States:
-    """Everything that existed before a call, as it was and as the call has left it: to run a recording in between."""
+    """State that existed before a call, as it was and as the call left it, so that a recording can run in between."""
 
     def __init__(self, storages: list[Any], generators: list[Any]):
         self._storages = storages

@@ -77,8 +77,8 @@ _PATCHED: dict[str, Any] = {"Tensor": gc.get_referents(Tensor.__dict__)[0], "nn.
 
 
 class Reach(Findings):
-    """Everything that can be reached from some objects: `items` to guard, tensors, optimizers. `observer` has seen which code runs; with `ran`, only
-    this part of it counts, which is how a statement of a function is looked at by itself."""
+    """Objects reachable from some objects: `items` to guard, tensors, optimizers. `observer` has seen which code runs; with `ran`, only
+    this part of it counts, so that a statement of a function can be examined separately."""
 
     def __init__(self, observer: Observer | None = None, ran: dict[int, Ran] | None = None) -> None:
         self.observer = Observer() if observer is None else observer

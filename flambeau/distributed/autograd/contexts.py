@@ -91,7 +91,7 @@ class DistAutogradContext:
 
 
 class _Pass(engine.Pass):
-    """This worker's part of a backward pass, walked whenever gradients arrive."""
+    """Part of a backward pass on this worker, continued whenever gradients arrive."""
 
     def __init__(self, context: DistAutogradContext, number: int, roots: list[Node], retain_graph: bool) -> None:
         super().__init__(retain_graph, False, None, 0, True)
@@ -104,7 +104,7 @@ class _Pass(engine.Pass):
         self.turn = new_lock()
 
     def feed(self, arrivals: list[tuple[Node, int, Tensor]]) -> Future:
-        """Go on from these gradients; done when all workers that get something from here are."""
+        """Continue from these gradients; done when all workers that receive gradients from here are."""
         try:
             return self._feed(arrivals)
         except Exception as problem:

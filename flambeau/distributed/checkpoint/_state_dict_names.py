@@ -56,7 +56,7 @@ class _StateDictInfo(StateDictOptions):
 
 
 class _EXTRA_STATE:
-    """Stands for what a module's `get_extra_state` gives."""
+    """Marker of the result of a module's `get_extra_state`."""
 
 
 def _get_fqns(

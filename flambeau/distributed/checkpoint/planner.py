@@ -98,8 +98,8 @@ class LoadPlan:
 
 
 class SavePlanner(abc.ABC):
-    """Called in this order: `set_up_planner` and `create_local_plan` on all ranks, `create_global_plan` on one, `finish_plan` on all,
-    and `resolve_data` for everything that is written."""
+    """Interface of plans for saving. Calls, in order: `set_up_planner` and `create_local_plan` on all ranks, `create_global_plan` on
+    one, `finish_plan` on all, and `resolve_data` for everything that is written."""
 
     # What the last save planned, for planners that ask whether anything has changed.
     _cached_save_plan: ClassVar[dict[str, SavePlan]] = {}
@@ -132,8 +132,8 @@ class SavePlanner(abc.ABC):
 
 
 class LoadPlanner:
-    """Called in this order: `set_up_planner` and `create_local_plan` on all ranks, `create_global_plan` on one, `finish_plan` on all,
-    and for everything that is read `load_bytes`, or `resolve_tensor` and `commit_tensor`."""
+    """Interface of plans for loading. Calls, in order: `set_up_planner` and `create_local_plan` on all ranks, `create_global_plan` on
+    one, `finish_plan` on all, and for everything that is read `load_bytes`, or `resolve_tensor` and `commit_tensor`."""
 
     @abc.abstractmethod
     def set_up_planner(

@@ -128,7 +128,7 @@ def _create_write_items(fqn: str, object: Any) -> list[WriteItem]:
 
 
 class SpreadPart:
-    """This rank's part of a spread tensor, without the mesh: what another process needs to write it."""
+    """Part of a DTensor on this rank, without the mesh, which another process can write."""
 
     def __init__(self, tensor: Any) -> None:
         item = _create_write_items_for_dtensor("", tensor)

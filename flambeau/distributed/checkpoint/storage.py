@@ -24,8 +24,8 @@ class WriteResult:
 
 
 class StorageWriter(abc.ABC):
-    """Called in this order: `reset`, `set_up_storage_writer` and `prepare_local_plan` on all ranks, `prepare_global_plan` on one,
-    `write_data` on all, `finish` on one."""
+    """Interface of storage to write to. Calls, in order: `reset`, `set_up_storage_writer` and `prepare_local_plan` on all ranks,
+    `prepare_global_plan` on one, `write_data` on all, `finish` on one."""
 
     @abc.abstractmethod
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
@@ -62,8 +62,8 @@ class StorageWriter(abc.ABC):
 
 
 class StorageReader(abc.ABC):
-    """Called in this order: `reset`, `read_metadata`, `set_up_storage_reader` and `prepare_local_plan` on all ranks,
-    `prepare_global_plan` on one, `read_data` on all."""
+    """Interface of storage to read from. Calls, in order: `reset`, `read_metadata`, `set_up_storage_reader` and `prepare_local_plan` on
+    all ranks, `prepare_global_plan` on one, `read_data` on all."""
 
     @abc.abstractmethod
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:

@@ -167,7 +167,7 @@ def optimizer_state_to_load(model: Module, params: list[Any], state_dict: dict) 
 
 
 def _part(members: list[tuple[Any, Any, str]], given: dict[str, Any]) -> dict[str, Any]:
-    """This rank's part of the state of what one parameter stands for."""
+    """Return this rank's part of the state of one parameter."""
     flat = members[0][0]._group._flat
     bounds = {id(piece): (low, high) for piece, low, high in flat.own_parts()}
     size = flat._sharded_param_data.numel()

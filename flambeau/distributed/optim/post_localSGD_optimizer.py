@@ -10,7 +10,7 @@ from ..algorithms.model_averaging import ModelAverager
 
 
 class PostLocalSGDOptimizer(Optimizer):
-    """Another optimizer, followed by what a model averager does."""
+    """Optimizer that runs another one, then a model averager."""
 
     def __init__(self, optim: Optimizer, averager: ModelAverager):
         self.optim, self.averager = optim, averager

@@ -228,7 +228,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return whole
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """This rank's part of a whole state."""
+        """Load this rank's part of a whole state."""
         super().load_state_dict({**state_dict, "state": {}})
         local = self.optim.state_dict()
         local["state"] = {}

@@ -123,8 +123,7 @@ class DTensor(SpreadTensor):
         return _FromLocal.apply(local_tensor, mesh, wanted, run_check, shape, stride, back)
 
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
-        """This rank's part. It is differentiable: the gradient of the part is taken for one that is placed as this tensor is
-        (`grad_placements`)."""
+        """Return this rank's part. It is differentiable: the gradient of the part has this tensor's placements, or `grad_placements`."""
         back = None if grad_placements is None else tuple(grad_placements)
         result: Any = _ToLocal.apply(self, back) if grad_mode.enabled else self._local_tensor
         if getattr(self, "_is_param", False) and not getattr(result, "_is_param", False):
@@ -195,7 +194,7 @@ class DTensor(SpreadTensor):
 
     @property
     def data(self) -> Tensor:
-        """This tensor's data, cut off from the graph."""
+        """Return the tensor's data, detached from the graph."""
         return self._bare_alias()
 
     @data.setter
@@ -306,7 +305,7 @@ def _wholes(key: Any) -> Any:
 
 
 def _part_of(whole: Tensor, mesh: DeviceMesh, placements: tuple[Placement, ...]) -> Tensor:
-    """This rank's part of a tensor that all ranks have."""
+    """Return this rank's part of a tensor that all ranks have."""
     part = whole
     for i, p in enumerate(placements):
         if _is_shard_like(p):

@@ -303,8 +303,8 @@ _START, _HOP, _BYTES = 6.6, 0.6, 87.7 * 1024**3 / 1e6
 
 
 def redistribute_cost(placement: Placement, wanted: Placement, nbytes: float, parts: int) -> float:
-    """Return the cost of redistributing one dimension of the mesh, in microseconds between GPUs of one machine (as PyTorch reckons, so that tensors come to
-    are placed as they are there). `nbytes`: of this rank's part. Infinite for what makes no sense."""
+    """Return the cost of redistributing one dimension of the mesh, in microseconds between GPUs of one machine, by PyTorch's model, so
+    that tensors are placed as there. `nbytes`: of this rank's part. Infinite for impossible changes."""
     if placement == wanted:
         return 0.0
     if isinstance(wanted, Partial):

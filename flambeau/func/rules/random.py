@@ -90,7 +90,7 @@ def _different(level: Level, function: Any, op: Op, args: tuple, kwargs: dict, b
 
 
 def _lined(level: Level, x: Tensor, rank: int) -> Tensor:
-    """Not made contiguous: numbers are drawn in the order of memory, as in a call with the whole tensor."""
+    """Align a batched tensor without making it contiguous: numbers are drawn in the order of memory, as in a call with the whole tensor."""
     return level.full(x).reshape(level.size, *(1,) * (rank - len(x.shape)), *x.shape)
 
 

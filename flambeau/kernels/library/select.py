@@ -185,8 +185,8 @@ def sift_down(keys, places, base, start, size, key, place):
 
 @loop_kernel
 def top_heap(values, indices, x, keys, places, outer, n, inner, k, tasks, *, largest):
-    """Like top_few for larger k that are still small against n: a heap of the best so far, in scratch memory for k
-    elements per task."""
+    """Find the best k, for k larger than in top_few but small against n: a heap of the best so far, in scratch memory for k elements per
+    task."""
     lines = outer * inner
     for task in prange(tasks, 4 * n * lines // tasks):
         heap = task * k

@@ -58,7 +58,7 @@ class OpOverload:
 
     @functools.cached_property
     def derivative(self) -> Any:
-        """Its derivative as calls of PyTorch's operators, where it is declared."""
+        """Return the derivative as calls of PyTorch's operators, if it is declared."""
         return resolver_module().derivative_of(self)
 
     @functools.cached_property

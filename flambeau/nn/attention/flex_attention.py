@@ -206,7 +206,7 @@ class BlockMask:
         )  # fmt: skip
 
     def as_tuple(self, flatten: bool = True) -> tuple:
-        """Everything that describes the mask, `mask_mod` last."""
+        """Return all fields that describe the mask, `mask_mod` last."""
         size = self.BLOCK_SIZE if flatten else (self.BLOCK_SIZE,)
         lengths = self.seq_lengths if flatten else (self.seq_lengths,)
         return (*lengths, *(getattr(self, name) for name in self._TENSORS), *size, self.mask_mod)

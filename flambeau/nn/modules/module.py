@@ -90,7 +90,7 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Like `register_module_full_backward_hook`, but the hook sees only the last operation of a module."""
+    """Register a backward hook for all modules that sees only the last operation of each. Deprecated."""
     return _register_global_backward_hook(hook, False)
 
 
@@ -439,7 +439,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         return register(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Like `register_full_backward_hook`, but the hook sees only the last operation of the module. Deprecated."""
+        """Register a backward hook that sees only the last operation of the module. Deprecated: use `register_full_backward_hook`."""
         if self._is_full_backward_hook is True:
             raise RuntimeError(_MIXED_HOOKS.format("on a single Module"))
         self._is_full_backward_hook = False

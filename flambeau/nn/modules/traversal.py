@@ -16,7 +16,7 @@ class Traversal:
     def named_modules(
         self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """This module and all below it, with their dotted paths."""
+        """Yield this module and all below it, with their dotted paths."""
         memo = set() if memo is None else memo
         waiting: list[tuple[str, Any]] = [(prefix, self)]
         while waiting:  # not one generator inside another: each item would pass through all of them

@@ -186,7 +186,7 @@ def _assert_scalar(self: Any, assert_msg: str) -> None:
 
 @aten_only("stft.default")
 def _stft(self: Tensor, n_fft: int, *args: Any, **kwargs: Any) -> Tensor:
-    """Without padding at the ends, which PyTorch's Python function adds."""
+    """Compute stft without padding at the ends, which PyTorch's Python function adds."""
     names = ("hop_length", "win_length", "window", "normalized", "onesided", "return_complex", "align_to_window")
     return stft(self, n_fft, **dict(zip(names, args)), **kwargs, center=False)
 

@@ -374,6 +374,6 @@ def new_full(self: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor
 
 @composite(kind="creation", unfilled=True, function=False)
 def new_empty_strided(self: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
-    """Like empty_strided, with this tensor's dtype and device."""
+    """Return an uninitialised tensor of the given strides, with this tensor's dtype and device."""
     chosen = read_options("new_empty_strided", options)
     return _strided("new_empty_strided", size, stride, chosen, self.dtype, self.device)

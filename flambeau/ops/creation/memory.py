@@ -39,7 +39,7 @@ def alias(input: Tensor) -> Tensor:
 
 @composite(function=False, quirks=Quirks(unasked=True))
 def as_subclass(self: Tensor, cls: type) -> Any:
-    """This tensor as an instance of `cls`: same memory, same history."""
+    """Return the tensor as an instance of `cls`, with the same memory and history."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(
             "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class"
@@ -131,7 +131,7 @@ def _grow(storage: UntypedStorage, shape: tuple[int, ...], strides: tuple[int, .
 
 @composite(function=False)
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
-    """Another shape over the same storage, which grows if it must; new elements are uninitialised."""
+    """Change the shape over the same storage, which grows if it must; new elements are uninitialised."""
     shape = varargs_ints(sizes, "resize_")
     if any(n < 0 for n in shape):
         raise RuntimeError(f"requested resize to {list(shape)} with a negative size")

@@ -350,7 +350,7 @@ def _scatter_add_into(out: Tensor, dim: int, index: Tensor, src: Tensor) -> bool
     autocast_cuda="widest",
 )
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> NewTensor:
-    """Like scatter, with values that meet at one place summed."""
+    """Add values at the places that an index names, summing those that meet at one place."""
     _check_scatter("scatter_add", input, dim, index, src)
     return like_first(input)
 

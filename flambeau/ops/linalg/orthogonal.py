@@ -196,7 +196,7 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
 
 @composite(out="castable", autocast="float32")
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:
-    """Another name of linalg.householder_product."""
+    """Alias of linalg.householder_product."""
     return householder_product(input, input2)
 
 

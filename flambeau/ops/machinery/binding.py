@@ -81,7 +81,7 @@ def namespace(which: str) -> dict[str, Any]:
 
 
 def declared(which: str) -> dict[str, Any]:
-    """Those functions of a namespace that are imported already. An alias with a dot names its own: "special.psi"."""
+    """Return the functions of a namespace that are imported already. An alias with a dot names its own: "special.psi"."""
     found: dict[str, Any] = {}
     for op in list(OPS.values()):  # a copy at once: another thread may declare some
         for alias in op.aliases:

@@ -79,7 +79,7 @@ def promote(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
 
 
 def promote_float(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
-    """Like promote, but integers and bools compute in the default float dtype."""
+    """Promote operands; integers and bools compute in the default float dtype."""
     d = result_dtype(operands)
     if d.category < 2:
         d = get_default_dtype()

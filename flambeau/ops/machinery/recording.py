@@ -76,8 +76,8 @@ _HOLDS_NONE = frozenset(
 
 
 def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Callable[..., Any] | None:
-    """The function that calls and records a primitive; None where only the general way will do. Before its first call it is to be
-    told what it calls, by `repeat_door`."""
+    """Return a function that calls and records a primitive; None where only the general one works. Before its first call `repeat_door`
+    must complete it."""
     kinds = {p.annotation for p in parameters.values() if p.name in impl.differentiable}
     plain = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters.values())
     if "hidden" in impl.saves and any("out" in reads for _, _, reads in impl.rules):

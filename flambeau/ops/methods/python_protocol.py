@@ -114,7 +114,7 @@ _warned_of_gradient: list[bool] = []
 
 
 def _warn_of_gradient(t: Tensor) -> None:
-    """Once: a number has no history, so what is computed from float(loss) has no gradient."""
+    """Warn once that a number has no history, so that what is computed from float(loss) has no gradient."""
     if t._autograd is not None and not _warned_of_gradient and grad_mode.enabled and t.requires_grad:
         _warned_of_gradient.append(True)
         warnings.warn(

@@ -319,8 +319,8 @@ def _check_groups(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 
 class _Around(threading.local):
-    """This thread's replacement for the computation of attention, set where the sequence is spread over ranks (see distributed.tensor.experimental);
-    NotImplemented from it means the ordinary way."""
+    """Thread-local replacement of the attention operator, set where the sequence is spread over ranks (see
+    distributed.tensor.experimental); it returns NotImplemented for the ordinary computation."""
 
     attend: Any = None
 

@@ -134,7 +134,7 @@ class Band:
 
     @cached_property
     def stepped(self) -> Band:
-        """This band with tables for the inputs that `steps` names."""
+        """Return this band with tables for the inputs that `steps` names."""
         assert self.steps is not None
         if self.weights is None:
             return self
@@ -157,7 +157,7 @@ class Band:
 
     @cached_property
     def inside(self) -> Band:
-        """This band with the weights of inputs outside added to the border's."""
+        """Return this band with the weights of inputs outside added to the border's."""
         rows, columns, values = self._entries()
         first = np.clip(self.first, 0, self.size - 1)
         last = np.clip(self.first + self.count - 1, 0, self.size - 1)
@@ -167,7 +167,7 @@ class Band:
 
     @cached_property
     def weighted(self) -> Band:
-        """This band with weights in place of divisors."""
+        """Return this band with weights in place of divisors."""
         if self.weights is not None:
             return self
         rows, _, values = self._entries()

@@ -383,7 +383,7 @@ def native_batch_norm(
 def _(
     aten: Any, input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> tuple[Any, ...]:
-    """Without changes in place, as core operators have it."""
+    """Compute batch norm with new running statistics as results instead of in-place updates."""
     if not training:
         return aten._native_batch_norm_legit_no_training.default(input, weight, bias, mean, var, momentum, eps)
     if mean is None:

@@ -167,7 +167,7 @@ _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False
 
 @composite(**_FUNCTIONAL, batching="mask", aten="dropout(input, p, training)")
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """While training, zero elements with probability `p` and scale the others by 1 / (1 - p)."""
+    """Zero elements with probability `p` in training, and scale the others by 1 / (1 - p)."""
     _check(p, ValueError)
     return dropped(input, p, training, False, inplace)
 

@@ -211,7 +211,7 @@ def _nothing(y: Tensor, dim: int) -> Tensor:
 
 @composite(method=False)
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """Another name of trapezoid."""
+    """Alias of trapezoid."""
     return trapezoid(y, x, dx=dx, dim=dim)
 
 

@@ -316,7 +316,7 @@ def squeeze_argument(dim: Any, n: int) -> tuple[int, ...]:
 
 @composite
 def squeeze(input: Tensor, *dim: Any, **named: Any) -> Tensor:
-    """Without its size-one dimensions (all, or the given ones)."""
+    """Remove size-one dimensions (all, or the given ones)."""
     which: Any = named.pop("dim", None) if not dim else (dim[0] if len(dim) == 1 else dim)
     if named:
         raise TypeError(f"squeeze() got an unexpected keyword argument '{next(iter(named))}'")

@@ -161,7 +161,7 @@ def _check_bitcast(input: Tensor, d: dtype, old: int, new: int) -> None:
 
 @composite(function=False, name="view")
 def view_(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tensor:
-    """Another shape (or dtype) of the same memory."""
+    """Change the shape (or dtype) of the same memory."""
     if size is not None:
         shape = (size,)
     kind = shape[0] if len(shape) == 1 and isinstance(shape[0], dt.dtype) else dtype
@@ -223,7 +223,7 @@ def reshaped(input: Tensor, size: tuple[int, ...]) -> Tensor:
 
 @composite
 def reshape(input: Tensor, *shape: Any, **named: Any) -> Tensor:
-    """Another shape: a view where possible, else a copy."""
+    """Return the elements in another shape: a view where possible, else a copy."""
     if named or not shape:
         shape = collected(shape, named, "shape", "reshape")
     return reshaped(input, varargs_ints(shape, "reshape", "shape", 2))

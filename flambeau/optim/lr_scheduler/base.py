@@ -134,7 +134,7 @@ class LRScheduler:
         raise NotImplementedError
 
     def step(self, epoch: int | None = None) -> None:
-        """Go to the next epoch (or to a given one)."""
+        """Advance to the next epoch (or to a given one), and set the learning rates."""
         if self._step_count == 1:
             self._check_order()
         self._step_count += 1

@@ -32,7 +32,7 @@ class _ByFunction(LRScheduler):
         """A subclass may insist on callables before anything is changed."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and functions; of callable objects, their attributes."""
+        """Return all attributes but the optimizer and functions; of callable objects, their attributes."""
         return without_functions(super().state_dict(), "lr_lambdas")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ class _OfSchedulers(LRScheduler):
                 )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer; the parts as their own state."""
+        """Return all attributes but the optimizer, and the states of the schedulers inside."""
         state = super().state_dict()
         del state["_schedulers"]
         state["_schedulers"] = [s.state_dict() for s in self._schedulers]
@@ -84,7 +84,7 @@ class SequentialLR(_OfSchedulers):
             scheduler.last_epoch -= 1
 
     def step(self) -> None:  # type: ignore[override]
-        """Go to the next epoch."""
+        """Advance to the next epoch, and set the learning rates."""
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
         scheduler: Any = self._schedulers[i]
@@ -105,7 +105,7 @@ class ChainedScheduler(_OfSchedulers):
         self._last_lr = group_values(self._schedulers[-1].optimizer, "lr")
 
     def step(self) -> None:  # type: ignore[override]
-        """Go to the next epoch."""
+        """Advance all schedules to the next epoch, and set the learning rates."""
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = group_values(self._schedulers[-1].optimizer, "lr")

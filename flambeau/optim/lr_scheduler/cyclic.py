@@ -102,7 +102,7 @@ class CyclicLR(_WithMomentum):
         return rates
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and a scale function; of a callable object, its attributes."""
+        """Return all attributes but the optimizer and a scale function; of a callable object, its attributes."""
         return without_functions(super().state_dict(), "_scale_fn_custom")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -140,7 +140,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
-        """Go on by one epoch, or to a given (fractional) one."""
+        """Advance by one epoch, or to a given (fractional) one."""
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:

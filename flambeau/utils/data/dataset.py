@@ -62,7 +62,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class StackDataset(Dataset):
-    """Several datasets side by side: sample i is the tuple (or, given by name, the dict) of their i-th samples."""
+    """Datasets in parallel: sample i is the tuple (or, given by name, the dict) of their i-th samples."""
 
     datasets: tuple | dict
 
@@ -106,7 +106,7 @@ def _samples(dataset: Any, indices: list) -> list:
 
 
 class ConcatDataset(Dataset[_T_co]):
-    """Several datasets one after another.
+    """Datasets concatenated.
 
     >>> list(ConcatDataset([range(2), range(10, 12)]))
     [0, 1, 10, 11]
@@ -146,7 +146,7 @@ class ConcatDataset(Dataset[_T_co]):
 
 
 class ChainDataset(IterableDataset):
-    """Several iterable datasets one after another."""
+    """Iterable datasets concatenated."""
 
     def __init__(self, datasets: Iterable[Any]) -> None:
         super().__init__()

@@ -54,7 +54,7 @@ def check_md5(fpath: Any, md5: str, **options: Any) -> bool:
 
 
 def check_integrity(fpath: Any, md5: str | None = None) -> bool:
-    """Return whether the file is there, and has this checksum."""
+    """Return whether the file exists and has this checksum."""
     return os.path.isfile(fpath) and (md5 is None or check_md5(fpath, md5))
 
 

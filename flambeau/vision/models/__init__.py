@@ -29,7 +29,7 @@ from .vision_transformer import *
 
 
 def __getattr__(name: str):
-    """These are imported when first used: they need flambeau.fx and flambeau.ao."""
+    """Import models that need flambeau.fx and flambeau.ao when they are first used."""
     if name in ("feature_extraction", "quantization"):
         return _naming.submodule(__name__, name)
     raise _naming.no_attribute(__name__, name)

@@ -29,7 +29,7 @@ class FakeSparsity(Module):
         return self.mask * x
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict:
-        """Nothing: masks are in the state of the sparsifier, not in the model's."""
+        """Return an empty state: masks are in the state of the sparsifier, not in the model's."""
         return {}
 
 

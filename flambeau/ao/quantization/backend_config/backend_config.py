@@ -209,7 +209,7 @@ class BackendPatternConfig:
         return self._set("fused_module", fused_module)
 
     def set_fuser_method(self, fuser_method: Callable | None) -> BackendPatternConfig:
-        """The function `f(is_qat, *layers)` that makes one layer of the pattern's."""
+        """Set the function `f(is_qat, *layers)` that fuses the pattern's layers into one."""
         return self._set("fuser_method", fuser_method)
 
     def _set_root_node_getter(self, root_node_getter: Callable | None) -> BackendPatternConfig:

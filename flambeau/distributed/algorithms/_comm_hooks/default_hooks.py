@@ -44,7 +44,7 @@ def allreduce_hook(state: DefaultState, grad: Tensor) -> None:
 
 
 def reduce_scatter_hook(state: DefaultState, grad: Tensor, output: Tensor) -> None:
-    """This rank's shard of the average."""
+    """Reduce gradients among ranks and return this rank's shard of the average."""
     if state.gradient_predivide_factor > 1:
         grad.div_(state.gradient_predivide_factor)
     reduce_scatter_tensor(output, grad, group=state.process_group)

@@ -86,7 +86,7 @@ class RendezvousHandler(ABC):
     def get_run_id(self) -> str: ...
 
     def leave(self) -> bool:
-        """Go, while the others go on without this agent."""
+        """Leave the rendezvous; the others continue without this agent."""
         return True
 
     def shutdown(self) -> bool:

@@ -44,7 +44,7 @@ def _empty() -> dict[str, Any]:
 
 
 class _Pulse:
-    """This agent's sign of life, and what it has seen of the others'."""
+    """Heartbeat of this agent, and the last one seen of each other agent."""
 
     def __init__(self, store: Store, node: str, interval: float):
         self.store, self.node, self.interval = store, node, interval

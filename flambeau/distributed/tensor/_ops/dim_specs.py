@@ -91,7 +91,7 @@ class Repeat(DimSpec):
 
 @dataclass
 class Flatten(DimSpec):
-    """Several dimensions as one; the last of them runs fastest."""
+    """Dimension made of several; the last of them runs fastest."""
 
     input_dims: Sequence[DimSpec]
 
@@ -177,7 +177,7 @@ def dim_flatten(ndim: int, start_dim: int = 0, end_dim: int = -1) -> DimMap:
 
 
 def dim_movedim(ndim: int, input: Any, destination: Any) -> DimMap:
-    """Some dimensions at other places, the others in their order between them."""
+    """Return dimensions with some moved to other places, the others in their order between them."""
     sources, places = (
         [wrapped_dim(d, ndim) for d in ((dims,) if isinstance(dims, int) else dims)] for dims in (input, destination)
     )
@@ -213,7 +213,7 @@ def dim_transpose(ndim: int, dim1: int, dim2: int) -> DimMap:
 
 
 def dim_squeeze(shape: Shape, dim: Any = None) -> DimMap:
-    """Without those of the given dimensions (or of all) that have size one."""
+    """Return the dimensions without those of the given ones (or of all) that have size one."""
     given = range(len(shape)) if dim is None else (dim,) if isinstance(dim, int) else dim
     named = {wrapped_dim(d, len(shape)) for d in given}
     return kept_dims(i for i, n in enumerate(shape) if n != 1 or i not in named)

@@ -38,7 +38,7 @@ def input_reshard(module: Any, tp_device_mesh: DeviceMesh, input_reshard_dim: in
 
 
 def _pack_hook_tp(mesh: DeviceMesh, input_reshard_dim: int, x: Any) -> Any:
-    """This rank's part of what all have."""
+    """Return this rank's part of a tensor that all have."""
     if isinstance(x, DTensor):
         return x.redistribute(mesh, [Shard(input_reshard_dim)]) if x._spec.is_replicated() else x
     if isinstance(x, Tensor) and x.numel() >= mesh.size():

@@ -89,7 +89,7 @@ class WorkerPool:
         return None
 
     def _look_for_ended(self) -> None:
-        """Nothing here looks at some blocks any more. Those that were never sent are free."""
+        """Free blocks that nothing in this process refers to any more and that were never sent."""
         while self.ended:
             number, sent, _ = self.ended.popleft()
             if not sent and number in self._lent:

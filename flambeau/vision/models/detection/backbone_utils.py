@@ -14,7 +14,7 @@ from .._utils import IntermediateLayerGetter
 
 
 class BackboneWithFPN(nn.Module):
-    """Some layers of a network, and a feature pyramid over them."""
+    """Layers of a network with a feature pyramid over them."""
 
     def __init__(
         self,

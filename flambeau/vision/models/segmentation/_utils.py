@@ -36,7 +36,7 @@ class _SimpleSegmentationModel(nn.Module):
 
 
 def resnet_body(backbone: nn.Module, aux: bool | None) -> tuple[IntermediateLayerGetter, int, int]:
-    """Its layers as {"out", "aux"}, and their widths."""
+    """Return a ResNet's layers as {"out", "aux"}, and their widths."""
     layers = {"layer3": "aux", "layer4": "out"} if aux else {"layer4": "out"}
     return IntermediateLayerGetter(backbone, layers), 2048, 1024
 
@@ -44,7 +44,7 @@ def resnet_body(backbone: nn.Module, aux: bool | None) -> tuple[IntermediateLaye
 def mobilenet_body(
     backbone: nn.Module, early: str | None, late: str = "out"
 ) -> tuple[IntermediateLayerGetter, int, int]:
-    """Its last map and the one three reductions earlier, under these names, and their widths."""
+    """Return a MobileNet's last feature map and the one three reductions earlier as {"out", "aux"}, and their widths."""
     features: Any = backbone.features
     stages = [0, *(i for i, block in enumerate(features) if getattr(block, "_is_cn", False)), len(features) - 1]
     last, first = stages[-1], stages[-4]

@@ -1,4 +1,4 @@
-"""Several layers as one module, in floating point. Observers look only at what comes out of the last."""
+"""Fused modules in floating point: several layers as one, observed only at the output of the last."""
 
 from __future__ import annotations
 

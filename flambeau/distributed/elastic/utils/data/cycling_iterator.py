@@ -1,4 +1,4 @@
-"""Several epochs as one iterator."""
+"""Iterator over several epochs."""
 
 from __future__ import annotations
 

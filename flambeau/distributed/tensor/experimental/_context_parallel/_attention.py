@@ -97,8 +97,8 @@ def _mask_of_part(mask: BlockMask, mesh: DeviceMesh, balancer: _LoadBalancer | N
 
 
 def _context_parallel_shard(mesh: DeviceMesh, buffers: Any, seq_dims: Any, load_balancer: Any = None) -> Any:
-    """This rank's parts of tensors (and of the masks of `flex_attention`) along their dimensions `seq_dims`, in the order that the
-    load balancer says."""
+    """Return this rank's parts of tensors (and of the masks of `flex_attention`) along their dimensions `seq_dims`, in the load
+    balancer's order."""
     _cp_options.enable_load_balance = load_balancer is not None
     if len(buffers) != len(seq_dims):
         raise ValueError("`seq_dims` must have the same number of elements as `buffers`.")
@@ -210,7 +210,7 @@ class _ContextParallel(ParallelStyle):
         return tuple(found[: len(args)]), dict(zip(kwargs, found[len(args) :]))
 
     def sdpa_output_fn(self, module: Any, inputs: Any, outputs: Any, mesh: DeviceMesh) -> Any:
-        """This rank's parts of the results."""
+        """Return this rank's parts of the results."""
         if isinstance(outputs, Tensor):
             return outputs.to_local() if isinstance(outputs, DTensor) else outputs
         return tuple(t.to_local() if isinstance(t, DTensor) else t for t in outputs)

@@ -21,7 +21,7 @@ def flex_cp_allgather(k: Tensor, v: Tensor, seq_dim: int, pg_name: str) -> tuple
 def flex_cp_allgather_backward(
     grad_full_k: Tensor, grad_full_v: Tensor, seq_dim: int, pg_name: str
 ) -> tuple[Tensor, Tensor]:
-    """This rank's part of the gradients, to which all have contributed."""
+    """Return this rank's part of the gradients, reduced over all ranks."""
     both = (grad_full_k, grad_full_v)
     grad_k, grad_v = (funcol.reduce_scatter_tensor(g, "sum", seq_dim, pg_name, now=True) for g in both)
     return grad_k, grad_v

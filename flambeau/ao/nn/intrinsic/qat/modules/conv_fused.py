@@ -77,7 +77,7 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
         return self._normed(lambda weight, bias: self._conv_forward(input, weight, bias), zero_bias)
 
     def _forward_slow(self, input: Tensor, zero_bias: Tensor) -> Tensor:
-        """Without a division by the weight's scale, which may be zero; in training it convolves twice."""
+        """Compute without dividing by the weight's scale, which may be zero; convolves twice in training."""
         along = self._along_channels
         if self.bn.training:
             plain = self._conv_forward(input, self.weight, zero_bias)
