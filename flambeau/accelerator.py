@@ -87,7 +87,7 @@ def synchronize(device: Any = None, /) -> None:
 
 
 def empty_cache() -> None:
-    """Give memory that no tensor uses back to the device."""
+    """Free cached memory that no tensor uses."""
     _there().empty_cache()
 
 

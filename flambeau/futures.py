@@ -55,11 +55,11 @@ class Future(Generic[T]):
         return self.wait()
 
     def set_result(self, result: T) -> None:
-        """Give the value; once only. Callbacks run in this thread."""
+        """Set the value; once only. Callbacks run in this thread."""
         self._finish(result, None)
 
     def set_exception(self, result: BaseException) -> None:
-        """Give an error in place of the value; `wait` will raise it."""
+        """Set an error in place of the value; `wait` will raise it."""
         if not isinstance(result, Exception):
             raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
         self._finish(None, result)

@@ -141,7 +141,7 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 
 def clear_autocast_cache() -> None:
-    """Forget the lower-precision copies of parameters."""
+    """Drop the cached lower-precision copies of parameters."""
     casts.cache.clear()
 
 

@@ -89,7 +89,7 @@ def _is_differentiable(x: Any) -> bool:
 
 
 def _hand_over(ctx: Any, args: tuple[Any, ...], given: list[Any], out: Any, tangent: Any, index: int) -> None:
-    """Let an output carry what jvp returned for it."""
+    """Set the tangent of an output to the result of jvp."""
     if not _is_differentiable(out) or any(out is n for n in ctx._non_differentiable):
         if tangent is not None:
             raise RuntimeError(

@@ -302,6 +302,6 @@ class FormerNames(MetaPathFinder):
 
 
 def install() -> None:
-    """Let `import` find the modules of the table."""
+    """Install the finder that imports the modules of the table."""
     if not any(isinstance(finder, FormerNames) for finder in sys.meta_path):
         sys.meta_path.insert(0, FormerNames())

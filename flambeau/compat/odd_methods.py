@@ -120,7 +120,7 @@ _DOCUMENTATION = {
 
 
 def bind_odd_methods() -> None:
-    """Give tensors these methods, and a description to those that have none."""
+    """Add these methods to tensors, and a description to those that have none."""
     for name, method in _METHODS.items():
         if name not in Tensor.__dict__:
             setattr(Tensor, name, method)

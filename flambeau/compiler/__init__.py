@@ -209,7 +209,7 @@ def is_exporting() -> bool:
 
 
 def reset() -> None:
-    """Forget all recordings: functions are recorded again when they are called."""
+    """Drop all recordings: functions are recorded again when they are called."""
     generation[0] += 1
 
 

@@ -176,7 +176,7 @@ class CachingAllocator:
         return self.large_allocated + self.small_reserved - (self.cached() - self.large_cached)
 
     def empty_cache(self) -> None:
-        """Give every cached block back to the system."""
+        """Return every cached block to the system."""
         for size, blocks in list(self.free_blocks.items()):
             while blocks:
                 _to_system(blocks.pop(), size)

@@ -8,8 +8,7 @@ _Value = TypeVar("_Value")
 
 
 def remember(cache: dict[Any, Any], key: object, value: _Value, most: int = 8192) -> _Value:
-    """Put a value into a cache, which forgets all it has when it is full: a program whose shapes never repeat must not
-    fill memory with them."""
+    """Add a value to a cache, which is emptied when it is full: a program whose shapes never repeat must not fill memory with them."""
     if len(cache) >= most:
         cache.clear()
     cache[key] = value

@@ -135,7 +135,7 @@ def _at_once(deleter: int) -> Any:
 
 
 def load(capsule: Any) -> Imported:
-    """Take over a capsule: where its memory is and what it holds."""
+    """Consume a capsule: return the address of its memory and its contents."""
     versioned = bool(_is_valid(capsule, _NAMES[True][0]))
     name, used = _NAMES[versioned]
     if not _is_valid(capsule, name):

@@ -196,7 +196,7 @@ class Generator:
             )
 
     def set_state_bytes(self, state: bytes) -> None:
-        """Take over a state saved by `state_bytes` or by PyTorch's `get_state()`."""
+        """Restore a state saved by `state_bytes` or by PyTorch's `get_state()`."""
         if len(state) != STATE_BYTES:
             raise RuntimeError(f"Expected a CPU generator state of {STATE_BYTES} bytes, but got {len(state)} bytes")
         seed, left, seeded, taken = _HEAD.unpack_from(state)
@@ -216,7 +216,7 @@ class Generator:
         return copy_of_array(np.frombuffer(self.state_bytes(), np.uint8), uint8)
 
     def set_state(self, new_state: Tensor) -> Generator:
-        """Take over a state that `get_state` returned."""
+        """Restore a state that `get_state` returned."""
         if not isinstance(new_state, Tensor):
             raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
         if new_state.dtype is not uint8 or new_state.device.type != "cpu":
@@ -229,7 +229,7 @@ class Generator:
         return self
 
     def graphsafe_set_state(self, state: Generator) -> Generator:
-        """Take over the state of another generator."""
+        """Copy the state of another generator."""
         self.set_state_bytes(state.state_bytes())
         return self
 

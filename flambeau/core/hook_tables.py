@@ -48,7 +48,7 @@ class RemovableHandle:
 def register(
     table: OrderedDict[int, Any], hook: Callable[..., Any], prepend: bool = False, extra: Any = None
 ) -> RemovableHandle:
-    """Put a hook into a table; the handle also takes it out of the companion tables `extra`."""
+    """Add a hook to a table; the handle also removes it from the companion tables `extra`."""
     handle = RemovableHandle(table, extra_dict=extra)
     table[handle.id] = hook
     if prepend:

@@ -145,7 +145,7 @@ class Stack(list[Mode]):
 
     @uninterrupted
     def push_below(self, mode: Mode) -> None:
-        """Put a mode under all others, except the one that stays."""
+        """Insert a mode under all others, except the one that stays."""
         self.push(mode, 1 if self and self[0].stays else 0)
 
     @uninterrupted

@@ -157,7 +157,7 @@ def names_of(t: Tensor) -> Names:
 
 
 def set_names(t: Any, names: Names) -> Any:
-    """Give a tensor these names, in place: one for each dimension; it is a plain tensor afterwards if all are None."""
+    """Set a tensor's names in place, one for each dimension; it is a plain tensor afterwards if all are None."""
     if type(t) is NamedTensor:
         if any(name is not None for name in names):
             t._dims = names

@@ -35,7 +35,7 @@ def slots_of_users(kind: type) -> tuple[str, ...]:
 
 
 def set_object_state(t: OneTensor, state: Any) -> OneTensor:
-    """Give a tensor what `object_state` told."""
+    """Restore a tensor's attributes from the result of `object_state`."""
     kind: Any = type(t)
     if getattr(kind, "__setstate__", None) is not getattr(Tensor, "__setstate__", None):
         t.__setstate__(state)

@@ -87,7 +87,7 @@ def _flat(values: Any, depth: int = 4) -> Iterator[Any]:
 
 
 def register(cls: type) -> None:
-    """Let operators ask instances of this class (`__torch_function__`)."""
+    """Register a class whose `__torch_function__` operators call."""
     if not _REGISTERED:
         modes.enter_everywhere(_subclass_mode)
     _REGISTERED.add(cls)

@@ -52,7 +52,7 @@ def _is_ours(function: FunctionType) -> bool:
 
 
 def shadow(cls: type, tensor_class: type) -> None:
-    """Put `Asked` before what `cls` inherits from Tensor and no operator answers."""
+    """Install `Asked` over what `cls` inherits from Tensor and no operator answers."""
     for name, given in tensor_class.__dict__.items():
         if name.startswith("_") and name not in PROTOCOL:
             continue

@@ -50,7 +50,7 @@ class Backend(str):
     def register_backend(
         cls, name: str, func: Callable[..., Any], extended_api: bool = False, devices: str | list[str] | None = None
     ) -> None:
-        """Let `func(store, rank, size, timeout)` make the process groups of a new backend; with `extended_api`, func(about, options)
+        """Register a backend whose process groups `func(store, rank, size, timeout)` makes; with `extended_api`, func(about, options)
         where `about` has group_rank, group_size, store and timeout."""
         # A name without an engine, for programs that bring one.
         if hasattr(cls, name.upper()) and name.lower() != cls.FAKE:

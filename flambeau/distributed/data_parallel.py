@@ -333,7 +333,7 @@ class DistributedDataParallel(Module, Joinable):
         return int(best)
 
     def _register_buffer_comm_hook(self, state: Any, hook: Callable, comm_hook_location: Any = None) -> None:
-        """Let `hook(state, named_buffers)` bring the buffers of all ranks together."""
+        """Register `hook(state, named_buffers)`, which synchronises the buffers of all ranks."""
         if not callable(hook):
             raise AssertionError("the hook for buffers must be callable")
         self.buffer_hook = (hook, state, comm_hook_location or _BufferCommHookLocation.POST_FORWARD)
@@ -401,7 +401,7 @@ class DistributedDataParallel(Module, Joinable):
     # -- communication hooks ------------------------------------------------------------------------------------------------
 
     def register_comm_hook(self, state: Any, hook: Callable) -> None:
-        """Let `hook(state, bucket)` average the gradients of a bucket; it returns a Future of the flat tensor."""
+        """Register `hook(state, bucket)`, which averages the gradients of a bucket and returns a Future of the flat tensor."""
         self._check_comm_hook(hook)
         if self.logger is not None:
             self.logger.set_comm_hook(getattr(hook, "__qualname__", str(hook)))

@@ -35,7 +35,7 @@ def launcher_ranks() -> tuple[int, int] | None:
 
 
 def register_rendezvous_handler(scheme: str, handler: Callable[..., Iterator[tuple[Store, int, int]]]) -> None:
-    """Let `handler(url, timeout=...)` answer for addresses that begin with `scheme://`."""
+    """Register `handler(url, timeout=...)` for addresses that begin with `scheme://`."""
     if scheme in _handlers:
         raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")
     _handlers[scheme] = handler

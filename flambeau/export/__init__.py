@@ -86,7 +86,7 @@ export_for_training = export
 
 
 def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = None) -> None:
-    """Let instances of a dataclass be arguments and results of exported programs."""
+    """Register a dataclass whose instances may be arguments and results of exported programs."""
     if not dataclasses.is_dataclass(cls):
         raise AssertionError(f"Only dataclasses can be registered with this function: {cls}")
     names = [f.name for f in dataclasses.fields(cls) if f.init]

@@ -115,7 +115,7 @@ class _Recorder(GraphRecorder):
         return first
 
     def _becomes(self, tensor: Tensor, value: Tensor) -> None:
-        """Give a tensor a new value; its base follows, and other views of the base are recomputed."""
+        """Assign a new value to a tensor; its base follows, and other views of the base are recomputed."""
         chain = [(tensor, self.maker(self.held(tensor)))]
         while chain[-1][0]._is_view() and chain[-1][1] is not None and chain[-1][1].op in _SCATTERS:
             source = chain[-1][1].args[0]

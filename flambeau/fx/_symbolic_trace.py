@@ -366,7 +366,7 @@ class Tracer(TracerBase):
         return function
 
     def _patch(self, patcher: _Patcher, globals_of_function: dict[str, Any]) -> None:
-        """Put our hands on calls of modules, on their attributes, and on wrapped functions."""
+        """Patch calls of modules, their attributes, and wrapped functions, to record them."""
         proxies: dict[str, Proxy] = {}
         original_getattr = Module.__getattr__
         original_call: Any = Module.__call__

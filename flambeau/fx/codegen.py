@@ -325,7 +325,7 @@ class _Writer:
         return found
 
     def _forget(self, node: Node, unused: list[Node]) -> None:
-        """Let go of values that no later line reads."""
+        """Delete values that no later line reads."""
         if node.op == "placeholder":
             return
         if node.op == "output":

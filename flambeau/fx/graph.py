@@ -382,7 +382,7 @@ class Graph:
         self._codegen = codegen
 
     def on_generate_code(self, make_transformer: Callable[[TransformCodeFunc | None], TransformCodeFunc]) -> Any:
-        """Let a function change the lines of code whenever they are written. It is made from the one before it. As a context
+        """Register a function that changes the lines of code whenever they are generated; it is made from the previous one. As a context
         manager, only inside `with`."""
         before = self._codegen._body_transformer
         self._codegen._body_transformer = make_transformer(before)

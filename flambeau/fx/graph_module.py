@@ -35,7 +35,7 @@ _KEPT_BY_COPIES = (
 
 
 def reduce_graph_module(body: dict[str, Any], import_block: str) -> Module:
-    """Put a pickled GraphModule together: its code is run to define its forward, which is traced."""
+    """Rebuild a pickled GraphModule: its code is run to define its forward, which is traced."""
     source = body.get("_code") or body["code"]
     lines = (import_block + source).split("\n")
     last = max((i for i, line in enumerate(lines) if re.match(r"(import|from) |NoneType =", line)), default=-1)
@@ -44,7 +44,7 @@ def reduce_graph_module(body: dict[str, Any], import_block: str) -> Module:
 
 
 def reduce_package_graph_module(importer: Any, body: dict[str, Any], generated_module_name: str) -> Module:
-    """Put a GraphModule of a `torch.package` archive together."""
+    """Rebuild a GraphModule of a `torch.package` archive."""
     return _deserialize_graph_module(importer.import_module(generated_module_name).forward, body)
 
 

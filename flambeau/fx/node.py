@@ -194,7 +194,7 @@ class Node:
         return self._prev
 
     def prepend(self, x: Node) -> None:
-        """Put x, a node of this graph, before this one."""
+        """Move x, a node of this graph, before this one."""
         if x.graph is not self.graph:
             raise AssertionError("Attempting to move a Node into a different Graph")
         if x is self:
@@ -209,7 +209,7 @@ class Node:
     _prepend = prepend
 
     def append(self, x: Node) -> None:
-        """Put x, a node of this graph, after this one."""
+        """Move x, a node of this graph, after this one."""
         if x is not self:
             self._next.prepend(x)
 
@@ -280,7 +280,7 @@ class Node:
         self.args = tuple(args)
 
     def insert_arg(self, idx: int, arg: Any) -> None:
-        """Put a positional argument before the one at `idx`."""
+        """Insert a positional argument before the one at `idx`."""
         if not 0 <= idx <= len(self.args):
             raise AssertionError(f"insert_args index must be between 0 and len(self.args), got {idx}")
         self.args = (*self.args[:idx], arg, *self.args[idx:])
@@ -371,7 +371,7 @@ class Node:
         return None
 
     def _rename(self, candidate: str) -> None:
-        """Take another name, made unique in the graph."""
+        """Rename the node, uniquely in the graph."""
         if candidate == self.name:
             return
         space = self.graph._graph_namespace

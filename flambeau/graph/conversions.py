@@ -23,7 +23,7 @@ from .program import Call, Program, Value
 
 
 def fold_conversions(program: Program) -> None:
-    """Let calls read what their arguments were converted from, and store what their results are converted to."""
+    """Make calls read unconverted arguments and store converted results, so that separate conversions are not needed."""
     matches = Matches(program)
     for i, call in matches:
         found = new_results(call) if call.op.loads or call.op.stores else None
@@ -68,7 +68,7 @@ def unconverted(v: Value, i: int, matches: Matches) -> Value | None:
 
 
 def read_unconverted(program: Program) -> None:
-    """Let loops read what was converted to a wider float only for them as it was before."""
+    """Make loops read narrower floats directly, where a conversion was made only for them."""
     matches = Matches(program)
     for i, call in matches:
         both = conversion_of(call)

@@ -47,7 +47,7 @@ class Memory:
         return buffer
 
     def lay(self, buffer: Buffer, address: int) -> None:
-        """Note the address of a buffer."""
+        """Record the address of a buffer."""
         size = buffer.size
         first = bisect.bisect_right(self.starts, address)
         if first and self._end(self.starts[first - 1]) > address:

@@ -53,7 +53,7 @@ class Writer(modes.Mode):
         self.problems: list[str] = []  # why what was written down does not say all that happened
 
     def refuse(self, why: str) -> None:
-        """Note why this cannot be written down."""
+        """Record why the function cannot be recorded."""
         if not self.problems:
             self.place = user_frame()
         self.problems.append(why)

@@ -30,7 +30,7 @@ class Replay(watching.Watcher):
         self._made: list[UntypedStorage] | None = None
 
     def run(self, inputs: list[Tensor]) -> Any:
-        """Do everything for these inputs. Returns the outputs."""
+        """Run the whole program for these inputs, and return the outputs."""
         for v, t in zip(self.program.inputs, inputs):
             if v.buffer != NO_MEMORY:
                 self.at[v.buffer] = t._storage

@@ -96,7 +96,7 @@ class Comprehensions:
         return SimpleValue(made)
 
     def add_pair(self: Any, place: Range, made: Value, hint: DictType | None, key: Value, value: Value) -> None:
-        """Put a pair into a dictionary that is being built; without an annotation, the first pair determines the types."""
+        """Add a pair to a dictionary that is being built; without an annotation, the first pair determines the types."""
         if isinstance(key.type, (UnionType, OptionalType)):
             raise error(
                 place,

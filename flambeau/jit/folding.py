@@ -105,7 +105,7 @@ def _by_channel(operand: Any, weight: Tensor, dims: int) -> Tensor | None:
 
 
 def _replace(layer: Node, weight: Tensor, bias: Tensor, suffix: str) -> None:
-    """Give a layer other parameters, under the old names with a suffix."""
+    """Replace a layer's parameters, under the old names with a suffix."""
     names = [v.name if v.has_name() else "" for v in layer.inputs_[1:3]]
     with layer.graph.at(layer):
         for index, tensor in enumerate((weight, bias)):

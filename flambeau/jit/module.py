@@ -238,7 +238,7 @@ class RecursiveScriptModule(ScriptModule):
         return made
 
     def _fill(self, module: Any, concrete: Any) -> None:
-        """Take over parameters, buffers and attributes of a Python module."""
+        """Copy parameters, buffers and attributes of a Python module."""
         own = self.__dict__
         own["training"] = module.training
         for name in concrete.parameters:

@@ -460,7 +460,7 @@ class _Exits:
                 block.ret.replace_input(index, out)
 
     def guard(self, block: Block, node: Node, outcome: _Outcome) -> _Outcome:
-        """Let what follows run only if control has not left."""
+        """Run what follows only if control has not left."""
         start = block.nodes_.index(node) + 1
         if start == len(block.nodes_):
             return outcome

@@ -38,5 +38,5 @@ class Variables:
         self.changed[name] = value
 
     def remove(self, name: str) -> None:
-        """Forget a variable, whether it is there or not."""
+        """Remove a variable if it exists."""
         self.changed[name] = None

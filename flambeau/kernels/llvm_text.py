@@ -123,7 +123,7 @@ class Function:
         return ""
 
     def bring(self, function: Function) -> str:
-        """Take another function along into the module; return its symbol."""
+        """Add another function to the module; return its symbol."""
         known = self.needs.setdefault(function.symbol, function)
         _same(known, function)
         return function.symbol

@@ -58,7 +58,7 @@ class Library:
         return read.name
 
     def impl(self, op_name: Any, fn: Function, dispatch_key: str = "", *, with_keyset: bool = False) -> None:
-        """Give an operator of this namespace a kernel; the dispatch key says for which device ("CPU", "Autograd", ...)."""
+        """Register a kernel of an operator of this namespace; the dispatch key names the device ("CPU", "Autograd", ...)."""
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
         if with_keyset:
@@ -207,7 +207,7 @@ def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | No
 
 
 def register_autocast(op: Any, device_type: str, cast_inputs: dtype, /, *, lib: Library | None = None) -> None:
-    """Let an operator compute in `cast_inputs` where autocast is on for this type of device."""
+    """Register that an operator computes in `cast_inputs` under autocast on this type of device."""
     if device(device_type).type not in DEFAULT_DTYPES:
         raise ValueError(f"Device type '{device_type}' does not support autocast.")
 

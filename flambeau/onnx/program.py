@@ -90,7 +90,7 @@ class ONNXProgram:
         self._session = None
 
     def release(self) -> None:
-        """Let the session in onnxruntime go."""
+        """Release the session of onnxruntime."""
         self._session = None
 
     def save(

@@ -78,7 +78,7 @@ class SizedRecorder(TracedSizes, Recorder):
         return value
 
     def _call(self, value: int, name: str) -> None:
-        """Give a value the name of a variable; one that had it gets a number behind it, as in PyTorch's graphs."""
+        """Name a value after a variable; one that had the name gets a number appended, as in PyTorch's graphs."""
         if not name:
             return
         if name in self.taken:

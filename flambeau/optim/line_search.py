@@ -71,7 +71,7 @@ class _Search:
         return abs(point.slope) <= -_FLATTEN * self.start.slope
 
     def bracket(self, size: Any) -> None:
-        """Take larger and larger steps until the minimum is between two of them."""
+        """Enlarge the step until the minimum is between two of them."""
         before, here = self.start, self.at(size)
         while self.rounds < self.budget:
             if self.too_high(here) or (self.rounds > 1 and here.loss >= before.loss):

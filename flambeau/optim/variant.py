@@ -210,8 +210,8 @@ def _replaced(root: Expr, new: dict[int, Expr]) -> Expr:
 
 
 def _split(results: list[Expr], positions: dict[int, int], elements: int) -> tuple[tuple[Expr, ...], list[Expr]]:
-    """Take out of per-element formulas what is the same for all elements. arg(i) of the formulas is operand
-    positions[i]; after these come the values taken out."""
+    """Separate from per-element formulas what is the same for all elements. arg(i) of the formulas is operand positions[i]; after these
+    come the separated values."""
     of_element: set[int] = set()
     for x in walk(tuple(results)):
         if (x.op == "arg" and x.args[0] < elements) or any(id(c) in of_element for c in children(x)):

@@ -359,7 +359,7 @@ class EventList(list):
             self[:] = [event for event in self if id(event) not in dropped]
 
     def _set_backward_stacktraces(self) -> None:
-        """Give events of a backward pass the source lines of the forward call that they belong to."""
+        """Set the source lines of events of a backward pass to those of their forward calls."""
         stacks: dict[tuple, Any] = {}
         backward: list[tuple[FunctionEvent, FunctionEvent]] = []
         for event in self:

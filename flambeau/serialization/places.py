@@ -80,7 +80,7 @@ register_package(22, lambda storage: "meta" if storage.device.type == "meta" els
 
 
 def restore(storage: UntypedStorage, location: str, map_location: Any) -> UntypedStorage:
-    """Put a freshly read storage where the caller of `load` wants it."""
+    """Move a freshly read storage to the location that the caller of `load` wants."""
     if callable(map_location):
         placed = map_location(storage, location)
         if placed is None:

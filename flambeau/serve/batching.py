@@ -43,7 +43,7 @@ class Batcher:
         return True
 
     def give_back(self, jobs: Batch) -> None:
-        """Put jobs that no worker has seen to the front again."""
+        """Return jobs that no worker has seen to the front of the queue."""
         self.waiting.extendleft(reversed(jobs))
 
     def _drop_gone(self) -> None:

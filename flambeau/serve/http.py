@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
         self._go_on_soon()
 
     def _go_on_soon(self) -> None:
-        """Let others have their turn, then go on."""
+        """Yield to other connections, then continue."""
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._next_turn)
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def _advance(self) -> None:
-        """Take up what waits, one after the other: an answer that is there at once makes room for the next."""
+        """Handle waiting requests one after the other: an immediate answer makes room for the next."""
         if self._is_advancing:
             return
         self._is_advancing = True
@@ -326,7 +326,7 @@ class Connection(asyncio.Protocol):
         self._waiting.append(request)
 
     def _take(self, request: Request) -> None:
-        """Take up a request that has come."""
+        """Handle a request that has arrived."""
         self.current = request
         request.id = new_id()
         request.started = time.perf_counter()

@@ -174,7 +174,7 @@ class Model:
             await asyncio.sleep(0.005)
 
     async def close(self) -> None:
-        """Let all workers finish and go; what still waits hears that the model has gone."""
+        """End all workers after their batches; waiting jobs are answered that the model has gone."""
         self._is_closed = True
         await self.scale(0, 0)
         for job in self.batcher.drain():

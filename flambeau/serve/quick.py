@@ -94,7 +94,7 @@ def _from_name(name: str, work: Path) -> dict[str, Any]:
 
 
 def package(source: str, store: Path, options: argparse.Namespace) -> tuple[str, str]:
-    """Put a model into the store; return the file name of its archive and the model's name."""
+    """Add a model to the store; return the file name of its archive and the model's name."""
     path = Path(source)
     name = options.name or re.sub(
         r"[^\w.-]", "_", path.name.removesuffix(".mar") if path.suffix == ".mar" else path.stem
@@ -182,7 +182,7 @@ def _settings(options: argparse.Namespace, store: Path) -> Settings:
 
 
 def _choose_logs() -> None:
-    """Let log files go to the user's private state directory, unless LOG_LOCATION says otherwise."""
+    """Write log files to the user's private state directory, unless LOG_LOCATION is set."""
     if "LOG_LOCATION" not in os.environ:
         os.environ["LOG_LOCATION"] = str(state_folder("serve"))
     os.environ.setdefault("METRICS_LOCATION", os.environ["LOG_LOCATION"])

@@ -277,7 +277,7 @@ def _not_started(model: Model, code: int) -> InternalServerException:
 
 
 def _share_packages(environment: Path) -> None:
-    """Let a new environment see the packages that the server sees, after its own: the server may run in one itself."""
+    """Add the server's packages to a new environment, after its own."""
     (folder,) = (environment / "lib").glob("python*/site-packages")
     seen = [p for p in sys.path if p.rstrip("/").endswith(("site-packages", "dist-packages"))]
     (folder / "server.pth").write_text("".join(f"{p}\n" for p in seen))

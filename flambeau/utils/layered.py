@@ -87,7 +87,7 @@ def _layered(boxes: Sequence[Box], edges: Sequence[tuple[Box, Box]]) -> list[lis
 
 
 def _assign_layers(boxes: Sequence[Box], readers: dict[Box, list[Box]], sources: dict[Box, list[Box]]) -> None:
-    """Give each box a layer; turn edges around where boxes wait for each other."""
+    """Assign a layer to each box, reversing edges of cycles."""
     missing = {box: len(sources[box]) for box in boxes}
     ready = deque(box for box in boxes if not missing[box])
     done: set[Box] = set()

@@ -62,7 +62,7 @@ FILES = [
 
 
 def provide(package: Path, version: str) -> list[str]:
-    """Put the files that are missing below `package` (visdom's folder) there; their names, in order."""
+    """Add the files that are missing below `package` (visdom's folder); return their names, in order."""
     static = package / "static"
     missing = [entry for entry in FILES if not (static / entry[2]).exists()]
     if missing and shutil.which("npm") is None:

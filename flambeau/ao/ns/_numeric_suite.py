@@ -156,7 +156,7 @@ def _is_identical_module_type(mod1: nn.Module, mod2: nn.Module) -> bool:
 def prepare_model_with_stubs(
     float_module: nn.Module, q_module: nn.Module, module_swap_list: Any, logger_cls: Callable
 ) -> None:
-    """Put a Shadow in the place of each of a quantized model's modules whose float form is of a type in the list."""
+    """Replace each of a quantized model's modules whose float form is of a type in the list by a Shadow."""
     floats = dict(float_module.named_children())
     for name, mod in list(q_module.named_children()):
         if name not in floats:

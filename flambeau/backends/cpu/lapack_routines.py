@@ -55,8 +55,8 @@ _allowed = 0  # how many threads NumPy's library was told to use
 
 
 def use_threads(small: bool) -> None:
-    """Let NumPy's library use one thread for what is small, else as many as were asked for: its threads wait for each other
-    by spinning, which costs time slices where other programs crowd the cores."""
+    """Set the threads of NumPy's library: one for small problems, else as many as configured. Its threads wait for each other by
+    spinning, which costs time slices where other programs crowd the cores."""
     global _allowed
     wanted = 1 if small else threads.get_num_threads()
     if wanted == _allowed:

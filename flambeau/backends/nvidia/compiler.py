@@ -33,7 +33,7 @@ stats = Stats()
 
 
 def begin(source: str, architecture: str, options: tuple[str, ...] = ()) -> None:
-    """Let another thread compile a source, so that `cubin` finds it done, or waits for it."""
+    """Compile a source in another thread, so that `cubin` finds it done, or waits for it."""
     if (source, architecture, options) not in _under_way:
         _under_way[source, architecture, options] = _workers().submit(_made, source, architecture, options)
 

@@ -56,7 +56,7 @@ def run_known(kind: str, x: Any, w: Any, y: Any, window: Values) -> bool:
 
 
 def keep(kind: str, x: Any, w: Any, y: Any, window: Values, plan: ExecutionPlan) -> None:
-    """Let `run_known` compute operands like these by the plan."""
+    """Cache the plan, so that `run_known` uses it for operands like these."""
     _local.known[_key(kind, x, w, y, _address(x) | _address(w) | _address(y), window)] = plan
 
 

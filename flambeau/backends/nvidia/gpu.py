@@ -222,7 +222,7 @@ class CudaBackend(Backend):
         return event
 
     def _open_peers(self, a: int, b: int) -> None:
-        """Let two GPUs read each other's memory where the machine can."""
+        """Enable access between two GPUs' memories if the machine supports it."""
         for one, other in ((a, b), (b, a)):
             if (one, other) in self._peers:
                 continue

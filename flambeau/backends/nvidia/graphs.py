@@ -88,7 +88,7 @@ class CUDAGraph:
             raise
 
     def admit(self, stream: int) -> None:
-        """Let work on another stream, which waits for this one and which this one waits for, have memory of the graph, too."""
+        """Allow work on another stream, synchronised with this one in both directions, to use memory of the graph."""
         memory = _memory(self.index)
         memory.capturing_streams |= {stream}
 
@@ -131,7 +131,7 @@ class CUDAGraph:
             raise driver.CudaError(status, "cuGraphLaunch")
 
     def reset(self) -> None:
-        """Forget the recorded work and give its memory back."""
+        """Drop the recorded work and free its memory."""
         if self.executable:
             driver.call("cuGraphExecDestroy", self.executable)
         if self.graph:
@@ -152,7 +152,7 @@ class CUDAGraph:
         return self.handle
 
     def register_generator_state(self, generator: Any) -> None:
-        """Let kernels of the graph draw from this generator: it happens by itself when they do."""
+        """Register a generator whose numbers the graph's kernels draw; done automatically when they do."""
         self.generators.setdefault(generator, 0)
 
     def raw_cuda_graph(self) -> int:
@@ -225,7 +225,7 @@ _writers: dict[int, Any] = {}
 
 
 def write_pair(index: int, address: int, first: int, second: int) -> None:
-    """Put two 64-bit numbers into device memory, in the order of the current stream."""
+    """Write two 64-bit numbers to device memory, in the order of the current stream."""
     writer = _writers.get(index)
     if writer is None:
         writer = _writers[index] = load_source(_WRITE, device("cuda", index)).function("set_pair", ("q", "q", "q"))

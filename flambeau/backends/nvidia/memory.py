@@ -172,7 +172,7 @@ class Pool:
         return sum(self.segments.values())
 
     def give_back(self, memory: DeviceMemory) -> bool:
-        """Give segments in which nothing is used back to the driver, but for those of graphs; whether there are none left."""
+        """Return unused segments to the driver, except for those of graphs; return whether none are left."""
         self.flush()
         for block in [] if self.private and self.graphs else self.whole_segments():
             self._remove(block)
@@ -363,7 +363,7 @@ class DeviceMemory:
     # -- giving back ------------------------------------------------------------------------------------------------
 
     def empty_cache(self) -> None:
-        """Give segments in which nothing is used back to the driver."""
+        """Return unused segments to the driver."""
         with self.lock:
             if self.capturing is not None:
                 return

@@ -97,7 +97,7 @@ def used(host: int, stream: int) -> None:
 
 
 def empty_cache() -> None:
-    """Give free blocks back to the system."""
+    """Return free blocks to the system."""
     with _lock:
         for blocks in _free.values():
             for block in [b for b in blocks if b.is_idle()]:

@@ -41,7 +41,7 @@ class Mapped:
 
 
 def collect() -> None:
-    """Let go of what receivers no longer use."""
+    """Free memory that receivers no longer use."""
     for key, (_, flag) in list(_sent.items()):
         if not ctypes.c_int64.from_address(flag.ptr).value:
             del _sent[key]

@@ -90,7 +90,7 @@ class Stream:
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Put a mark behind everything that is in the stream now."""
+        """Record an event after everything that is in the stream now."""
         event = Event() if event is None else event
         event.record(self)
         return event
@@ -146,7 +146,7 @@ class Event:
         self.device: device | None = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Put the mark behind everything that is in the stream (by default the current one)."""
+        """Record the event after everything that is in the stream (by default the current one)."""
         stream = current_stream() if stream is None else stream
         threads.activate(stream.device_index)
         if not self.cuda_event:

@@ -64,7 +64,7 @@ def activate(index: int) -> int:
 
 
 def set_stream(index: int, handle: int) -> int:
-    """Put this thread's work on a device into a stream from now on; returns the one before."""
+    """Set the calling thread's stream on a device; return the one before."""
     before = mine.streams[index]
     mine.streams[index] = mine.words.streams[index] = handle
     return before

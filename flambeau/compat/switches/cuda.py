@@ -132,7 +132,7 @@ _reduced_math = [False]
 
 
 def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
-    """Let attention of half precision without a fused kernel add in half precision. It never does: sums are float32."""
+    """Allow half-precision sums in attention without a fused kernel. It has no effect: sums are float32."""
     _reduced_math[0] = bool(enabled)
 
 

@@ -46,7 +46,7 @@ class StateBefore:
         self.sums = [sums(t) for t in self.tensors]
 
     def restore(self, gradients: bool, has_run: bool = True) -> None:
-        """Put everything back. Where nothing has run on the device, its values are still there."""
+        """Restore the state. Where nothing has run on the device, its values are still there."""
         for gradient in self.grads:
             gradient.put_back(gradients)
         for copy in self.copies if has_run else ():

@@ -176,7 +176,7 @@ class GraphProgram:
         self.calls = ""  # what became of the calls of operators
 
     def run(self, tensors: Any, made: list[UntypedStorage], options: list[dict[str, Any]]) -> None:
-        """Put the graph into the current stream: for these arguments, into these storages, with these options of optimizers."""
+        """Launch the graph on the current stream: for these arguments, into these storages, with these options of optimizers."""
         executable = self.capture.executable
         if self.updates:
             self.cells.run([], [], options)

@@ -27,7 +27,7 @@ class Family:
         return not self.guard.difference() and not self.reach.unforeseen()
 
     def enter(self) -> None:
-        """Let a graph run in the current stream: one that was started in another stream must not be at work."""
+        """Wait until no graph of the family runs on another stream, before one runs on the current stream."""
         stream = threads.mine.streams[self._index]
         if self._stream not in (None, stream):
             backend_of(self._where).synchronize(self._where)

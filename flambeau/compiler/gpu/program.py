@@ -52,7 +52,7 @@ class GpuProgram:
                 work(program)
 
     def _keep(self, results: set[int]) -> None:
-        """Let the program keep its results, and what derivatives read."""
+        """Mark the results, and the values that derivatives read, as kept by the program."""
         self.program.kept = set(results)
         for after in self._derivatives():
             own = {b for call in after.calls for b in call.makes}

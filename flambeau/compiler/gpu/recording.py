@@ -252,7 +252,7 @@ class GraphRecorded(Recorded):
         return sketch, self._forget_capture(sketch, before)
 
     def _forget_capture(self, sketch: Sketch, before: StateBefore) -> list[int]:
-        """Let go of a capture that is not run. The sizes of its results."""
+        """Drop a capture that is not run, and return the sizes of its results."""
         grads = set(self._own_slots())
         sizes = [one.size for i, one in enumerate(self.slots) if i not in grads]
         self._drop_capture()
@@ -271,6 +271,7 @@ class GraphRecorded(Recorded):
 
     def _clear(self, sketch: Sketch, before: StateBefore) -> None:
         """Restore the state before a capture that is not run."""
+        self._memory().peak = sketch.peak
         before.restore(gradients=False, has_run=False)
         if sketch.alive:
             gc.collect()

@@ -17,7 +17,7 @@ _FAR = 8  # steps without a use, after which a buffer might as well be computed 
 
 
 def free_earlier(graph: StepGraph, results: set[int]) -> None:
-    """Let a step that frees memory come before one that needs some, where neither depends on the other."""
+    """Move steps that free memory before independent steps that allocate some."""
     own = {b.index for b in graph.buffers if b.source == "new"} - results
     before = peak(graph, own)
     left = dict.fromkeys(own, 0)  # how many steps are still to come that use a buffer

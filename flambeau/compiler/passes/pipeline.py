@@ -137,7 +137,7 @@ def fewer_products(graph: StepGraph, results: set[int]) -> None:
 
 
 def multiply_once(graph: StepGraph, results: set[int]) -> None:
-    """Let products of rows of a table be computed with each row once, where a table is read."""
+    """Compute products of table rows once for each distinct row; no effect where no table is read."""
     if any(step.call is not None and step.call.op.table_rows for step in graph.steps):
         repeated_rows.multiply_once(graph, results)
 

@@ -396,7 +396,7 @@ class StepRecorder(Recorder):
 
     @staticmethod
     def _as_formulas(op: Any, used: Any, given: tuple, steps: list[Launch]) -> None:
-        """Let each native call of an update be a part of a call of its own: formulas over a parameter, its gradient and its states."""
+        """Split an update into calls for its native calls: formulas over a parameter, its gradient and its states."""
         count = len(used.scalars)
         rows = {tuple(Ref(v.buffer, v.start) for v in row): row for row in zip(*given[:2], *given[2 + count :])}
         for step in steps:

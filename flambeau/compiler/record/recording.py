@@ -232,7 +232,7 @@ class Recorded:
         return problem, result
 
     def _adopt(self) -> None:
-        """Let later calls write gradients where the function has put them, if nothing else holds these."""
+        """Write later gradients where the function has put them, if nothing else holds these."""
         made: list[Any] = [None] * len(self.slots)
         for slot in self.grads:
             if slot.header is None or type(slot.holder) is int:

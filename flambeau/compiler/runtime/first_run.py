@@ -194,7 +194,7 @@ class Rehearsal:
         return self._first.get(b, number + 1) <= number <= self._last.get(b, -1)
 
     def after(self, step: Any) -> None:
-        """Put back the memory that a step of the first run has changed."""
+        """Restore the memory that a step of the first run has changed."""
         self._put_back(self._copies)
 
     def _put_back(self, copies: list[tuple[int, bytes, Any]]) -> None:

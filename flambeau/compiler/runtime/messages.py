@@ -104,12 +104,12 @@ class States:
         return Copies(SetAside(self._storages), [(g, g.state_bytes()) for g in self._generators])
 
     def back(self) -> None:
-        """Put the state back as it was before the call."""
+        """Restore the state before the call."""
         self._after = self._copy()
         to_the_end(lambda: self._put(self.before))
 
     def forth(self) -> None:
-        """Put the state as the call has left it."""
+        """Restore the state after the call."""
         to_the_end(lambda: self._put(self._after))
         for copies in (self.before, self._after):
             copies.memory.close()

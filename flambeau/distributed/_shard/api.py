@@ -38,7 +38,7 @@ def _shard_tensor(tensor: Any, sharding_spec: Any, src_rank: int = 0, process_gr
 def shard_parameter(
     module: Module, param_name: str, sharding_spec: Any, src_rank: int = 0, process_group: Any = None
 ) -> None:
-    """Put a ShardedTensor in the place of a module's parameter."""
+    """Replace a module's parameter by a ShardedTensor."""
     if not hasattr(module, param_name):
         raise AttributeError(f"{module._get_name()} has no attribute `{param_name}`")
     tensor = getattr(module, param_name)

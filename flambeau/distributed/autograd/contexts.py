@@ -216,7 +216,7 @@ class _Container:
         return context
 
     def release(self, number: int, tell: bool = True) -> None:
-        """Forget a context, here and on the workers that it has reached."""
+        """Drop a context, here and on the workers that it has reached."""
         with self.lock:
             context = self.contexts.pop(number, None)
         if self.here is not None and self.here.number == number:

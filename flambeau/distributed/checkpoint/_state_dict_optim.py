@@ -34,7 +34,7 @@ def _common_device(tensors: Iterable[Any]) -> tuple[Device, bool]:
 
 
 def _init_optim_state(optim: Optimizer) -> None:
-    """Let an optimizer make its state: one step with gradients and a learning rate of zero."""
+    """Initialise an optimizer's state by one step with gradients and a learning rate of zero."""
     parameters = [p for group in optim.param_groups for p in group[_PARAMS]]
     if optim.state or any(p.grad is not None for p in parameters):
         return

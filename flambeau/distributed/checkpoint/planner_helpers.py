@@ -202,7 +202,7 @@ def _create_read_items(fqn: str, md: Any, obj: Any) -> list[ReadItem]:
 
 
 def _init_state_dict(state_dict: dict[str, Any]) -> None:
-    """Give meta tensors memory, in place."""
+    """Allocate memory for meta tensors, in place."""
     for key, value in state_dict.items():
         state_dict[key] = _materialised(value)
 

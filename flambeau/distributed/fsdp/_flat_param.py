@@ -109,7 +109,7 @@ class FlatParam(FSDPParam):
         self._sharded_param_data = self.sharded_param.detach()
 
     def _gather_pieces(self) -> None:
-        """Let the shard follow, where `to` has moved or cast the parts that the modules hold."""
+        """Update the shard after `to` has moved or cast the parameters of the modules."""
         first = self.pieces[0].param
         if first.device.type == "meta" or (first.dtype is self._sharded_param_data.dtype and self._shares_memory()):
             return

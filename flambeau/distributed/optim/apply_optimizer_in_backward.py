@@ -13,7 +13,7 @@ __all__: list[str] = []
 def _apply_optimizer_in_backward(
     optimizer_class: type, params: Iterable[Tensor], optimizer_kwargs: dict[str, Any], register_hook: bool = True
 ) -> None:
-    """Give each parameter an optimizer of its own, which steps when its gradient has arrived and then frees it."""
+    """Attach an optimizer to each parameter, which steps when its gradient has arrived and then frees it."""
     for parameter in params:
         optimizer = optimizer_class([parameter], **optimizer_kwargs)
         known = vars(parameter)

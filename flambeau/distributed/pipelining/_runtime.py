@@ -105,7 +105,7 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
 
     # -- the list -----------------------------------------------------------------------------------------------------------
     def _prepare_schedule_with_comms(self, actions: Order, format: str = "compute_only") -> None:
-        """Take lists of actions: of what is computed ("compute_only"), or of everything ("compute_comms")."""
+        """Set lists of actions: of computations ("compute_only"), or of everything ("compute_comms")."""
         self._validate_and_set_stage_mapping(actions)
         if format == "compute_comms":
             for listed in actions.values():
@@ -132,7 +132,7 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
         self.pipeline_order_with_comms = _defer_recv_ops(order, where) if self._defer_pp_recv else order
 
     def _load_csv(self, filename: str, format: str = "compute_only") -> None:
-        """Take the order from a file with a line for each rank."""
+        """Read the order from a file with a line for each rank."""
         if format == "compute_only":
             super()._load_csv(filename)
             self._prepare_schedule_with_comms(self.pipeline_order)

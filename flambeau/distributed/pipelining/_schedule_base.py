@@ -191,7 +191,7 @@ class _PipelineSchedule(ABC):
         return self._loss_fn(output, target, **(loss_kwargs or {}))
 
     def _update_losses(self, stages: Any, losses: list | None) -> None:
-        """Give the losses of all microbatches to the caller."""
+        """Append the losses of all microbatches to the caller's list."""
         has_last = any(stage.is_last for stage in (stages if isinstance(stages, list) else [stages]))
         if has_last and losses is not None:
             if len(self._internal_losses) != self._n_microbatches:
@@ -323,7 +323,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
         _write_csv(filename, self.pipeline_order)
 
     def _load_csv(self, filename: str, format: str = "compute_only") -> None:
-        """Take the order from a file that `_dump_csv` has written."""
+        """Read the order from a file that `_dump_csv` has written."""
         if format != "compute_only":
             raise AssertionError(f'format must be "compute_only", got {format}')
         self.pipeline_order = _read_csv(filename)

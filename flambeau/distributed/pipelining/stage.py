@@ -65,7 +65,7 @@ class _PipelineStageBase:
         self.clear_runtime_states()
 
     def clear_runtime_states(self) -> None:
-        """Forget what was kept of microbatches."""
+        """Clear the state of microbatches."""
         self.fwd_cache: dict[int, tuple[tuple, list]] = {}
         self.bwd_cache: dict[int, tuple[Tensor | None, ...]] = {}
         self.backward_state: dict[int, tuple[Any, Any, Any, Any]] = {}

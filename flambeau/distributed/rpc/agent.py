@@ -269,7 +269,7 @@ class TensorPipeAgent(RpcAgent):
             return self._connections[worker]
 
     def _hear(self, worker: int, connection: Connection) -> None:
-        """Take the answers that come back on a connection of this worker's."""
+        """Receive the answers on a connection of this worker."""
         try:
             while True:
                 kind, number, data = connection.receive()
@@ -310,7 +310,7 @@ class TensorPipeAgent(RpcAgent):
 
     # -- answering ----------------------------------------------------------------------------------------------------------
     def _serve(self, connection: Connection) -> None:
-        """Take the requests of another worker, from a connection that it has opened."""
+        """Receive the requests of another worker, from a connection that it has opened."""
         kind, number, _ = connection.receive()
         if kind != _HELLO:
             return

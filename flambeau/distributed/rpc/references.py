@@ -82,7 +82,7 @@ class _References:
         del kept  # outside of the lock: its end may be that of the reference
 
     def delete_all_users(self, timeout: float) -> None:
-        """Give up the references to other workers' values, as soon as their owners know of them."""
+        """Delete the references to other workers' values, as soon as their owners know of them."""
         with self.lock:
             self.changed.wait_for(lambda: not self.unconfirmed and not self.handed_on, timeout or None)
             users = list(self.users)

@@ -17,7 +17,7 @@ __all__ = ["get_size_of_all_nodes", "get_size_of_node", "get_tensor_meta", "repl
 def replace_target_nodes_with(
     fx_module: GraphModule, old_op: str, old_target: Any, new_op: str, new_target: Any
 ) -> None:
-    """Let every node that calls one target call another."""
+    """Replace one call target by another in all nodes."""
     graph = Graph()
     values: dict[Node, Node] = {}
     for node in fx_module.graph.nodes:
@@ -38,7 +38,7 @@ class size_bytes(NamedTuple):  # noqa: N801
 
 
 def get_size_of_all_nodes(fx_module: GraphModule, args: list | None = None) -> None:
-    """Note the sizes at the nodes, as `size_bytes`; `args` are given to run the graph first."""
+    """Set `size_bytes` of all nodes; `args` are given to run the graph first."""
     if args is not None:
         ShapeProp(fx_module).propagate(*args)
     for node in fx_module.graph.nodes:

@@ -48,7 +48,7 @@ def extract_attrs_for_lowering(mod: nn.Module) -> dict[str, Any]:
 
 
 def lift_lowering_attrs_to_nodes(fx_module: GraphModule) -> None:
-    """Note the attributes of called layers at the nodes, as `attrs_for_lowering`."""
+    """Store the attributes of called layers on the nodes, as `attrs_for_lowering`."""
     for node in fx_module.graph.nodes:
         if node.op != "call_module":
             continue

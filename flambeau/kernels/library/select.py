@@ -164,7 +164,7 @@ def is_worse(keys, places, a, b):
 
 @scalar_function
 def sift_down(keys, places, base, start, size, key, place):
-    """Put an element where `start` is in a heap whose root is the worst, moving worse ones up."""
+    """Insert an element at `start` in a heap whose root is the worst, moving worse ones up."""
     i = start
     searching = True
     while searching:

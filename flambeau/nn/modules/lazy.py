@@ -50,7 +50,7 @@ class LazyModuleMixin:
                     own.materialize(saved.shape)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Give every parameter its shape, from the arguments of forward."""
+        """Initialise all parameters, with shapes from the arguments of forward."""
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
     def has_uninitialized_params(self) -> bool:

@@ -197,7 +197,7 @@ def _refuse_pickle(self: Any) -> Any:
 
 
 def _give_own_class(module: Module) -> None:
-    """Give the module its own class, because properties are attributes of classes."""
+    """Make a class for this module alone, because properties are attributes of classes."""
     cls = type(module)
     members: dict[str, Any] = {"__getstate__": _refuse_pickle}
     if not hasattr(cls, "__deepcopy__"):
@@ -305,7 +305,7 @@ def type_before_parametrizations(module: Module) -> type:
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Put the parametrizations of one module, with their tensors, on another."""
+    """Copy the parametrizations of one module, with their tensors, to another."""
     if not is_parametrized(from_module):
         return to_module
     names = from_module.parametrizations if tensor_name is None else [tensor_name]

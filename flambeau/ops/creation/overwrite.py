@@ -40,7 +40,7 @@ def copied(input: Tensor, src: Tensor) -> Tensor:
     function=False, sharding="pointwise", formula=lambda self, src, non_blocking=False: raw_copy.op.formula(self, src)
 )
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Take the values of `src`, broadcast and converted."""
+    """Copy the values of `src`, broadcast and converted."""
     if not isinstance(src, Tensor):
         if not isinstance(src, (int, float, complex)):
             raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type_name(src)}")

@@ -198,7 +198,7 @@ def apply_basic(t: Tensor, index: Any, keep_masks: bool = False) -> tuple[Tensor
 
 
 def is_mask(item: Any) -> bool:
-    """Tell whether a part of a key says of each element of some dimensions whether it is meant."""
+    """Return whether a part of a key is a mask over the elements of some dimensions."""
     return isinstance(item, Tensor) and item.dtype in (dt.bool_, dt.uint8) and bool(item.shape)
 
 

@@ -298,7 +298,7 @@ def put_flat_(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> T
 
 @put_flat_.on("any")
 def put_flat(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> None:
-    """Put elements at flat positions, for kernels."""
+    """Write elements at flat positions, for kernels."""
     positions = _flat_positions(index, numel_of(out.shape))
     reduce = "none" if not accumulate else "amax" if out.dtype is dt.bool_ else "add"
     scatter_vector(out._bare_alias().reshape(-1), 0, positions, source._bare_alias().reshape(-1), reduce)

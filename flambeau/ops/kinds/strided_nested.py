@@ -193,7 +193,7 @@ def _narrowed(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: Str
 
 
 def _reshaped(face: Any, op: Op, args: Values, kwargs: dict[str, Any], like: StridedNestedTensor) -> Any:
-    """Give the rows other sizes: -1 keeps the size of each row in that dimension."""
+    """Reshape the rows: -1 keeps the size of each row in that dimension."""
     sizes = sizes_given(args)
     if not len(like):
         raise HeldOperand(like, "empty nested tensor cannot be reshaped")

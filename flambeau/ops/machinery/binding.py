@@ -67,7 +67,7 @@ def _describe_inplace(op: Op) -> None:
 
 
 def _show_signatures(op: Op) -> None:
-    """Give an operator's function and in-place form the signatures that `help(add)` shows."""
+    """Set the signatures that `help(add)` shows for an operator's function and in-place form."""
     if op.namespaces or op.method is not None:
         show_signature(op.function, op.name)
         if op.inplace is not None:

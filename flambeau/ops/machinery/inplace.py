@@ -391,7 +391,7 @@ def view_through(base: Any, shape: Any, strides: Any, offset: int, d: dtype) -> 
 
 
 def rebuild_view_history(self: Tensor) -> None:
-    """Give a view whose base was changed in place the history it now has."""
+    """Update the history of a view whose base was changed in place."""
     base = self._base
     assert base is not None
     meta = self._ensure_autograd()

@@ -16,7 +16,7 @@ from .inplace import needs_copy_before_write, raw_copy
 
 
 def resize_out(out: Tensor, shape: tuple[int, ...]) -> None:
-    """Give `out` the result's shape, as PyTorch does: silently when empty, with a warning otherwise."""
+    """Resize `out` to the result's shape, as PyTorch does: silently when empty, with a warning otherwise."""
     if out.shape == tuple(shape):
         return
     if out.numel() != 0:

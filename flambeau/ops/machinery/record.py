@@ -204,7 +204,7 @@ class Op:
 
     @property
     def has_parts(self) -> bool:
-        """Tell whether a call of it is calls of others, which pass the door themselves."""
+        """Return whether a call of the operator consists of calls of others, which pass the door themselves."""
         return self.kind == "composite" or (self.kind == "random" and not self.draws)
 
     # -- kernels ----------------------------------------------------------------------------------------------------

@@ -95,7 +95,8 @@ def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Ca
 
 
 def repeat_door(calls: Any, door: Any, compute: Callable[..., Any]) -> None:
-    """Tell a function of `specialised` what it calls; where it records nothing it repeats the text of the door, which saves a call."""
+    """Complete a function of `specialised` with the code that it calls; where it records nothing it repeats the text of the door, which
+    saves a call."""
     space = calls.__globals__
     space.update({**door.names, **space, "_door": door, "_fn": compute})
 

@@ -24,13 +24,13 @@ _TENSOR_OPTIONS: dict[str, Any] = {
 
 
 def show_signature(function: Any, name: str) -> None:
-    """Give a public function the signature that PyTorch documents, if its own says something else."""
+    """Set the signature of a public function that PyTorch documents, if its own differs."""
     if _is_open(function):
         function.__signature__ = documented(function, name)
 
 
 def show_inplace_signature(function: Any, original: Any) -> None:
-    """Give the in-place form of a public function its signature, without `out`, if its own says nothing."""
+    """Set the signature of the in-place form of a public function, without `out`, if its own says nothing."""
     if _is_open(function):
         shown = inspect.signature(original)
         function.__signature__ = shown.replace(parameters=[p for n, p in shown.parameters.items() if n != "out"])

@@ -164,7 +164,7 @@ def _inverted(self: Tensor) -> Tensor:
 
 
 def bind_operators() -> None:
-    """Give tensors Python's operators, once, when all operators are declared."""
+    """Define Python's operators on tensors, once, when all operators are declared."""
     for symbol, name in _BINARY.items():
         op = OPS[name]
         setattr(Tensor, f"__{symbol}__", _operator(op, symbol))

@@ -252,7 +252,7 @@ _warned = False
 
 
 def give_names(t: Tensor, names: Any) -> Tensor:
-    """Give a tensor names in place, if they are valid."""
+    """Set a tensor's names in place, if they are valid."""
     names = (None,) * len(t.shape) if names is None else checked(names, len(t.shape))
     if any(name is not None for name in names):
         _announce()

@@ -47,7 +47,7 @@ class ScriptObject:
         raise NotImplementedError
 
     def set_state(self, state: Any) -> None:
-        """Give an object that was made empty its state."""
+        """Set the state of an object that was made empty."""
         self.__init__(*state)  # type: ignore[misc]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:

@@ -180,7 +180,7 @@ def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *
 
 
 def detach_(input: Tensor) -> Tensor:
-    """Take the tensor out of the graph, in place."""
+    """Detach the tensor from the graph, in place."""
     return input.detach_()
 
 

@@ -42,7 +42,7 @@ _turned = _recorded(swapped, lambda g: g.t(), "TBackward1")
 
 
 def change_header(self: Tensor, record: Callable[..., Any], name: str, *arguments: Any) -> Tensor:
-    """Take the geometry and history of a view of oneself."""
+    """Set the tensor's geometry and history to those of a view of it."""
     check_history_writable(self)
     result = record(self, *arguments)
     self.shape, self._strides, self._offset, self._contig = (

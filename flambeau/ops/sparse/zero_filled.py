@@ -36,7 +36,7 @@ def _resized(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> tuple[
 
 @composite(function=False)
 def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
-    """Give a sparse tensor a larger shape, or any shape if it has no entries."""
+    """Enlarge the shape of a sparse tensor, or change it if it has no entries."""
     t, shape = _resized(self, size, sparse_dim, dense_dim)
     if not t._values_part.shape[0]:
         return _cleared(t, shape, sparse_dim)
@@ -63,13 +63,13 @@ def _cleared(t: SparseCoo, shape: tuple[int, ...], sparse_dim: int) -> SparseCoo
 
 @composite(function=False)
 def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
-    """Give a sparse tensor another shape, without entries."""
+    """Change the shape of a sparse tensor and drop all entries."""
     return _cleared(*_resized(self, size, sparse_dim, dense_dim), sparse_dim)
 
 
 @sparse_form(memory.resize_)
 def resize_(self: Any, *sizes: Any, memory_format: Any = None) -> Any:
-    """Give a compressed tensor another number of lines, and wider ones; the first matrices of a batch stay."""
+    """Resize a compressed tensor to another number of lines, and wider ones; the first matrices of a batch stay."""
     shape = varargs_ints(sizes, "resize_")
     if not isinstance(self, SparseCsr):
         raise SparseRefusal("Could not run 'aten::resize_' with arguments from the 'SparseCPU' backend.")
@@ -107,7 +107,7 @@ def _cut(t: SparseCsr, shape: Any, batch: int, lines: int, nnz: int) -> None:
 
 @composite
 def resize_as_sparse_(self: Tensor, the_template: Tensor) -> Tensor:
-    """Give a sparse tensor the shape and the places of another one; values stay only where nothing changes."""
+    """Set the shape and the indices of a sparse tensor to those of another; values stay only if nothing changes."""
     if isinstance(self, SparseCoo) and isinstance(the_template, SparseCoo):
         return sparse_resize_(self, the_template.shape, the_template._sparse_dims, the_template.dense_dim())
     t: Any = self

@@ -59,7 +59,7 @@ def check_optimizer(optimizer: Any) -> None:
 
 
 def _watch_steps(optimizer: Any) -> None:
-    """Let the optimizer remember that its step was called, to notice schedules that are stepped too early."""
+    """Record calls of the optimizer's step, to warn of schedules that are stepped too early."""
     step = optimizer.step
     if hasattr(step, "_wrapped_by_lr_sched"):
         return

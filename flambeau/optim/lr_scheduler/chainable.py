@@ -36,7 +36,7 @@ class _ByFunction(LRScheduler):
         return without_functions(super().state_dict(), "lr_lambdas")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; functions stay as they are."""
+        """Restore the schedule from the result of `state_dict`; functions are unchanged."""
         saved = dict(state_dict)
         for function, attributes in zip(self.lr_lambdas, saved.pop("lr_lambdas")):
             if attributes is not None:

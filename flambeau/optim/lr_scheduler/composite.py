@@ -42,7 +42,7 @@ class _OfSchedulers(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
+        """Restore the schedules from the result of `state_dict`."""
         saved = dict(state_dict)
         for scheduler, state in zip(self._schedulers, saved.pop("_schedulers")):
             scheduler.load_state_dict(state)

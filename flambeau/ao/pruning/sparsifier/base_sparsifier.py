@@ -86,8 +86,8 @@ class BaseSparsifier(abc.ABC):
                     waiting.append(child)
 
     def prepare(self, model: Module, config: Any) -> None:
-        """Put masks of ones on tensors of the model, which is changed. `config` is a list of dicts, each with the full name
-        `tensor_fqn` and settings; None chooses the weights of all linear layers."""
+        """Add masks of ones to tensors of the model, in place. `config` is a list of dicts, each with the full name `tensor_fqn` and
+        settings; None chooses the weights of all linear layers."""
         self.model = model
         self.config = config
         if config is None:

@@ -343,7 +343,7 @@ def _lower_binary(model: GraphModule, qconfig_map: dict[str, Any]) -> None:
 
 
 def _lower_sizes(model: GraphModule) -> None:
-    """Let `size` read the quantized tensor instead of the dequantized one."""
+    """Read sizes from the quantized tensor instead of the dequantized one."""
     for node in model.graph.nodes:
         is_shape = node.op == "call_function" and node.target is getattr and node.args[1] == "shape"
         if is_shape or (node.op == "call_method" and node.target in ("shape", "size")):

@@ -285,7 +285,7 @@ class _Converting:
         self.modules[str(node.target)] = made
 
     def _take_quantized(self, node: Node, arg: Any) -> None:
-        """Let a node have the quantized value instead of the dequantized one."""
+        """Replace a node's dequantized input by the quantized one."""
         if not isinstance(arg, Node):
             raise AssertionError(f"Expecting the argument for custom module node to be a Node, but got {arg}")
         if _is_dequantize(arg):

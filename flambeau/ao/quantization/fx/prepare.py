@@ -292,7 +292,7 @@ class _Preparing:
         setattr(self.modules[parent], name, observer)
 
     def _share_observer(self, node: Node) -> bool:
-        """Give the result (and further inputs) the observer of the first input, if there is one."""
+        """Use the first input's observer, if it has one, for the result and further inputs."""
         first = next((a for a in node.args if isinstance(a, (Node, list, tuple))), None)
         if first is None:
             return False

@@ -41,5 +41,5 @@ class DDPCommHookType(Enum):
 
 
 def register_ddp_comm_hook(comm_hook_type: DDPCommHookType, model: Any, state: Any = None) -> None:
-    """Let a model average its gradients with one of the hooks."""
+    """Register one of the hooks for averaging a model's gradients."""
     comm_hook_type.value(model=model, state=state)

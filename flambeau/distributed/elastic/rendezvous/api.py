@@ -183,7 +183,7 @@ class RendezvousHandlerRegistry:
         self._creators: dict[str, RendezvousHandlerCreator] = {}
 
     def register(self, backend: str, creator: RendezvousHandlerCreator) -> None:
-        """Let `creator(parameters)` make the rendezvous of a new backend."""
+        """Register a backend whose rendezvous `creator(parameters)` makes."""
         if not backend:
             raise ValueError("The rendezvous backend name must be a non-empty string.")
         held = self._creators.setdefault(backend, creator)

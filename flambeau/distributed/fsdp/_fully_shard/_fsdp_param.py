@@ -53,7 +53,7 @@ class ParamModuleInfo:
     shared_param_names: list[str] = field(default_factory=list)
 
     def set(self, value: Any) -> None:
-        """Put another tensor in its place."""
+        """Replace the module's parameter by another tensor."""
         for module, name in zip((self.module, *self.shared_modules), (self.param_name, *self.shared_param_names)):
             if type(module).__setattr__ is Module.__setattr__:
                 module._parameters[name] = value  # what assignment checks is known here

@@ -364,7 +364,7 @@ def register_fsdp_forward_method(module: Module, method_name: str) -> None:
 
 
 def share_comm_ctx(modules: list[FSDPModule]) -> None:
-    """Let several outermost modules know of each other's gathers and reductions."""
+    """Share one order of gathers and reductions among several outermost modules."""
     for module in modules:
         if not isinstance(module, FSDPModule):
             raise ValueError(f"Expects list of FSDPModules but got {module}")

@@ -247,7 +247,7 @@ class MultiscaleBlock(nn.Module):
 
 
 class PositionalEncoding(nn.Module):
-    """Put the class token first; without relative positions, add learned ones for space and for time."""
+    """Prepend the class token; without relative positions, add learned ones for space and for time."""
 
     def __init__(self, embed_size: int, spatial_size: tuple[int, int], temporal_size: int, rel_pos_embed: bool):
         super().__init__()

@@ -205,7 +205,7 @@ _WITH_NORM = (ConvBn1d, ConvBn2d, ConvBn3d, ConvBnReLU1d, ConvBnReLU2d, ConvBnRe
 
 
 def update_bn_stats(mod: nn.Module) -> None:
-    """Let the norm of a fused convolution follow the statistics of batches from now on; for `model.apply`."""
+    """Unfreeze the running averages of a fused convolution's norm; for `model.apply`."""
     if type(mod) in _WITH_NORM:
         mod.update_bn_stats()
 

@@ -34,7 +34,7 @@ class NormFolding(nn.Module):
         init.zeros_(self.bn.bias)
 
     def update_bn_stats(self) -> Any:
-        """Let the norm follow the statistics of batches from now on."""
+        """Unfreeze the norm's running averages."""
         self.freeze_bn = False
         self.bn.training = True
         return self
