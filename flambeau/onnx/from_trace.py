@@ -23,7 +23,7 @@ from .recorded import ARITHMETIC, Recorded, is_needed
 
 
 def _changed(size: int) -> int:
-    """Another size: a small one, so that limits such as the 100 best are seen to be limits only."""
+    """Return another size: a small one, so that limits such as the 100 best are seen to be limits only."""
     return 2 if size != 2 else 3
 
 
