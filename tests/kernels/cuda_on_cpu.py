@@ -24,7 +24,7 @@ _SHIM = r"""
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <csetjmp>
 #include <ucontext.h>
 using namespace std;
 #define __global__
@@ -43,18 +43,33 @@ static unsigned fiber;  // the thread that runs, counted through the block
 enum State { RUNS, WAITS_WARP, WAITS_BLOCK, ENDED };
 constexpr int MOST = 1024, STACK = 1 << 16;
 static State state[MOST];
-static ucontext_t fibers[MOST], home;
+static jmp_buf fibers[MOST], home;  // swapcontext would ask the system for the signals' mask at each turn
+static bool begun[MOST];
 static char* stacks;
 static unsigned long long exchange[MOST];
 static int votes[MOST], threads_here, backwards;
-static function<void()> body_of_thread;
+static void (*body_of_thread)(const void*);
+static const void* captured;
 static void turn_to(unsigned t) { fiber = t; threadIdx.x = t % blockDim.x; threadIdx.y = t / blockDim.x; }
-static void enter() { body_of_thread(); state[fiber] = ENDED; swapcontext(&fibers[fiber], &home); }
+static void enter() { body_of_thread(captured); state[fiber] = ENDED; _longjmp(home, 1); }
 static void wait_as(State s) {
   const unsigned t = fiber;
   state[t] = s;
-  swapcontext(&fibers[t], &home);
+  if (!_setjmp(fibers[t])) _longjmp(home, 1);
   turn_to(t);
+}
+static void go_on(unsigned t) {
+  turn_to(t);
+  if (_setjmp(home)) return;
+  if (begun[t]) _longjmp(fibers[t], 1);
+  begun[t] = true;
+  ucontext_t first;
+  getcontext(&first);
+  first.uc_stack.ss_sp = stacks + (size_t)t * STACK;
+  first.uc_stack.ss_size = STACK;
+  first.uc_link = 0;
+  makecontext(&first, enter, 0);
+  setcontext(&first);
 }
 static void __syncthreads() { wait_as(WAITS_BLOCK); }
 static void __syncwarp(unsigned = ~0u) { wait_as(WAITS_WARP); }
@@ -129,18 +144,11 @@ template <class T> static T min(T a, T b) { return a < b ? a : b; }
 template <class T> static T max(T a, T b) { return a > b ? a : b; }
 static void run_block(unsigned threads) {
   threads_here = threads;
-  for (unsigned t = 0; t < threads; ++t) {
-    getcontext(&fibers[t]);
-    fibers[t].uc_stack.ss_sp = stacks + (size_t)t * STACK;
-    fibers[t].uc_stack.ss_size = STACK;
-    fibers[t].uc_link = &home;
-    makecontext(&fibers[t], enter, 0);
-    state[t] = RUNS;
-  }
+  for (unsigned t = 0; t < threads; ++t) state[t] = RUNS, begun[t] = false;
   for (;;) {
     for (unsigned k = 0; k < threads; ++k) {
       const unsigned t = backwards ? threads - 1 - k : k;
-      if (state[t] == RUNS) { turn_to(t); swapcontext(&home, &fibers[t]); }
+      if (state[t] == RUNS) go_on(t);
     }
     bool left = false, all = true, moved = false;
     for (unsigned t = 0; t < threads; ++t) {
@@ -164,7 +172,8 @@ static void run_block(unsigned threads) {
 template <class F> static void run_grid(unsigned wide, unsigned high, unsigned across, unsigned down, int reverse, F body) {
   if (!stacks) stacks = (char*)malloc((size_t)MOST * STACK);
   gridDim = {wide, high, 1}; blockDim = {across, down, 1}; backwards = reverse;
-  body_of_thread = body;
+  body_of_thread = [](const void* what) { (*(const F*)what)(); };
+  captured = &body;
   for (unsigned k = 0; k < wide * high; ++k) {
     const unsigned b = reverse ? wide * high - 1 - k : k;
     blockIdx.x = b % wide; blockIdx.y = b / wide;
@@ -189,16 +198,29 @@ def build(source: str, folder: Path) -> ctypes.CDLL:
     for name, parameters in _ENTRY.findall(source):
         names = ", ".join(re.findall(r"(\w+)(?:,|$)", parameters))
         head = f'extern "C" void run_{name}(unsigned x_, unsigned y_, unsigned across_, unsigned down_, int reverse_, {parameters})'
-        runners.append(f"{head} {{ run_grid(x_, y_, across_, down_, reverse_, [=] {{ {name}({names}); }}); }}")
+        runners.append(f"{head} {{ run_grid(x_, y_, across_, down_, reverse_, [&] {{ {name}({names}); }}); }}")
     stem = folder / f"k{hashlib.sha256((_SHIM + source).encode()).hexdigest()[:16]}"
     if not stem.with_suffix(".so").exists():
         head = _head(folder)
         stem.with_suffix(".cpp").write_text("\n".join([f'#include "{head.name}"', text, *runners]))
-        subprocess.run([*_COMMAND, "-shared", "-o", f"{stem}.so", f"{stem}.cpp"], check=True)
+        subprocess.run([*_COMMAND, "-shared", "-o", f"{stem}.so", f"{stem}.cpp", *_LIBRARIES], check=True)
     return ctypes.CDLL(f"{stem}.so")
 
 
-_COMMAND = [str(COMPILER), "-std=c++20", "-O0", "-w", "-fPIC", "-ffp-contract=off", "-fpermissive"]
+# Later standards' headers have more templates, and the C++ library takes as long to link as a kernel to compile.
+_COMMAND = [
+    str(COMPILER),
+    "-std=c++14",
+    "-O0",
+    "-w",
+    "-fPIC",
+    "-ffp-contract=off",
+    "-fpermissive",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-threadsafe-statics",
+]
+_LIBRARIES = ["-nostdlib", "-lm", "-lc", "-lgcc"]
 
 
 def _head(folder: Path) -> Path:
