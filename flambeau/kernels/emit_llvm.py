@@ -37,12 +37,17 @@ class ScalarFunction(Protocol):
 
 def emit(kernel: ir.Kernel) -> str:
     """The LLVM module of one kernel; the entry point is called `kernel.name`."""
+    return emit_apart(kernel, "")[0]
+
+
+def emit_apart(kernel: ir.Kernel, attributes: str = _PLAIN) -> list[str]:
+    """Return the same as two modules, of which the second defines what only forks; as one, if nothing does."""
     module = _Module(kernel)
     # A function that only forks is compiled without optimisation: that is a third of the compile time of a kernel.
-    attributes = _PLAIN if only_forks(kernel.body) else ATTRIBUTES
-    function = _Function(module, module.symbol, kernel.params, "void", attributes)
+    plain = _PLAIN if only_forks(kernel.body) else ATTRIBUTES
+    function = _Function(module, module.symbol, kernel.params, "void", plain)
     function.body(kernel.body)
-    return function.w.module(*module.metadata)
+    return function.w.modules(attributes, *module.metadata)
 
 
 class _Module:
@@ -413,4 +418,4 @@ def _part(inner: Function, kinds: list[str]) -> Function:
     return f
 
 
-__all__ = ["ScalarFunction", "emit"]
+__all__ = ["ScalarFunction", "emit", "emit_apart"]

@@ -51,21 +51,20 @@ class Function:
 
     def module(self, *more: str) -> str:
         """Return the text of a module: this function, those that it brings along, declarations of what else they call, `more`."""
-        functions, declared = {self.symbol: self}, dict[str, str]()
-        waiting = [self]
+        return self.modules("", *more)[0]
+
+    def modules(self, attribute: str, *more: str) -> list[str]:
+        """Return the same as two modules, of which the second defines the functions with an attribute; as one, if all or none has it."""
+        functions, waiting = {self.symbol: self}, [self]
         while waiting:
             for symbol, need in waiting.pop().needs.items():
-                if isinstance(need, str):
-                    declared[symbol] = need
-                elif symbol not in functions:
+                if isinstance(need, Function) and symbol not in functions:
                     functions[symbol] = need
                     waiting.append(need)
-                else:
+                elif isinstance(need, Function):
                     _same(functions[symbol], need)
-        texts = [f.text() for f in functions.values()]
-        return "\n".join(
-            [*texts, *(d for symbol, d in declared.items() if symbol not in functions), *_FLAGS, *more, ""]
-        )
+        apart, rest = ([f for f in functions.values() if (attribute in f.head) is wanted] for wanted in (True, False))
+        return [_module(own, others, more) for own, others in ((rest, apart), (apart, rest)) if own]
 
     # -- instructions -------------------------------------------------------------------------------------------------
     def do(self, text: str) -> None:
@@ -258,6 +257,20 @@ class Function:
         self.label(then)
         yield
         self.label(after)
+
+
+def _module(functions: list[Function], others: list[Function], more: tuple[str, ...]) -> str:
+    """The text of a module; functions that `others`, of another module, call are found by their symbols when they are linked."""
+    called, defined = {symbol for f in others for symbol in f.needs}, {f.symbol for f in functions}
+    texts = [
+        f.text().replace("define internal", "define hidden") if f.symbol in called else f.text() for f in functions
+    ]
+    elsewhere = {symbol: need for f in functions for symbol, need in f.needs.items() if symbol not in defined}
+    heads = (
+        need if isinstance(need, str) else need.head.partition(")")[0] + ") nounwind" for need in elsewhere.values()
+    )
+    declared = [head.replace("define internal", "declare hidden") for head in heads]
+    return "\n".join([*texts, *declared, *_FLAGS, *(more if any("!" in t for t in texts) else ()), ""])
 
 
 def _same(known: str | Function, other: Function) -> None:

@@ -73,7 +73,7 @@ def count_strays_of(number: int) -> None:
     line = next(line for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith("[stack]"))
     high = int(line.split()[0].split("-")[1], 16)
     _counts[2:5] = [high - size, high, size]
-    code = image.link(jit.object_code(_HANDLER), "handle")
+    code = image.link([jit.object_code(_HANDLER)], "handle")
     known = {
         "counts": ctypes.addressof(_counts),
         "pthread_self": ctypes.cast(_libc.pthread_self, ctypes.c_void_p).value,

@@ -165,7 +165,7 @@ def test_functions_of_the_c_library_are_linked():
 
 def test_linking_rejects_what_it_does_not_know():
     with pytest.raises(image.UnsupportedObject):
-        image.link(b"not an object file", "entry")
+        image.link([b"not an object file"], "entry")
 
 
 def test_objects_that_need_a_full_linker_go_through_llvm(monkeypatch):
@@ -191,14 +191,21 @@ def test_objects_that_need_a_full_linker_go_through_llvm(monkeypatch):
         jit._entry.cache_clear()
 
 
-def test_machine_code_can_be_read():
-    kernel = Kernel("shown", [Scalar("n", I64), OUT, A], [loop("i", n, [Store(OUT, i, load(A, i) + 1)])])
-    assert "shown:" in jit.assembly(kernel)
+def test_what_only_forks_is_a_module_of_its_own():
+    loops = [loop("i", n, [Store(OUT, i, load(A, i) + 1)], parallel=parallel) for parallel in (True, False)]
+    forking, alone = (Kernel("apart", [Scalar("n", I64), OUT, A], [each]) for each in loops)
+    computing, plain = emit_llvm.emit_apart(forking)
+    assert "fadd double" in computing and "optnone" not in computing and "declare hidden void @apart.range1" in plain
+    both = [jit._compiler().object_code(computing), jit._compiler().straight_code(plain)]
+    assert isinstance(image.link(both, "apart").entry, int)
+    with pytest.raises(image.UnsupportedObject, match="apart"):
+        image.link(both[:1], "apart")
+    assert emit_llvm.emit_apart(alone) == [emit_llvm.emit(alone)]
 
 
 def test_code_is_not_writable():
     kernel = Kernel("plain", [OUT], [Store(OUT, x.const(0), x.const(1))])
-    address = image.load(image.link(jit._compiler().object_code(emit_llvm.emit(kernel)), "plain"), {})
+    address = image.load(image.link([jit._compiler().object_code(emit_llvm.emit(kernel))], "plain"), {})
     out = np.zeros(1)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(out.ctypes.data)
     assert out[0] == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _ALLOCATED, _NO_BITS, _RELA = 0x2, 8, 4
@@ -44,22 +45,16 @@ class _Section:
     align: int
 
 
-def link(object_file: bytes, entry: str) -> Image:
-    """Lay out the sections of an object file and resolve every relocation between them."""
-    if object_file[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", object_file, 18)[0] != _MACHINE_X86_64:
-        raise UnsupportedObject("not an ELF object for x86-64")
-    sections = _sections(object_file)
-    places, size = _layout(sections)
-    code = bytearray(size)
-    for i, start in places.items():
-        s = sections[i]
-        if s.kind != _NO_BITS:
-            code[start : start + s.size] = object_file[s.offset : s.offset + s.size]
-    linker = _Linker(object_file, sections, places, code)
-    for s in sections:
-        if s.kind == _RELA and s.info in places:
-            linker.relocate(s)
-    return Image(bytes(linker.code), linker.address_of(entry), linker.slots)
+def link(object_files: Sequence[bytes], entry: str) -> Image:
+    """Lay out the sections of object files and resolve every relocation between them."""
+    code = bytearray()
+    objects = [_Object(data, code) for data in object_files]
+    linker = _Linker(code, {name: place for o in objects for name, place in o.symbols if name and place is not None})
+    for o in objects:
+        for s in o.sections:
+            if s.kind == _RELA and s.info in o.places:
+                linker.relocate(o, s)
+    return Image(bytes(code), linker.address_of(entry), linker.slots)
 
 
 def _sections(data: bytes) -> list[_Section]:
@@ -77,53 +72,54 @@ def _text(data: bytes, start: int) -> str:
     return data[start : data.index(b"\0", start)].decode()
 
 
-def _layout(sections: list[_Section]) -> tuple[dict[int, int], int]:
-    places: dict[int, int] = {}
-    position = 0
-    for i, s in enumerate(sections):
-        if s.flags & _ALLOCATED and s.size and s.name != ".eh_frame":
-            position = -(-position // s.align) * s.align
-            places[i] = position
-            position += s.size
-    return places, position
+class _Object:
+    """An object file whose contents are part of the code: where its sections are there, and its symbols (None: defined elsewhere)."""
+
+    def __init__(self, data: bytes, code: bytearray):
+        if data[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", data, 18)[0] != _MACHINE_X86_64:
+            raise UnsupportedObject("not an ELF object for x86-64")
+        self.data, self.sections = data, _sections(data)
+        self.places: dict[int, int] = {}
+        for i, s in enumerate(self.sections):
+            if s.flags & _ALLOCATED and s.size and s.name != ".eh_frame":
+                code.extend(bytes(-len(code) % s.align))
+                self.places[i] = len(code)
+                code.extend(bytes(s.size) if s.kind == _NO_BITS else data[s.offset : s.offset + s.size])
+        table = next(s for s in self.sections if s.kind == 2)
+        strings = self.sections[table.link].offset
+        self.symbols: list[tuple[str, int | None]] = []
+        for at in range(table.offset, table.offset + table.size, 24):
+            name, _info, _other, section, value, _size = struct.unpack_from("<IBBHQQ", data, at)
+            place = self.places[section] + value if section in self.places else None
+            self.symbols.append((_text(data, strings + name), place))
 
 
 class _Linker:
-    def __init__(self, data: bytes, sections: list[_Section], places: dict[int, int], code: bytearray):
-        self.data, self.sections, self.places, self.code = data, sections, places, code
+    def __init__(self, code: bytearray, places: dict[str, int]):
+        self.code, self.places = code, places
         self.slots: list[tuple[int, str]] = []
         self._slot_of: dict[str, int] = {}
         self._jump_of: dict[str, int] = {}
-        table = next(s for s in sections if s.kind == 2)
-        strings = sections[table.link].offset
-        self.symbols: list[tuple[str, int, int]] = []  # name, section, value
-        for at in range(table.offset, table.offset + table.size, 24):
-            name, _info, _other, section, value, _size = struct.unpack_from("<IBBHQQ", data, at)
-            self.symbols.append((_text(data, strings + name), section, value))
 
     def address_of(self, name: str) -> int:
-        for symbol, section, value in self.symbols:
-            if symbol == name and section in self.places:
-                return self.places[section] + value
-        raise UnsupportedObject(f"no symbol {name}")
+        if name not in self.places:
+            raise UnsupportedObject(f"no symbol {name}")
+        return self.places[name]
 
-    def relocate(self, table: _Section) -> None:
-        base = self.places[table.info]
+    def relocate(self, part: _Object, table: _Section) -> None:
+        base = part.places[table.info]
         for at in range(table.offset, table.offset + table.size, 24):
-            offset, info, addend = struct.unpack_from("<QQq", self.data, at)
-            self._apply(base + offset, info & 0xFFFFFFFF, self.symbols[info >> 32], addend)
+            offset, info, addend = struct.unpack_from("<QQq", part.data, at)
+            name, target = part.symbols[info >> 32]
+            self._apply(base + offset, info & 0xFFFFFFFF, name, target, addend)
 
-    def _apply(self, where: int, kind: int, symbol: tuple[str, int, int], addend: int) -> None:
-        name, section, value = symbol
-        defined = section in self.places
-        target = self.places[section] + value if defined else 0
-        if kind in (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX) and not defined:
+    def _apply(self, where: int, kind: int, name: str, target: int | None, addend: int) -> None:
+        target = self.places.get(name) if target is None else target
+        if target is None and kind in (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX):
             target = self._slot(name)
-        elif kind == _PLT32 and not defined:
+        elif target is None and kind == _PLT32:
             target = self._jump(name)
-        elif kind in (_PC32, _PLT32, _PC64) and defined:
-            pass
-        else:
+        elif target is None or kind not in (_PC32, _PLT32, _PC64):
             raise UnsupportedObject(f"relocation {kind} against {name or 'a section'}")
         distance = target + addend - where
         struct.pack_into("<q" if kind == _PC64 else "<i", self.code, where, distance)

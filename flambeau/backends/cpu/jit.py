@@ -101,7 +101,11 @@ def support_code(function: Function, signature: str = "", straight: bool = False
         return _place(*_unpack(stored))[1]
     with NOTICE.compiling():
         compiler = _compiler()
-        code = _link(compiler.straight_code(text) if straight else compiler.object_code(text), function.symbol[1:])
+        made = compiler.straight_code(text) if straight else compiler.object_code(text)
+        try:
+            code = image.link([made], function.symbol[1:])
+        except image.UnsupportedObject:
+            code = image.Image(made, function.symbol[1:], [])
     cache.write(name, _pack(signature, code), cache.ENTRY)
     return _place(signature, code)[1]
 
@@ -149,26 +153,23 @@ def _built(source: ir.Kernel | Callable[[], ir.Kernel]) -> tuple[str, image.Imag
         tuple(p.name for p in kernel.params),
         frozenset(i for i, p in enumerate(kernel.params) if p in stored_to),
     )
-    return signature, _build(emit_llvm.emit(kernel), kernel.name), told
+    return signature, _build(kernel), told
 
 
 # ---------------------------------------------------------------------------------------------- compiling
 
 
-def _build(text: str, entry: str) -> image.Image:
+def _build(kernel: ir.Kernel) -> image.Image:
     started = time.perf_counter()
     try:
-        return _link(_compiler().object_code(text), entry)
+        computing, *forking = emit_llvm.emit_apart(kernel)
+        code = [_compiler().object_code(computing), *map(_compiler().straight_code, forking)]
+        return image.link(code, kernel.name)
+    except image.UnsupportedObject:  # the entry stays a name: LLVM will link the object when it is loaded
+        return image.Image(_compiler().object_code(emit_llvm.emit(kernel)), kernel.name, [])
     finally:
         stats.compiled += 1
         stats.compile_seconds += time.perf_counter() - started
-
-
-def _link(object_file: bytes, entry: str) -> image.Image:
-    try:
-        return image.link(object_file, entry)
-    except image.UnsupportedObject:  # the entry stays a name: LLVM will link the object when it is loaded
-        return image.Image(object_file, entry, [])
 
 
 # LLVM ends the process when it gets no memory, so it is made sure before that there is some: more than was seen to be used.
@@ -201,6 +202,7 @@ class Compiler:
         self.triple = target.triple
         self.options = self.llvm.create_pipeline_tuning_options(speed_level=2)
         self.options.slp_vectorization = False
+        self.straight_code = functools.lru_cache(maxsize=256)(self._straight_code)  # kernels often fork alike
 
     def _parsed(self, text: str) -> Any:
         module = self.llvm.parse_assembly(f'target triple = "{self.triple}"\n{text}')
@@ -224,7 +226,7 @@ class Compiler:
         finally:
             self.llvm.set_option("flambeau", "-disable-lsr=false")
 
-    def straight_code(self, text: str) -> bytes:
+    def _straight_code(self, text: str) -> bytes:
         """The object file of functions without loops: optimising them would take ten times as long, and gain some nanoseconds a call."""
         make_sure_of(_COMPILING_BYTES, "to compile a call")
         return self.quick_machine.emit_object(self._parsed(text))
@@ -233,12 +235,6 @@ class Compiler:
 @functools.cache
 def _compiler() -> Compiler:
     return Compiler()
-
-
-def assembly(kernel: ir.Kernel) -> str:
-    """The machine code of a kernel as text, for people."""
-    compiler = _compiler()
-    return compiler.machine.emit_assembly(compiler.optimised(emit_llvm.emit(complex_nests.split(kernel))))
 
 
 # ---------------------------------------------------------------------------------------------- loading
