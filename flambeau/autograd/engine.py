@@ -151,7 +151,7 @@ class Pass:
             outgoing = apply_one_by_one(node, incoming)
         if node.hooks:
             outgoing = run_posthooks(node, outgoing, incoming)
-        if grad_mode.anomaly:
+        if unusual and grad_mode.anomaly:
             check_gradients(node, outgoing)
         if not self.retain_graph:
             node.release()

@@ -478,7 +478,9 @@ def gradient_edge(tensor: Any) -> tuple[Any, ...] | None:
     if type(tensor) is GradientEdge:
         return (tensor.node, tensor.output_nr)
     meta = tensor._autograd
-    if tensor._base is not None or (meta is not None and meta.grad_fn is not None):
+    if tensor._base is None and meta is not None and meta.grad_fn is not None:
+        return (meta.grad_fn, meta.output_nr)
+    if tensor._base is not None:
         fn = tensor.grad_fn  # may rebuild the node of a view whose base was changed
         if fn is not None:
             return (fn, tensor._autograd.output_nr)

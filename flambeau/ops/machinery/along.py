@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...core.caching import remember
@@ -23,9 +24,10 @@ def split_at(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     """A contiguous shape as (outer, n, inner) around a dimension; a 0-dim tensor is one line of one element."""
     if not shape:
         return 1, 1, 1
+    shape = tuple(shape)  # whose parts are quickly made
     if dim < 0:
         dim += len(shape)
-    return numel_of(shape[:dim]), shape[dim], numel_of(shape[dim + 1 :])
+    return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
 
 
 def _check(size: int, where: device) -> None:

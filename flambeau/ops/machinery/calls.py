@@ -205,7 +205,8 @@ def run_inplace(impl: Pointwise, self: Tensor, operands: Values, params: Values,
         if plan is not None and _is_quiet(self, operands):
             _write(plan, self, operands + (impl.runtime_params(params) if params else ()), name)
             return self
-        return _first_inplace(impl, self, operands, params, name, key)
+        known = None if params or len(operands) > 1 else plan  # nothing but the operand's history is new
+        return _change_inplace(impl, self, operands, params, name, key, known)
     except Exception as problem:
         instead = recourse(face, problem, operands, _options(impl, params, None))
         if instead is None:
@@ -213,18 +214,24 @@ def run_inplace(impl: Pointwise, self: Tensor, operands: Values, params: Values,
     return instead()
 
 
-def _first_inplace(impl: Pointwise, self: Tensor, operands: Values, params: Values, name: str, key: Values) -> Tensor:
-    given = operands, params
+def _change_inplace(
+    impl: Pointwise, self: Tensor, operands: Values, params: Values, name: str, key: Values, plan: PointwisePlan | None
+) -> Tensor:
+    """Compute into the first operand, whatever history it has; by a plan that is known for such operands, if there is one."""
+    given, is_new = (operands, params), plan is None
     if not isinstance(self, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(self).__name__}")
-    operands = checked_operands(impl, operands)
+    if is_new:
+        operands = checked_operands(impl, operands)
     if impl.unrecorded:
         check_writable_memory(self)
     else:
         check_writable(self)
-    params = settle(impl, params)
-    sources = tuple(_readable(self, x) for x in operands)
-    plan = _inplace_plan(impl, self, sources, params)
+    sources = operands
+    if plan is None:
+        params = settle(impl, params)
+        sources = tuple(_readable(self, x) for x in operands)
+        plan = _inplace_plan(impl, self, sources, params)
     runtime = impl.runtime_params(params)
     node = make_node(plan, operands, runtime) if plan.records and graph.grad_mode.enabled else None
     copied = node is not None and node.recipe.reads_operand(0)
@@ -232,7 +239,7 @@ def _first_inplace(impl: Pointwise, self: Tensor, operands: Values, params: Valu
     kept = (_copy_with_history(self), *sources[1:]) if copied else sources
     plan.run(self, sources + runtime)
     self._bump(name)
-    plain = _same(given[0], sources) and _same(given[1], params) and _all_plain(sources, params)
+    plain = is_new and _same(given[0], sources) and _same(given[1], params) and _all_plain(sources, params)
     if plan.fn is not None and plain:
         impl.inplace_plans[key] = plan
     if node is not None:

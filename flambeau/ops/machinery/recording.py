@@ -210,7 +210,8 @@ def _kind(parameters: dict[str, inspect.Parameter], name: str) -> Any:
 
 
 def _holds_tensors(saved: dict[str, Any]) -> bool:
-    return any(type(v) is SavedTensor or (type(v) is list and SavedTensor in map(type, v)) for v in saved.values())
+    kinds = [type(v) for v in saved.values()]
+    return SavedTensor in kinds or any(type(v) is list and SavedTensor in map(type, v) for v in saved.values())
 
 
 def _pack(value: Any) -> Any:
