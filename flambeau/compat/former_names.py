@@ -116,7 +116,7 @@ GATHERED = {
     " distributed.tensor.experimental._context_parallel._load_balancer: _HeadTailLoadBalancer _LoadBalancer"
     " _PerDocumentHeadTailLoadBalancer _PTRRLoadBalancer",
     "export.decomp_utils": "export.decompositions: CustomDecompTable",
-    "fx.experimental.symbolic_shapes": "symbolic: ShapeEnv SymTypes guard_or_false=sym_bool guard_or_true=sym_bool has_free_symbols is_concrete_int is_nested_int statically_known_true=sym_bool",
+    "fx.experimental.symbolic_shapes": "core.compile_options: ConstraintViolationError, symbolic: ShapeEnv SymTypes guard_or_false=sym_bool guard_or_true=sym_bool has_free_symbols is_concrete_int is_nested_int statically_known_true=sym_bool",
     "jit.frontend": "jit.source: FrontendError NotSupportedError UnsupportedNodeError",
     "mps.event": "mps: Event",
     "mps.profiler": "mps: is_capturing_metal=_is_capturing_metal is_metal_capture_enabled=_is_metal_capture_enabled"

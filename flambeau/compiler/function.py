@@ -29,7 +29,7 @@ from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor, tensors_in
 from ..nn.modules import module as module_room
 from .known_function import DEEPEST, KnownFunction, Unfit, Unsplit, available, counters, splitting
-from .ranges import DryCall, LastOfMany, Range, Ranges, new_sizes
+from .ranges import DryCall, LastOfMany, Range, Ranges, new_sizes, refuse_constants
 from .record.histories import attached, cut, take_histories
 from .record.operator_call import OtherLayout, Stale, holds_numbers
 from .record.preparation import Changes, Prepared
@@ -282,14 +282,14 @@ class CompiledFunction(KnownFunction):
                 self._try_out(recorded, result)
                 return result
             if not recorded.checked:
+                refuse_constants(DryCall(self, given, key, args, kwargs))
                 with _undivided():
                     problem, result = recorded.check(
                         given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
                     )
                 graph = getattr(recorded.program, "graph", None)  # what was not captured has no program
                 if problem and graph is not None and graph.relaid:
-                    # recorded once more, with everything stored as in eager calls
-                    self.layouts, self.found[key] = False, 1
+                    self.layouts, self.found[key] = False, 1  # recorded once more, stored as in eager calls
                 elif problem and graph is not None and graph.rounded_otherwise:
                     self.exact, self.found[key] = True, 1  # recorded once more, bit by bit
                 elif problem and graph is None and not recorded.light:

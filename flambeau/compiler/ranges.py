@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..core.compile_options import ConstraintViolationError
 from ..core.device import cpu
 from ..core.generator import Generator, default_generator
 from ..core.size import make_size
@@ -28,7 +30,7 @@ from .record.results import replaced, same_results
 from .record.steps import Call, StepGraph
 from .runtime.first_run import extent
 from .runtime.program import Program
-from .state.arguments import Arguments
+from .state.arguments import DYNAMIC, WEAK, Arguments
 from .state.reach import Reach, Unreachable
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ _FURTHER = 16  # times the size that a range is extended to, where a program mak
 _MOST_BYTES = 1 << 24
 _FEWEST = 6  # sizes at which recordings must agree: two more than a polynomial has coefficients
 _ATTEMPTS = 5  # that may fail, for arguments of one kind, each with twice the size
+_REFUSALS = (RuntimeError, ValueError, IndexError, AssertionError)  # what functions say of sizes that they do not take
 _SMALL = 1024  # bytes of a tensor that the host may write to
 _RANGES = 6  # that are kept, for arguments of one kind
 _FREE, _EARNED = 4, 16  # ranges that need not be earned, and native calls for each further one
@@ -343,6 +346,10 @@ class DryRecorder(StepRecorder):
         super().tested(address, size, error)
 
 
+class OtherSize(NotRecordable):
+    """Raised where a function raises an error for another size."""
+
+
 class DryCall:
     """A call of a function, which can be run dry with other sizes."""
 
@@ -391,9 +398,47 @@ class DryCall:
             except NotRecordable:
                 raise
             except Exception as problem:  # of sizes that the function does not take, or another thread records
-                raise NotRecordable(f"{type(problem).__name__} with another size: {problem}") from None
+                kind = OtherSize if isinstance(problem, _REFUSALS) else NotRecordable
+                raise kind(f"{type(problem).__name__} with another size: {problem}") from None
             recorded = prepared.finish(result)
             return recorded, Facts(recorded, given.tensors)
+
+
+def refuse_constants(call: DryCall) -> None:
+    """Raise an error where a size that was marked as dynamic is a constant: the function refuses whatever other size is tried. Sizes that
+    are bound to each other are left alone, as where it cannot be run dry."""
+    tensors = call.given.tensors
+    marked = [
+        (i, d) for i, t in enumerate(tensors) if t.__dict__ for d in t.__dict__.get(DYNAMIC, set()) - t.__dict__.get(WEAK, set())
+    ]  # fmt: skip
+    sizes = {tensors[i].shape[d] for i, d in marked}
+    free = call.known.options.get("dynamic") is True
+    if free or len(sizes) != 1 or not all(t._contig for t in tensors) or call.objection():
+        return
+    (n,) = sizes
+    shapes = tuple(
+        tuple((0, 1) if (i, d) in marked else (size, 0) for d, size in enumerate(t.shape))
+        for i, t in enumerate(tensors)
+    )
+    line, why = Line(*marked[0], shapes, (None,) * len(tensors)), ""
+    for t in {n + 1, n - 1, 2 * n, n // 2, 3 * n, 8 * n} - {n, 0, 1}:
+        try:
+            call.at(line, t)
+        except OtherSize as problem:
+            why = str(problem)
+        except NotRecordable:
+            return
+        else:
+            return
+    names = inspect.signature(call.known.function).parameters
+    given = [*zip(names, call.args), *call.kwargs.items()]
+    spoken = [
+        f"L[{next((repr(k) for k, v in given if v is tensors[i]), f'tensor {i}')}].size()[{d}]" for i, d in marked
+    ]
+    raise ConstraintViolationError(
+        f"Constraints violated ({', '.join(spoken)})!\n  - You marked {spoken[0]} as dynamic but your code specialized it to be a constant"
+        f" ({n}). If you're using mark_dynamic, either remove it or use maybe_mark_dynamic. {why}"
+    )
 
 
 def _acts(graph: StepGraph) -> bool:
@@ -440,4 +485,4 @@ def _put_back(reach: Reach, generators: list[Generator]) -> Iterator[None]:
             generator.set_state_bytes(mark)
 
 
-__all__ = ["DryCall", "LastOfMany", "Range", "Ranges", "new_sizes"]
+__all__ = ["DryCall", "LastOfMany", "Range", "Ranges", "new_sizes", "refuse_constants"]

@@ -25,6 +25,10 @@ class Unsupported(TorchDynamoException):
     """Raised by `compile(fullgraph=True)` for a function that cannot be one graph."""
 
 
+class ConstraintViolationError(RuntimeError):
+    """Raised by a compiled function for a size that was marked as dynamic, though the function takes no other one."""
+
+
 def check_compile_options(
     *,
     fullgraph: bool = False,

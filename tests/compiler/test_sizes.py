@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from contextlib import nullcontext
 
 import pytest
 
 import flambeau
 from flambeau import nn
+from flambeau.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 from .helpers import Twins
 
@@ -111,6 +114,59 @@ def test_marks_say_which_sizes_change():
                 assert still(x).sum().item() == 9 * size
     with pytest.raises(IndexError, match="2 dimensions has none with number 2"):
         flambeau._dynamo.mark_dynamic(flambeau.ones(1, 1), 2)
+
+
+def _chunks(lib, x):
+    assert x.shape[0] % 4 == 0
+    return x.view(-1, 4, 3).sum(1)
+
+
+# A function, the sizes of its arguments (None: not marked), and whether the marked one is a constant.
+MARKED = {
+    "a constant beside it": (lambda lib, x: x + lib.ones(4, 1), [4], True),
+    "a view": (lambda lib, x: x.view(4, 3) * 2, [4], True),
+    "an argument that is not marked": (lambda lib, x, y: x * y, [4, None], True),
+    "two marked ones": (lambda lib, x, y: x * y, [4, 4], False),
+    "a free one": (lambda lib, x: x.sin(), [4], False),
+    "multiples": (_chunks, [4], False),
+    "twice another": (lambda lib, x, y: x.repeat(2, 1) * y, [4, 8], False),
+    "a bound": (lambda lib, x: x * 2 if x.shape[0] < 5 else x + lib.ones(3, 2), [4], False),
+}
+
+
+def _marked(lib, sizes, mark):
+    given = [lib.ones(rows or 4, 3) for rows in sizes]
+    for t, rows in zip(given, sizes):
+        if rows:
+            mark(t, 0)
+    return given
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_a_marked_size_that_is_a_constant_is_an_error(name):
+    function, sizes, wrong = MARKED[name]
+    dynamo, run = flambeau._dynamo, functools.partial(function, flambeau)
+    compiled = flambeau.compile(run)
+    for _ in range(2):
+        compiled(*_marked(flambeau, sizes, dynamo.mark_dynamic))
+    if wrong:
+        with pytest.raises(ConstraintViolationError, match=r"marked L\['x'\].size\(\)\[0\] as dynamic"):
+            compiled(*_marked(flambeau, sizes, dynamo.mark_dynamic))
+    for _ in range(3):
+        given = _marked(flambeau, sizes, dynamo.maybe_mark_dynamic)
+        assert flambeau.equal(compiled(*given), run(*given))
+    for _ in range(0 if wrong else 3):
+        compiled(*_marked(flambeau, sizes, dynamo.mark_dynamic))
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_pytorch_raises_for_the_same_marked_sizes(name):
+    torch = pytest.importorskip("torch")
+    function, sizes, wrong = MARKED[name]
+    compiled = torch.compile(functools.partial(function, torch), backend="eager")
+    given = _marked(torch, sizes, torch._dynamo.mark_dynamic)
+    with pytest.raises(torch.fx.experimental.symbolic_shapes.ConstraintViolationError) if wrong else nullcontext():
+        compiled(*given)
 
 
 def test_control_flow_on_sizes_is_followed():

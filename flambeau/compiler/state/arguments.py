@@ -23,7 +23,8 @@ from ...nn.parameter import Parameter
 
 ATOMS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 _GPU_THREADS = f"{__name__.partition('.')[0]}.backends.nvidia.threads"
-DYNAMIC, STATIC = "_dynamo_dynamic_indices", "_dynamo_static_indices"  # what marks of sizes are called on tensors
+# What marks of sizes are called on tensors; those that need not hold are dynamic, too.
+DYNAMIC, STATIC, WEAK = "_dynamo_dynamic_indices", "_dynamo_static_indices", "_dynamo_weak_dynamic_indices"
 
 
 class Arguments:
@@ -95,7 +96,7 @@ class Arguments:
         """Return the attributes that a program has set on a tensor."""
         found = []
         for name, value in t.__dict__.items():
-            if name not in (DYNAMIC, STATIC):
+            if name not in (DYNAMIC, STATIC, WEAK):
                 if type(value) not in ATOMS:
                     self.objects.append(value)
                 found.append((name, atom(value) if type(value) in ATOMS else id(value)))
@@ -194,4 +195,4 @@ def settings_key() -> tuple:
     )  # fmt: skip
 
 
-__all__ = ["ATOMS", "DYNAMIC", "STATIC", "Arguments", "layout_of", "settings_key"]
+__all__ = ["ATOMS", "DYNAMIC", "STATIC", "WEAK", "Arguments", "layout_of", "settings_key"]

@@ -14,7 +14,7 @@ from ....compiler import (
     list_backends,
     reset,
 )
-from ....compiler.state.arguments import DYNAMIC, STATIC
+from ....compiler.state.arguments import DYNAMIC, STATIC, WEAK
 from ....core import compile_options as exc
 from ....core import naming as _naming
 from ....nn import Module
@@ -73,7 +73,8 @@ def graph_break(msg: str = "") -> None:
 
 def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
     """Mark a size of a tensor as changing from call to call: a new size is then no new kind of argument, whatever
-    `compile(dynamic=)` says. It does not count as another compilation, and many sizes have one program where that is possible."""
+    `compile(dynamic=)` says. It does not count as another compilation, and many sizes have one program where that is possible. A
+    compiled function that takes no other size raises ConstraintViolationError, on the CPU, when its recording is first used."""
     _mark(t, index, DYNAMIC, STATIC)
 
 
@@ -91,7 +92,10 @@ def _mark(t: Any, index: Any, name: str, other: str) -> None:
     t.__dict__[other] = frozenset(t.__dict__.get(other, frozenset()) - indices)
 
 
-maybe_mark_dynamic = mark_dynamic
+def maybe_mark_dynamic(t: Any, index: Any) -> None:
+    """Mark a size as changing, like `mark_dynamic`, without an error where it cannot change."""
+    _mark(t, index, DYNAMIC, STATIC)
+    _mark(t, index, WEAK, STATIC)
 
 
 def mark_static_address(t: Any, guard: bool = False) -> None:
