@@ -2,7 +2,7 @@
 
     python benchmarks/cuda.py                    # operators, host cost of small calls, train steps
     python benchmarks/cuda.py --only train       # a part: kernels, host, train, curves
-    python benchmarks/cuda.py --write            # also update the tables in docs/cuda.md
+    python benchmarks/cuda.py --write            # also update the tables in docs/internals/cuda.md
 
 Ratios are PyTorch's time over Flambeau's: larger is better for Flambeau. Both compute in float32 without TF32 unless a case says
 otherwise. `curves` trains both from the same weights and prints how far their losses are apart.
@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 import models  # noqa: E402
 
-DOCS = Path(__file__).parent.parent / "docs" / "cuda.md"
+DOCS = Path(__file__).parent.parent / "docs" / "internals" / "cuda.md"
 M64 = 1 << 26
 
 Make = Callable[[Any], Callable[[], Any]]
@@ -341,7 +341,7 @@ PARTS: dict[str, tuple[str, Callable[[], list[tuple[str, str]]]]] = {
 
 
 def write(part: str, heading: str, rows: list[tuple[str, str]]) -> None:
-    """Replace the table of a part in docs/cuda.md."""
+    """Replace the table of a part in docs/internals/cuda.md."""
     table = "\n".join([f"| | {heading} |", "| --- " + "| --: " * (heading.count("|") + 1) + "|"])
     table += "".join(f"\n| {name} | {figures} |" for name, figures in rows)
     text = DOCS.read_text()
@@ -354,7 +354,7 @@ def main() -> None:
     parser.add_argument(
         "--only", default="host,kernels,curves,train", help="comma list of host, kernels, curves, train"
     )
-    parser.add_argument("--write", action="store_true", help="update docs/cuda.md")
+    parser.add_argument("--write", action="store_true", help="update docs/internals/cuda.md")
     options = parser.parse_args()
     import torch
 
