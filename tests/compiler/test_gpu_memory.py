@@ -46,6 +46,14 @@ for make in (train.CASES["MLP 784-256-128-10, batch 64, Adam"], train.CASES["CNN
     print(eager, most, later)
     assert most <= eager and later <= eager
 
+values._ON_HOST = 1 << 18
+scores = fl.empty(1 << 14, 50304, device="cuda", dtype=fl.bfloat16)
+fl.cuda.reset_peak_memory_stats()
+before = fl.cuda.memory_allocated()
+values.summary(scores)
+assert fl.cuda.max_memory_allocated() - before < 1 << 28, "a large result is looked at in pieces"
+del scores
+
 x = fl.empty(8, 1024, 3 * 768, device="cuda", requires_grad=True)
 q, k, v = (t.view(8, 1024, 12, 64).transpose(1, 2) for t in x.split(768, dim=2))
 before = fl.cuda.memory_allocated()

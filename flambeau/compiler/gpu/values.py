@@ -46,7 +46,7 @@ def sums(t: Tensor) -> Tensor | Bytes:
         weights = from_numpy(WEIGHTS).to(wide).to(t.device)
         x = t.reshape(-1)
         whole = len(x) // width * width
-        pieces = [x[at : min(at + _PIECE, whole)].to(wide) for at in range(0, whole, _PIECE)]
+        pieces = (x[at : min(at + _PIECE, whole)].to(wide) for at in range(0, whole, _PIECE))  # one after the other
         return cat([*((piece.reshape(-1, width) * weights).sum(1) for piece in pieces), x[whole:].to(wide)])
 
 
