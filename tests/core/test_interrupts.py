@@ -124,7 +124,7 @@ CONTEXTS = {
 
 def everything_set():
     flags = [getattr(grad_mode, name) for name in ("enabled", "inference", "anomaly", "saved_hooks")]
-    autocast = flambeau.amp.state.current_setting("cpu"), flambeau.amp.state._switches.nesting
+    autocast = flambeau.amp.state.current_setting("cpu"), flambeau.amp.state._contexts.nesting
     others = flambeau.get_default_device(), flambeau.sparse.check_sparse_tensor_invariants.is_enabled()
     kernels = dict(flambeau.core.settings.attention_kernels)
     return *flags, *autocast, *others, kernels, modes.own.stack[:], len(modes.active), asks_arguments()

@@ -293,10 +293,22 @@ def test_what_must_be_declared_is_declared() -> None:
 
 
 def test_every_named_batching_rule_exists() -> None:
-    from flambeau.func import batching, rules  # noqa: F401
+    from flambeau.func import batching
+    from flambeau.func.rules import random
 
-    named = {op.batching for op in OPS.values() if op.batching is not None and not callable(op.batching)}
+    every = [op for op in OPS.values() if op.batching is not None and not callable(op.batching)]
+    named = {op.batching for op in every if op.kind != "random"}
     assert len(named) > 10
+    drawn = {
+        "new",
+        "like",
+        "rows",
+        "each",
+        *random._MASKS,
+        *random._NOISE,
+        *random._CHANNELS,
+    }  # one rule reads them all
+    assert {op.batching for op in every if op.kind == "random"} <= drawn
     for declared in named:
         assert callable(batching.named_rule(declared))
 
