@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import types
 
 import pytest
@@ -703,3 +704,19 @@ def test_classes_that_override_operators_do_not_switch_it_off():
 
     for _ in range(6):
         assert type(twice(marked)) is Marked
+
+
+def test_what_only_frozen_functions_hold(monkeypatch):
+    """A function that is found by a computed name, in a heap that the program has frozen, as servers do."""
+
+    def scaled():
+        factor = [2.0]
+        return (lambda x: x * factor[0]), factor
+
+    function, factor = scaled()
+    monkeypatch.setattr(flambeau, "put_there_by_a_test", function, raising=False)
+    gc.freeze()
+    twins = Twins(lambda: ((lambda x: getattr(flambeau, "put_there" + "_by_a_test")(x)), None))
+    twins.call(vector(), SETTLED)
+    factor[0] = 5.0
+    twins.call(vector(), 3)

@@ -80,5 +80,11 @@ def functions_of(codes: list[types.CodeType]) -> list[types.FunctionType]:
     if not codes:
         return []
     ids = {id(code) for code in codes}
+    # The collector does not tell what a program has frozen, as servers do before they fork.
+    frozen = gc.get_freeze_count()
+    if frozen:
+        gc.unfreeze()
     found = gc.get_referrers(*codes) if len(codes) < 5 else gc.get_objects()
+    if frozen:
+        gc.freeze()
     return [f for f in found if type(f) is types.FunctionType and id(f.__code__) in ids]
