@@ -5,6 +5,7 @@ The published weights are replaced by small files of the same names in the cache
 from __future__ import annotations
 
 import collections
+import sys
 import warnings
 
 import numpy as np
@@ -23,6 +24,8 @@ FILES = {"resnet18": "resnet18-f37072fd.pth", "resnet152": "resnet152-394f9c45.p
 def pretrained(vision, tmp_path, monkeypatch):
     """Makes a model as the notes do, with pretrained=True."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    if "torch.hub" in sys.modules:  # another test may have chosen a folder there
+        monkeypatch.setattr(sys.modules["torch.hub"], "_hub_dir", None, raising=False)
     folder = tmp_path / "hub" / "checkpoints"
     folder.mkdir(parents=True)
 
