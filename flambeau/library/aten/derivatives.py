@@ -228,6 +228,24 @@ def function_of(name: str, overload: str) -> Callable | None:
 # -- recording ----------------------------------------------------------------------------------------------------------------
 
 
+def by_name(formula: Pointwise, operands: Sequence[Any]) -> Any:
+    """The value of a formula's gradient as PyTorch's operator for it computes it; NotImplemented where none is declared that reads
+    what the gradient reads."""
+    if formula.derivative_of is None:
+        return NotImplemented
+    forward, index, reads, params = formula.derivative_of
+    derivative = declared().get(forward.op.aten_name)
+    if derivative is None or index or len(derivative.forms) > 1:
+        return NotImplemented
+    parameters = [name for name, _ in forward.parameters]
+    given = [name for name, runs in zip(parameters, forward.runtime_flags(params)) if runs]
+    names = ("grad", *("self" if n == "input" else n for n in forward.operand_names), *given, "result")
+    own = dict(zip(parameters, params or forward.defaults)) | {names[i]: v for i, v in zip(reads, operands)}
+    if not derivative.forms[0].mentioned() <= own.keys() | {"inplace"}:
+        return NotImplemented
+    return derivative._called(derivative.forms[0], own, {})
+
+
 def asks_for_gradients(args: tuple, kwargs: dict[str, Any]) -> bool:
     """Return whether a backward pass may come back to a call with these arguments."""
     return grad_mode.enabled and any(isinstance(a, Tensor) and a.requires_grad for a in (*args, *kwargs.values()))

@@ -19,6 +19,7 @@ from ...ops.machinery.schema import Schema
 from ...ops.machinery.schema_table import overloads_of
 from . import formulas
 from .choice import choose
+from .derivatives import by_name
 from .overloads import OpOverload, aten
 
 
@@ -136,7 +137,8 @@ def _called(overload: OpOverload, values: list[Any]) -> Any:
 def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     """The calls of which this one is made."""
     if op.kind == "pointwise" and not op.namespaces:
-        return formulas.recorded(recorder, op, function, args, kwargs)
+        found = by_name(op.impl, args)
+        return formulas.recorded(recorder, op, function, args, kwargs) if found is NotImplemented else found
     if hasattr(function, "as_node"):  # a user's operator stays one node, unless it is made of others
         return recorder.again(function, args, kwargs) if not function.as_node else recorder.node(function, args, kwargs)
     if not op.has_parts:

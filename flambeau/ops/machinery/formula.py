@@ -124,12 +124,12 @@ class Pointwise:
         self.check_reads_params = check is not None and positional_count(check) > 2
         self.plans: dict[tuple[Any, ...], PointwisePlan] = {}
         self.forms: dict[tuple[Any, ...], Form] = {}  # what plans share that differ in sizes only
-        self.calls: dict[
-            tuple[Any, ...], PointwisePlan
-        ] = {}  # the same plans by what calls look like, see calls.call_key
+        self.calls: dict[tuple[Any, ...], PointwisePlan] = {}  # the same plans by what calls look like: calls.call_key
         self.inplace_plans: dict[tuple[Any, ...], PointwisePlan] = {}
         self.shares: dict[tuple[Any, ...], Any] = {}
         self.gradients: dict[int, tuple[Any, ...]] = {}
+        # Of a gradient: the formula it is of, the operand, what is read (numbered as in `share`), the formula's parameters.
+        self.derivative_of: tuple[Pointwise, int, tuple[int, ...], tuple[Any, ...]] | None = None
         depends_on_default_dtype(self)
 
     # -- calling ----------------------------------------------------------------------------------------------------
@@ -465,7 +465,9 @@ class Pointwise:
             used = tuple(sorted(arguments((share,))))
             place = {a: i for i, a in enumerate(used)}
             (compact,) = substitute((share,), lambda e: arg(place[e.args[0]]) if e.op == "arg" else None)
-            found = self.gradients[id(share)] = (derived(f"{self.name}_backward", compact, len(used)), used)
+            made = derived(f"{self.name}_backward", compact, len(used))
+            made.derivative_of = (self, index, used, plan.params)
+            found = self.gradients[id(share)] = (made, used)
         return found
 
 

@@ -142,6 +142,15 @@ def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants:
     return [layout for layout, wanted in zip(every, wants) if wanted]
 
 
+@conv_grads.op.as_aten
+def _(recorder: Any, dy: Tensor, input: Tensor, weight: Tensor, window: Any, wants: tuple[bool, bool, bool]) -> Any:
+    given, sizes = _window_in_aten(window), [weight.shape[0]] if wants[2] else None
+    if given is None:
+        return NotImplemented
+    found = recorder.aten.convolution_backward.default(dy, input, weight, sizes, *given, list(wants))
+    return tuple(gradient for gradient, wanted in zip(found, wants) if wanted)
+
+
 @conv_grads.on("cpu")
 def _(
     out: list[Tensor], dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]
