@@ -136,7 +136,7 @@ def _is_of(obj: Any, target_type: Any) -> bool:
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """The value; in compiled code it has the type."""
+    """Return `the_value` unchanged; in compiled code it gets the type `the_type`."""
     return the_value
 
 
@@ -148,7 +148,7 @@ class Attribute(NamedTuple):
 
 
 def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
-    """A future of what the function returns; it is called at once."""
+    """Return a future of the function's result. The function is called at once."""
     future: Future = Future()
     future.set_result(func(*args, **kwargs))
     return future
@@ -169,8 +169,7 @@ def _unwrap_optional(x: Any) -> Any:
 
 
 def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Checked and remembered, and the strategy before is returned, as in PyTorch. Graphs are interpreted operator by operator
-    here, so that nothing follows from it."""
+    """Check and store a fusion strategy; return the former one. It has no effect: graphs are interpreted operator by operator."""
     for behaviour, _ in strategy:
         if behaviour not in ("STATIC", "DYNAMIC"):
             raise ValueError(f"FusionBehavior only supported 'STATIC' or 'DYNAMIC', got: {behaviour}")
@@ -184,24 +183,23 @@ _strategy: list[tuple[str, int]] = [("STATIC", 2), ("DYNAMIC", 10)]
 
 @contextlib.contextmanager
 def optimized_execution(should_optimize: bool) -> Iterator[None]:
-    """Accepted: graphs are interpreted operator by operator, with `should_optimize` and without."""
+    """Context manager without effect: graphs are interpreted operator by operator, whatever `should_optimize` is."""
     yield
 
 
 @contextlib.contextmanager
 def fuser(name: str) -> Iterator[None]:
-    """Accepted if PyTorch knows the fuser ("fuser0", "fuser1", "fuser2", "fuser3"): graphs are interpreted operator by operator, and
-    none is fused."""
+    """Context manager without effect: check that `name` is a fuser of PyTorch ("fuser0" to "fuser3"). Graphs are not fused here."""
     if name not in ("", "none", "fuser0", "fuser1", "fuser2", "fuser3"):
         raise Exception(f"unrecognized fuser option (name: {name})")
     yield
 
 
 class _StrictFusion:
-    """Context manager for a part of a graph that must become one kernel. Scripted functions are refused it: none is fused."""
+    """Context manager for a part of a graph that must become one kernel. Scripted functions that use it are refused: no graph is fused."""
 
     def __enter__(self) -> None:
-        """Do nothing: outside of a script it means nothing in PyTorch, either."""
+        """Do nothing: as in PyTorch, the context has no effect outside of compiled code."""
 
     def __exit__(self, *exc: Any) -> None:
         """Do nothing."""
@@ -216,13 +214,13 @@ def onednn_fusion_enabled() -> bool:
 
 
 def enable_onednn_fusion(enabled: bool) -> None:
-    """Graphs are not fused here: True is refused."""
+    """Raise NotImplementedError if `enabled`: graphs are not fused here."""
     if enabled:
         raise NotImplementedError("graphs are not fused here; single operators use oneDNN by themselves")
 
 
 def _unique_state_dict(module: Any, keep_vars: bool = False) -> dict[str, Any]:
-    """The state of a module, with tensors that have several names only once."""
+    """Return the state dict of a module; a tensor with several names appears once, under its first name."""
     seen: dict[int, Any] = {}
     out = {}
     for name, value in module.state_dict(keep_vars=True).items():

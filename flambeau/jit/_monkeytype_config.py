@@ -1,3 +1,3 @@
-"""Types from examples (`script(f, example_inputs=...)`) need MonkeyType in PyTorch; here they are not read."""
+"""Placeholder for PyTorch's MonkeyType support: `script(f, example_inputs=...)` does not infer types from examples here."""
 
 _IS_MONKEYTYPE_INSTALLED = False

@@ -39,7 +39,7 @@ BroadcastingList6 = _BroadcastingList(6)
 
 
 def _origin(ann: Any) -> Any:
-    """The class around an annotation's parts; an error if it names a container of nothing."""
+    """Return the generic class of an annotation (`list` of `list[int]`); raise if its element type is missing."""
     found = typing.get_origin(ann)
     if ann in (Union, Optional) or (found in (list, dict, tuple) and getattr(ann, "__args__", None) is None):
         name = getattr(ann, "_name", str(ann))
@@ -65,12 +65,12 @@ def is_tuple(ann: Any) -> bool:
 
 
 def is_union(ann: Any) -> bool:
-    """Return whether an annotation is a union, `Optional` among them."""
+    """Return whether an annotation is a union; `Optional` counts as one."""
     return _origin(ann) in (Union, types.UnionType)
 
 
 def is_optional(ann: Any) -> bool:
-    """Return whether an annotation is something or None."""
+    """Return whether an annotation is `Optional[T]`."""
     inside = typing.get_args(ann)
     return _origin(ann) in (Union, types.UnionType) and len(inside) == 2 and type(None) in inside
 
@@ -96,7 +96,7 @@ def ann_to_type(ann: Any, loc: Range | None, rcb: Any = None) -> Type:
 
 
 def try_real_annotations(fn: Callable, loc: Range | None) -> tuple[list[Type], Type] | None:
-    """The types of a function's arguments and of its result, by its annotations; None if it has none."""
+    """Return the types of a function's arguments and of its result from its annotations, or None if it has no annotations."""
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
@@ -108,7 +108,7 @@ def try_real_annotations(fn: Callable, loc: Range | None) -> tuple[list[Type], T
 
 
 def get_signature(fn: Callable, rcb: Any, loc: Range | None, is_method: bool) -> tuple[list[Type], Type] | None:
-    """The types of a function's arguments, without `self` of a method, and of its result."""
+    """Return the types of a function's arguments (without a method's `self`) and of its result, or None if it has no annotations."""
     found = try_real_annotations(fn, loc)
     return (found[0][1:], found[1]) if found and is_method and not inspect.ismethod(fn) else found
 

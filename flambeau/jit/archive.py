@@ -63,7 +63,7 @@ def write_module(m: Any, f: Any, _extra_files: dict | None = None) -> None:
 
 
 class _Export:
-    """Collects the records of one module."""
+    """The records of an archive for one module: pickled objects, source of the classes, constants."""
 
     def __init__(self, module: Any):
         self.module = module
@@ -85,7 +85,7 @@ class _Export:
         return out
 
     def _write_sources(self) -> None:
-        """Definitions of everything mentioned; writing one may mention more."""
+        """Collect the definitions of all types and functions mentioned so far; each definition may mention further ones."""
         done = 0
         while done < len(self.printer.types):
             thing = self.printer.types[done]

@@ -1,4 +1,4 @@
-"""Meaning of the names in the source inside archives."""
+"""Resolution of the names in the source inside archives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NUMBERS = {"inf": math.inf, "nan": math.nan, "infj": complex(0, math.inf), "nanj
 
 
 class ArchiveResolver(Resolver):
-    """`torch`, `ops`, `CONSTANTS`, `__torch__` and a few functions: all that source in archives can name."""
+    """Resolver for source in archives, which can name `torch`, `ops`, `CONSTANTS`, `__torch__` and a few functions only."""
 
     trusts_returns = True  # a NamedTuple among the constants has lost its name
 
@@ -95,7 +95,7 @@ class _Constants(Sugared):
 
 
 class _Qualified(Sugared):
-    """A dotted name that begins with __torch__."""
+    """A dotted name that begins with `__torch__`: a class or function of the archive."""
 
     kind = "module"
 

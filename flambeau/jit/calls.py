@@ -125,7 +125,7 @@ class Calls:
         return Condition(self._isinstance_node(place, value, wanted), refined, None)
 
     def _isinstance_of_object(self: Any, node: ast.Call, place: Range, thing: Sugared) -> Condition:
-        """Modules and other things that are no values: Python's own isinstance decides."""
+        """Evaluate `isinstance` at compile time for modules and other objects that are not values of the graph."""
         python = self.resolver.python_object(self, node.args[1])
         instance = getattr(thing, "thing", None) or getattr(thing, "module", None)
         truth = isinstance(instance, python) if python is not None and instance is not None else False
@@ -347,7 +347,7 @@ class Calls:
         return SimpleValue(made)
 
     def _dict_of(self: Any, place: Range, node: ast.expr, hint: T.DictType | None) -> Value:
-        """A new dictionary with the entries of another one, or the pairs of an iterable."""
+        """Emit a new dictionary with the entries of another one or with the pairs of an iterable."""
         if isinstance(node, (ast.Dict, ast.DictComp)):
             return self.expression(node, hint)
         if isinstance(node, (ast.List, ast.Tuple)) and not node.elts:
@@ -423,11 +423,11 @@ class Calls:
         return SimpleValue(self.call_operator(place, "aten::wait", self.positional(node.args), []))
 
     def form_noop(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
-        """Functions that have no effect in compiled code."""
+        """Emit None for a function that has no effect in compiled code."""
         return SimpleValue(self.none(place))
 
     def form_false(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
-        """Questions whose answer in compiled code is always no."""
+        """Emit False for a query whose answer in compiled code is always no."""
         return SimpleValue(self.constant(False, T.BOOL, place))
 
     def form_isfinite(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
@@ -459,7 +459,7 @@ class Calls:
         return SpecialForm("no_grad")
 
     def form_unrecorded(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
-        """`unrecorded(function, x)`: a call of the library without autograd."""
+        """Compile `unrecorded(function, x)` as the call inside `no_grad`."""
         called = ast.copy_location(ast.Call(node.args[0], node.args[1:], []), node)
         off = self.fresh("no_grad")
         self.frame.sugared[off] = SpecialForm("no_grad")

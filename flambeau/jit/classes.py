@@ -74,7 +74,7 @@ def enum_type(thing: type[enum.Enum]) -> EnumType:
 
 
 class NativeMethod:
-    """A method written in C++: a schema, and a function that runs."""
+    """A method written in C++: its schema, and the function that implements it."""
 
     graph = None
 
@@ -94,7 +94,7 @@ class NativeMethod:
 
 
 def native_class(thing: Any) -> ClassType:
-    """The type of a class written in C++ (torch::class_), or of one that PyTorch has in C++."""
+    """Return the type of a class written in C++ (`torch::class_`), or of a class here that PyTorch has in C++."""
     thing = scripted(thing)
     found = compiled.get(thing)
     if found is None:
@@ -112,8 +112,8 @@ def native_named(name: str) -> ClassType:
 
 
 def script_class(thing: type, outer: dict[str, Any] | None = None) -> Type:
-    """The compiled form of a class. Its methods are compiled when they are needed, `__init__` at once. `outer` are names that
-    type comments in the class may use."""
+    """Return the compiled form of a class. `__init__` is compiled at once, other methods on first use. `outer` holds the names that type
+    comments in the class may use."""
     found = compiled.get(thing)
     if found is not None:
         return found
@@ -191,7 +191,7 @@ def compile_all(kind: ClassType) -> None:
 
 
 def class_source(thing: type) -> tuple[dict[str, ast.FunctionDef], Source]:
-    """The syntax trees of a class's methods by name; a property's setter as `name.setter`."""
+    """Return the syntax trees of a class's methods by name, with property setters as `name.setter`, and the source they come from."""
     lines, first = inspect.getsourcelines(thing)
     indent = len(lines[0]) - len(lines[0].lstrip())
     text = dedented("".join(lines), indent)
@@ -206,7 +206,7 @@ def class_source(thing: type) -> tuple[dict[str, ast.FunctionDef], Source]:
 
 
 def make_interface(thing: type) -> InterfaceType:
-    """The interface that a class with empty methods declares."""
+    """Return the interface type that a class with empty methods declares."""
     if not isinstance(thing, type):
         raise RuntimeError("interface must be applied to a class")
     is_module = issubclass(thing, torch.nn.Module)

@@ -1,4 +1,4 @@
-"""Passes that every compiled graph goes through: tuples that are taken apart at once, constants, dead code."""
+"""Passes that run on every compiled graph: unpacking of tuples, constant folding and pooling, dead code elimination."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(graph: Graph) -> None:
 
 
 def normalize(block: Block) -> None:
-    """Write with one operator what can be written with several: truths that are one another are equal, `rsub` is `sub`."""
+    """Replace operators by an equivalent standard one: `is` between bools by `eq`, `rsub` by `sub`."""
     for node in block.nodes_:
         for inner in node.blocks_:
             normalize(inner)
@@ -79,7 +79,7 @@ def has_effects(node: Node) -> bool:
 
 
 def _writes_what_nobody_reads(node: Node) -> bool:
-    """Return whether a node writes to a tensor created here that only such writes read."""
+    """Return whether a node writes to a tensor that is created in this graph and has no users except such writes."""
     schema = node.schema_
     if not schema.arguments or not schema.arguments[0].is_write or any(a.is_write for a in schema.arguments[1:]):
         return False
@@ -142,7 +142,7 @@ def _trim_if(node: Node) -> bool:
 
 
 def _trim_loop(node: Node) -> bool:
-    """Drop what a loop carries that only feeds itself."""
+    """Remove values carried by a loop that are used for nothing but their own next iteration; return whether any was removed."""
     changed, body = False, node.blocks_[0]
     for index in reversed(range(len(node.outputs_))):
         inside, given = body.inputs_[index + 1], body.outputs_[index + 1]
@@ -164,7 +164,7 @@ def _trim_loop(node: Node) -> bool:
 
 
 def fold_constants(block: Block) -> None:
-    """Compute what is known: numbers and strings from constants; ifs whose condition is known; nothing that could be changed."""
+    """Evaluate operators on constant numbers and strings, and take the branches of ifs with a constant condition."""
     graph = block.graph
     for node in list(block.nodes_):
         if node.owner is None:
@@ -292,7 +292,7 @@ def _constant_key(node: Node) -> Any:
 
 
 def order_outputs(block: Block) -> None:
-    """Outputs of ifs and loops in the order in which they are used."""
+    """Sort the outputs of ifs and loops by the order of their uses."""
     places: dict[Node, int] = {}
 
     def number(b: Block) -> None:

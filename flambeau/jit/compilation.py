@@ -18,7 +18,7 @@ from .source import Range, Source, error
 
 
 class TextResolver(Resolver):
-    """Names in a text: its own functions, then what the caller sees."""
+    """Resolver for a source text: its own functions first, then the names visible to the caller."""
 
     is_text = True
 
@@ -85,7 +85,7 @@ def compile_text(text: str, outer: dict[str, Any] | None = None, prefix: str = "
 
 
 def seen_by_caller(levels: int) -> dict[str, Any]:
-    """The names that the function which hands over a text sees: the text may use them, as PyTorch has it."""
+    """Return the globals and locals of the calling function, which the compiled text may use, as in PyTorch."""
     frame: Any = sys._getframe(levels + 1)
     return {**frame.f_globals, **frame.f_locals}
 

@@ -22,7 +22,7 @@ class Comprehensions:
 
     # -- comprehensions --------------------------------------------------------------------------------------------------
     def _own_variables(self: Any, node: Any) -> Any:
-        """The comprehension with other names for variables that the function has, too: those keep their values."""
+        """Rename the comprehension's variables that clash with variables of the function, so that those keep their values."""
         part = node.generators[0]
         names = {n.id for n in ast.walk(part.target) if isinstance(n, ast.Name)}
         new = {name: self.fresh(name) for name in names if self.frame.holder(name) is not None}
@@ -120,7 +120,7 @@ class Comprehensions:
 
 
 def hinted(wanted: Type | None, kind: Any, place: Range) -> Any:
-    """Return the list (or dictionary) type among the expected types."""
+    """Return the list (or dictionary) type in the expected type; None if there is no unique one, an error if none fits."""
     if wanted is None or wanted is ANY:
         return None
     if isinstance(wanted, OptionalType):

@@ -11,7 +11,7 @@ from .value_types import inferred
 
 
 class ScriptList(list):
-    """A list whose elements are of one type; a compiled function gets it itself, not a copy."""
+    """A list whose elements have one type. Compiled functions get the list itself, not a copy."""
 
     def __init__(self, items: list):
         kind = inferred(items)
@@ -46,7 +46,7 @@ class ScriptList(list):
 
 
 class ScriptDict(dict):
-    """A dictionary whose keys and values are of one type each; a compiled function gets it itself, not a copy."""
+    """A dictionary whose keys have one type and values one type. Compiled functions get the dictionary itself, not a copy."""
 
     def __init__(self, items: dict):
         kind = inferred(items)

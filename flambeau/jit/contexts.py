@@ -1,4 +1,4 @@
-"""Counterparts of Python's objects in compiled code: context managers, under the names that archives know."""
+"""Context managers of compiled code, under the names that archives have for them."""
 
 from __future__ import annotations
 

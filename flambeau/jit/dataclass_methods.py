@@ -1,4 +1,4 @@
-"""The methods that Python's dataclasses have without source, as programs: `__init__` and comparisons."""
+"""Generated methods of dataclasses (`__init__`, comparisons), which have no source, as compiled functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .types import ClassType, Type
 
 
 class _FieldResolver(Resolver):
-    """Names in the methods that a dataclass is given: the class, and the types of its fields."""
+    """Resolver for the generated methods of a dataclass: the class, and the types of its fields."""
 
     def __init__(self, thing: type, hints: dict[str, Any]):
         self.thing, self.hints = thing, hints
@@ -35,7 +35,7 @@ class _FieldResolver(Resolver):
 
 
 def dataclass_methods(kind: ClassType, thing: Any, hints: dict[str, Any], written: set[str]) -> dict[str, Function]:
-    """`__init__` and the comparisons that Python's dataclasses make without source, as programs; not those in `written`."""
+    """Return compiled `__init__` and comparison methods of a dataclass, except those in `written`, which it defines itself."""
     fields, options = dataclasses.fields(thing), thing.__dataclass_params__
     if any(f.default_factory is not dataclasses.MISSING for f in fields):
         raise NotImplementedError("Default factory initializers are not supported in TorchScript dataclasses")
@@ -67,7 +67,7 @@ def dataclass_methods(kind: ClassType, thing: Any, hints: dict[str, Any], writte
 def _comparison(
     thing: Any, hints: dict[str, Any], fields: list, steps: list[str], equal: bool
 ) -> tuple[str, list[str]]:
-    """Head and body of a comparison, field by field."""
+    """Return the signature and body (source lines) of a method that compares two objects field by field."""
     lines = []
     for field in fields:
         lines += [f"val1 = self.{field.name}", f"val2 = other.{field.name}"]

@@ -1,7 +1,6 @@
-"""From Python's syntax tree to a graph: statements. (Expressions: `expressions.py`; calls: `calls.py`.)
-
-Variables are written with prim::Store and read with prim::Load; `ssa.py` turns these into plain values afterwards. The same emitter
-compiles users' functions and the code inside archives: what names mean is the resolver's business.
+"""From Python's syntax tree to a graph: statements. (Expressions: `expressions.py`; calls: `calls.py`.) Variables are written with
+prim::Store and read with prim::Load; `ssa.py` turns these into plain values afterwards. The same emitter compiles users' functions and the
+code inside archives: a resolver says what names mean.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Emitter(Statements, Assignments, Expressions, Subscripts, Comprehensions, 
         kwargs: Sequence[Named],
         owner: Named | None = None,
     ) -> Value:
-        """Insert an operator, whichever overload fits."""
+        """Insert a call of an operator, with the first overload that fits the arguments."""
         schemas = schemas_of(symbol)
         compiled = self.resolver.compiled_builtin(symbol)
         if not schemas and not compiled:

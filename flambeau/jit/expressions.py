@@ -37,7 +37,7 @@ class Expressions:
         def __getattr__(self, name: str) -> Any: ...
 
     def expression(self: Any, node: ast.expr, wanted: T.Type | None = None) -> Value:
-        """The value of an expression; `wanted` is the type it should have, where that helps to choose one."""
+        """Emit an expression and return its value; `wanted` is the expected type, where that helps to choose one."""
         return self.sugared(node, wanted).as_value(self.at(node), self)
 
     def sugared(self: Any, node: ast.expr, wanted: T.Type | None = None, size: int | None = None) -> Sugared:
@@ -150,7 +150,7 @@ class Expressions:
         return SimpleValue(self.graph.dict_of(T.DictType(key, value), list(zip(keys, values)), place))
 
     def check_pair(self: Any, place: Range, hint: T.DictType, key: T.Type, value: T.Type) -> None:
-        """Complain unless a key and a value fit a dictionary's annotation."""
+        """Raise unless the types of a key and a value fit a dictionary's annotation."""
         _check_key(place, hint.key)
         for word, actual, wanted in (("key", key, hint.key), ("value", value, hint.value)):
             if not T.is_subtype(actual, wanted):
@@ -354,7 +354,7 @@ class Expressions:
         return self._short_circuit(node, parts, False)
 
     def _identity(self: Any, node: ast.Compare) -> Condition:
-        """`x is None`, which may be known from x's type and tells x's type."""
+        """Emit `x is None` (or `is not`): constant if x's type decides it; otherwise it refines the type of x."""
         place, negated = self.at(node), isinstance(node.ops[0], ast.IsNot)
         left, right = self.expression(node.left), self.expression(node.comparators[0])
         symbol = "aten::__isnot__" if negated else "aten::__is__"

@@ -1,4 +1,4 @@
-"""Running the steps of a graph one after the other, and errors on their way out of them."""
+"""Execution of a graph's steps in order, and the errors that propagate out of them."""
 
 from __future__ import annotations
 

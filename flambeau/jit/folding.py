@@ -1,4 +1,4 @@
-"""Folding in frozen graphs: what follows a convolution or a linear layer and scales or shifts channels goes into its parameters."""
+"""Folding in frozen graphs: scales and shifts of channels after a convolution or linear layer are merged into its parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ARITHMETIC = {"aten::add", "aten::sub", "aten::mul", "aten::div"}
 
 
 def fold(block: Block) -> None:
-    """Fold norms with constants into convolutions and linear layers, then sums and products with constants into convolutions."""
+    """Fold norms with constants into convolutions and linear layers, then additions and multiplications by constants into convolutions."""
     for node in list(block.nodes_):
         for inner in node.blocks_:
             fold(inner)
@@ -92,7 +92,7 @@ def _fold_arithmetic(layer: Node, node: Node) -> None:
 
 
 def _by_channel(operand: Any, weight: Tensor, dims: int) -> Tensor | None:
-    """A number, or a constant with one entry or one entry per channel, as a vector over the channels; else None."""
+    """Return an operand (a number, or a constant with one entry or one per channel) as a vector over the channels; else None."""
     channels = weight.shape[0]
     if isinstance(operand, (int, float)) and not isinstance(operand, bool):
         return torch.full((channels,), float(operand), dtype=weight.dtype)

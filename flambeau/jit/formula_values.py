@@ -1,4 +1,4 @@
-"""A user's operator with a formula in compiled code: the steps of the formula, where it is called."""
+"""Calls of a user's formula operator in compiled code: the formula is expanded into operators of the graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .values import SimpleValue, Sugared
 
 
 class FormulaValue(Sugared):
-    """An operator of a user's that has a formula."""
+    """A user's operator that is defined by a formula; a call inserts the formula's operators."""
 
     kind = "function"
 
@@ -44,7 +44,7 @@ class _Step:
 
     @property
     def dtype(self) -> dtype:
-        """Dtype that results of comparisons are asked for: they are bools, others are not."""
+        """Return bool for the result of a comparison and float32 for all others: the formula asks only to tell these apart."""
         made = self.value.node.kind_
         return BY_NAME["bool" if made in _COMPARISONS else "float32"]
 
@@ -67,7 +67,7 @@ class _Calls:
 
 
 def _operand(m: Any, place: Range | None, given: Any) -> Any:
-    """A number that is known, or a tensor: for a number that is not, one without dimensions."""
+    """Return an operand of a formula: a number known at compile time, or a tensor; other numbers become tensors without dimensions."""
     if not isinstance(given, Value):
         return given
     known, number = m.known(given)

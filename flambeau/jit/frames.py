@@ -39,7 +39,7 @@ class Definition:
 
 
 def meaningful(name: str) -> bool:
-    """Return whether a name is meaningful: `_`, `_1` and the emitter's own are not."""
+    """Return whether the user chose a name: `_`, `_1`, numbers and names made by the emitter (`$...`) do not count."""
     if not name or name.startswith("$"):
         return False
     return not (name[0] == "_" and (len(name) == 1 or name[1:].isdigit())) and not name.isdigit()
@@ -47,7 +47,7 @@ def meaningful(name: str) -> bool:
 
 @dataclass
 class Refinements:
-    """Types of variables where a condition holds, and where it does not."""
+    """Types of variables that follow if a condition is true, and if it is false."""
 
     true: dict[str, Type] = field(default_factory=dict)
     false: dict[str, Type] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Refinements:
         return Refinements(self.false, self.true)
 
     def both(self, other: Refinements) -> Refinements:
-        """Return the conclusions from `a and b`: those of both when true, those they share when false."""
+        """Return the refinements of `a and b`: those of both if it is true, those they share if it is false."""
         return Refinements({**self.true, **other.true}, _agreed(self.false, other.false))
 
     def either(self, other: Refinements) -> Refinements:

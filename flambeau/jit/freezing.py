@@ -1,4 +1,4 @@
-"""Frozen modules: calls inlined, attributes turned into constants, what follows from them computed."""
+"""Freezing of modules: calls are inlined, attributes become constants, and constant expressions are folded."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .types import BOOL, ClassType, InterfaceType
 def freeze(
     mod: Any, preserved_attrs: Sequence[str] | None = None, optimize_numerics: bool = True
 ) -> RecursiveScriptModule:
-    """A copy of a compiled module (in eval mode) with its parameters and attributes as constants of the graph, but for those in
-    `preserved_attrs` ("scale", "layer.bias", names of methods) and those that the program changes. With `optimize_numerics`,
-    batch norms and constant factors and summands go into the layers before them."""
+    """Return a copy of a compiled module (in eval mode) with its parameters and attributes as constants of the graph, except those in
+    `preserved_attrs` ("scale", "layer.bias", names of methods) and those that the program changes. With `optimize_numerics`, batch norms
+    and constant factors and summands are folded into the layers before them."""
     if not isinstance(mod, ScriptModule):
         raise RuntimeError(
             "Freezing expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'."
@@ -35,7 +35,7 @@ def freeze(
 
 
 class _Freezer:
-    """Makes one frozen module. Of the original's modules it has those that still hold something."""
+    """Builds one frozen module. It contains only those submodules of the original that still hold attributes."""
 
     def __init__(self, mod: Any, preserved: list[str]):
         self.mod, self.preserved = mod, preserved
@@ -84,7 +84,7 @@ class _Freezer:
         return owner
 
     def _hold(self, path: str) -> RecursiveScriptModule:
-        """The frozen form of the module at a path, in its place."""
+        """Return the frozen form of the module at a path; create it and its parents if needed."""
         if not path:
             return self.made
         parent, _, name = path.rpartition(".")
@@ -95,7 +95,7 @@ class _Freezer:
         return above._modules[name]  # type: ignore[return-value]
 
     def _keep(self, name: str) -> None:
-        """Hold on to an attribute: "scale", "layer.bias"."""
+        """Copy an attribute ("scale", "layer.bias") into the frozen module, so that it stays an attribute."""
         path, _, short = name.rpartition(".")
         owner, made = self._owner(name), self._hold(path)
         if short not in owner.script_type.attributes:
@@ -113,7 +113,7 @@ class _Freezer:
         made.__dict__[short] = owner._slot(short)
 
     def _inlined(self, graph: Graph, owner: Any) -> Graph:
-        """The graph without calls: those of interfaces are calls of the modules that are there. What only training does is gone."""
+        """Inline all calls, those of interfaces by the actual submodules, and set `training` to False, removing the code behind it."""
         graph = inlined(graph)
         while True:
             typed = False
@@ -132,7 +132,7 @@ class _Freezer:
         return graph
 
     def _attributes(self, graph: Graph, root: Any, path: str = "") -> dict[Any, tuple[Any, str]]:
-        """The nodes that read attributes of modules, with the module and its path."""
+        """Return the nodes that read attributes of modules, each with the module and its path."""
         objects: dict[Value, tuple[Any, str]] = {graph.inputs_[0]: (root, path)}
         found: dict[Any, tuple[Any, str]] = {}
         for node in graph.findAllNodes("prim::GetAttr"):
@@ -144,7 +144,7 @@ class _Freezer:
         return found
 
     def _note_changes(self, graph: Graph, root: Any) -> None:
-        """Attributes that a program sets, or whose tensors or objects it changes."""
+        """Add to `changed` the attributes that a program sets, or whose tensors or objects it modifies."""
         reads = self._attributes(graph, root)
         owners = {node.outputs_[0]: node for node in reads}
         for node in graph.findAllNodes("prim::SetAttr"):
@@ -226,8 +226,8 @@ def run_frozen_optimizations(
 
 
 def optimize_for_inference(mod: Any, other_methods: Sequence[str] | None = None) -> Any:
-    """The module, frozen if it is not, with batch norms and constant factors in the layers before them. The layouts that
-    PyTorch chooses here are chosen by the operators themselves when they run."""
+    """Return the module, frozen if it is not, with batch norms and constant factors folded into the layers before them. Memory layouts,
+    which PyTorch chooses here, are chosen by the operators when they run."""
     if not isinstance(mod, ScriptModule):
         raise RuntimeError(
             "optimize_for_inference expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'."

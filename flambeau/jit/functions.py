@@ -1,4 +1,4 @@
-"""Compiled functions: made when first needed, run by the interpreter."""
+"""Compiled functions: compiled on first use, run by the interpreter."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ class Function:
         return self._schema
 
     def run(self, values: Sequence[Any]) -> Any:
-        """Run on values that have been checked."""
+        """Run the function on argument values that have been checked."""
         if self._program is None:
             self._program = Program(self.graph)
         return self._program.run(values)
 
     def bind(self, args: tuple, kwargs: dict) -> list:
-        """The values of all arguments, in order and converted; raises TypeError or RuntimeError with PyTorch's messages."""
+        """Return the values of all arguments in order, converted; raises TypeError or RuntimeError with PyTorch's messages."""
         return bind(self.schema, args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -109,13 +109,13 @@ class Function:
 
 
 def _spoken(function: Function) -> str:
-    """A function by its name, a method by that of its class, too."""
+    """Return the name of a function as error messages show it: a method's with that of its class."""
     parts = unmangled(function.qualified_name).split(".")
     return ".".join(parts[-2:] if function.owner is not None else parts[-1:])
 
 
 def bind(schema: Schema, args: tuple, kwargs: dict) -> list:
-    """Return the values of all arguments of a call; RuntimeError where they do not fit."""
+    """Return the values of all arguments of a call; raises RuntimeError if they do not fit the schema."""
     values: list[Any] = []
     try:
         require_count(schema, args, kwargs)
@@ -197,7 +197,7 @@ def text_definition(text: str, resolver: Any) -> Definition:
 
 
 def literal_defaults(tree: ast.FunctionDef) -> dict[str, Any]:
-    """The defaults of a definition, which must be literals."""
+    """Return the default values of a definition, which must be literals."""
     positional = [*tree.args.posonlyargs, *tree.args.args]
     pairs = list(zip(positional[len(positional) - len(tree.args.defaults) :], tree.args.defaults))
     pairs += [(a, d) for a, d in zip(tree.args.kwonlyargs, tree.args.kw_defaults) if d is not None]

@@ -111,7 +111,7 @@ def print_graph(graph: Graph, show_source: bool | None = None) -> str:
 
 
 def shown(t: Type) -> str:
-    """A type as the printed values of graphs show it: NamedTuples with their fields, futures in brackets."""
+    """Return a type as printed graphs show it: NamedTuples with their fields, futures in brackets."""
     if isinstance(t, FutureType):
         return f"Future[{shown(t.element)}]"
     if isinstance(t, (ListType, OptionalType)):
@@ -127,7 +127,7 @@ def shown(t: Type) -> str:
 
 
 def _default_text(value: Any) -> str:
-    """The default of a NamedTuple's field as graphs show it: strings without quotes."""
+    """Return the default of a NamedTuple's field as printed graphs show it: strings without quotes."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_default_text(k)}: {_default_text(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):

@@ -8,7 +8,7 @@ from .types import NONE, ClassType, TupleType, Type, is_subtype, result_type
 
 
 def check_hooks(module_name: str, kind: ClassType) -> None:
-    """Complain about compiled hooks whose types do not fit the compiled forward."""
+    """Raise if the types of a compiled hook do not fit the compiled forward."""
     forward = kind.find_method("forward") if kind.forward_pre_hooks or kind.forward_hooks else None
     if forward is None:
         return

@@ -9,7 +9,7 @@ from .types import ClassType, FunctionType
 
 
 def inlined(graph: Graph) -> Graph:
-    """A copy of a graph without calls of functions and methods (those of interfaces stay)."""
+    """Return a copy of a graph with calls of functions and methods inlined (calls of interfaces stay)."""
     made = copy_graph(graph)
     inline(made)
     cleanup.lower_tuples(made)

@@ -244,7 +244,7 @@ def _python(program: Program, node: Node, ins: list[int]) -> Step:
 
 
 def _fork(program: Program, node: Node, ins: list[int]) -> Step:
-    """Runs at once: the future is done when it is made."""
+    """Return a step that runs the forked block at once and stores a completed future."""
     steps = program.compile(node.blocks_[0])
     source, out = program.slot(node.blocks_[0].outputs_[0]), program.slot(node.outputs_[0])
 
@@ -315,7 +315,7 @@ def _to_list(program: Program, node: Node, ins: list[int]) -> Step:
 
 
 def _make_tensor(program: Program, node: Node, ins: list[int]) -> Step:
-    """`torch.tensor(list)`: the dtype follows from the list's type, also for an empty list."""
+    """Return the step of `torch.tensor(list)`: the dtype follows from the list's static type, also for an empty list."""
     element, out = node.inputs_[0].type, program.slot(node.outputs_[0])
     while isinstance(element, ListType):
         element = element.element

@@ -1,4 +1,4 @@
-"""Running graphs: each node becomes one Python closure over numbered registers; values go in and out checked against their types."""
+"""Interpretation of graphs: each node becomes a Python closure over numbered registers; arguments and results are checked by type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .types import ListType
 
 
 class Program:
-    """A graph made ready to run."""
+    """A graph compiled to a list of closures, with a register for each value."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
@@ -47,7 +47,7 @@ class Program:
         return registers[outputs[0]] if len(outputs) == 1 else tuple(registers[o] for o in outputs)
 
     def _run_with_contexts(self, registers: Registers, entered: int) -> None:
-        """An exception leaves the contexts that the program is in."""
+        """Run the steps; on any exit, leave the context managers that are still entered."""
         ways_out = registers[entered] = []
         try:
             run_steps(self.steps, registers)

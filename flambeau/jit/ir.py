@@ -1,4 +1,4 @@
-"""The graph of a program: values, the nodes that make them, blocks of nodes inside nodes; printed as PyTorch prints it."""
+"""The graph of a program: values, the nodes that produce them, nested blocks of nodes; printed as PyTorch prints it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Node:
 
     # -- PyTorch's names ------------------------------------------------------------------------------------------------
     def __call__(self) -> Node:
-        """A value's node is an attribute here and a method in PyTorch: `value.node()` works as well."""
+        """Return the node itself: `value.node`, an attribute here, is a method in PyTorch, so `value.node()` must work as well."""
         return self
 
     def kind(self) -> str:
@@ -50,7 +50,7 @@ class Node:
         return self.inputs_[self.schema_.index_of(name)]
 
     def matches(self, schema: str) -> bool:
-        """Return whether the node calls an operator: `aten::mul.Tensor(...) -> Tensor`, or a part of that."""
+        """Return whether the node calls the operator of a schema, `aten::mul.Tensor(...) -> Tensor`, or of a prefix of one."""
         return self.schema_ is not None and str(self.schema_).replace(" ", "").startswith(schema.replace(" ", ""))
 
     def findAllNodes(self, kind: str, recurse: bool = True) -> list[Node]:  # noqa: N802
@@ -102,7 +102,7 @@ class Node:
     s = i = f = t = ival = fs = __getitem__ = get
 
     def kindOf(self, name: str) -> str:  # noqa: N802
-        """Return the name of the accessor of an attribute: "i", "f", "s"..."""
+        """Return the kind of an attribute, which is the name of its accessor in PyTorch: "i", "f", "s"..."""
         value = self.attributes[name]
         if hasattr(value, "untyped_storage"):
             return "t"
@@ -195,7 +195,7 @@ class Node:
             self.owner = None
 
     def captured(self) -> list[Value]:
-        """Return the values that the blocks inside read from outside."""
+        """Return the values from outside that the node's blocks read."""
         inside: set[Value] = set()
         read: dict[Value, None] = {}
 
@@ -243,7 +243,7 @@ def _place(node: Node) -> list[int]:
 
 
 class Block:
-    """Nodes in order, with values that come in and values that go out."""
+    """An ordered list of nodes with input and output values."""
 
     def __init__(self, graph: Graph, owner: Node | None):
         self.graph, self.owning_node = graph, owner
@@ -366,7 +366,7 @@ class Graph(Block):
 
     @contextlib.contextmanager
     def at(self, place: Block | Node) -> Iterator[None]:
-        """Insert at the end of a block, or before a node, inside a `with`."""
+        """Context manager: insert nodes at the end of a block, or before a node."""
         before = (self.insert_block, self.insert_point)
         if isinstance(place, Block):
             self.insert_block, self.insert_point = place, None
@@ -442,8 +442,8 @@ class Graph(Block):
         return copy_graph(self)
 
     def take_block(self, node: Node, known: dict[Value, Value] | None = None) -> dict[Value, Value]:
-        """Copy the nodes of another graph's node's block: what they read from outside becomes inputs, but for constants. Returns the
-        new values by the old ones."""
+        """Copy the nodes of a block of another graph's node. Values from outside become inputs, constants are copied. Returns the new
+        values by the old ones."""
         known = {} if known is None else known
         captured = node.captured()
         for value in captured:

@@ -44,7 +44,7 @@ def copy_node(node: Node, graph: Graph, known: dict[Value, Value]) -> Node:
 
 
 def insert_graph(graph: Graph, inner: Graph, arguments: Sequence[Value], place: Range | None = None) -> list[Value]:
-    """Copy the nodes of another graph to the insertion point; its outputs."""
+    """Copy the nodes of another graph to the insertion point; return the values of its outputs."""
     known = dict(zip(inner.inputs_, arguments))
     for node in inner.nodes_:
         made = graph.insert(copy_node(node, graph, known))
@@ -53,7 +53,7 @@ def insert_graph(graph: Graph, inner: Graph, arguments: Sequence[Value], place: 
 
 
 def check(graph: Graph) -> None:
-    """Raise unless every value is defined before it is read and every use is noted."""
+    """Raise unless every value is defined before it is read and every use is recorded."""
 
     def visit(block: Block, seen: set[Value]) -> None:
         seen = seen | set(block.inputs_)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Value:
-    """Value that one node makes and others read."""
+    """A value that one node produces and others read."""
 
     __slots__ = ("_name", "node", "number", "type", "uses")
 
@@ -78,7 +78,7 @@ class Value:
         return self.number
 
     def toIValue(self) -> Any:  # noqa: N802  PyTorch's name
-        """The value of a constant; None of anything else."""
+        """Return the Python value of a constant; None for other values."""
         return constant_of(self)[1]
 
     def offset(self) -> int:
@@ -99,7 +99,7 @@ class Use(NamedTuple):
 
 
 class _Uses(dict[tuple["Node", int], None]):
-    """Uses of a value: (node, index), in order. PyTorch asks for them by a call."""
+    """The uses of a value, (node, index), in order. Callable, because `value.uses()` is a method in PyTorch."""
 
     __slots__ = ()
 

@@ -39,7 +39,7 @@ _KINDS = (
 
 
 def parse(text: str, filename: str) -> ast.Module:
-    """The syntax tree of a text whose every part is of a kind that archives hold."""
+    """Parse source text from an archive; raise if it holds syntax that TorchScript does not write."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if not isinstance(node, _KINDS):
@@ -101,7 +101,7 @@ class Loader:
         return self.files[prefix]
 
     def find(self, name: str) -> Any:
-        """The type or function of a qualified name; None if the archive has none."""
+        """Return the type or function of a qualified name, or None if the archive has none."""
         if name in self.types:
             return self.types[name]
         if name.startswith(PREFIX) and name.count(".") == PREFIX.count(".") + 1:
@@ -182,7 +182,7 @@ class Loader:
             raise RuntimeError(f"corrupt archive: the class {made.name} holds {type(node).__name__}")
 
     def _listed(self, made: T.ClassType, target: ast.expr, value: ast.expr, reader: Emitter) -> None:
-        """`__parameters__ = [...]` and `__annotations__["0"] = T`."""
+        """Read `__parameters__ = [...]` or `__annotations__["0"] = T` in a class body."""
         if isinstance(target, ast.Subscript):
             name = self.literal(target.slice)
             if not isinstance(name, str):
@@ -252,7 +252,7 @@ class Loader:
         return self.convert(value, T.ANY) if isinstance(value, Pickled) else value
 
     def convert(self, value: Any, kind: T.Type) -> Any:
-        """A value of the pickle as a value of a type."""
+        """Convert a value from the pickle to a value of the type `kind`."""
         if isinstance(value, Tagged):
             return self._container(value.value, kind)
         if isinstance(value, (list, dict)):

@@ -1,6 +1,5 @@
 """Matching of a call with the overloads of an operator, and the conversions that its arguments need.
-
-Matching touches the graph only when it has succeeded: each argument becomes a small plan that is carried out at the end.
+Matching changes the graph only when it has succeeded: each argument becomes a plan (a closure) that is run at the end.
 """
 
 from __future__ import annotations
@@ -174,7 +173,7 @@ def has_variables(t: T.Type) -> bool:
 
 
 def filled(t: T.Type, known: dict[str, T.Type]) -> T.Type:
-    """Substitute the type variables of a type."""
+    """Return a type with its type variables replaced by the types they are bound to."""
     if isinstance(t, T.VarType):
         return known.get(t.name, T.ANY)
     parts = t.contained()
@@ -270,7 +269,7 @@ def try_match(
     allow: bool,
     wrong: list[str],
 ) -> Match | None:
-    """Match a call to one schema; what does not fit is added to `wrong`."""
+    """Match a call with one schema. Returns None if it does not fit, with the reasons added to `wrong`."""
     if owner is not None:
         if schema.index_of("self") is None:
             wrong.append("Provided self argument not used in schema.\n")
@@ -309,7 +308,7 @@ def _with_rest_joined(schema: Schema, args: Sequence[Named]) -> Sequence[Any]:
 
 
 def _told(schema: Schema, problem: NoMatch) -> str:
-    """Return the compiler's message about what is wrong with a call."""
+    """Return the compiler's error message for a call that does not match a schema."""
     kind, *details = problem.args
     if kind == "missing":
         return f"Argument {details[0]} not provided.\n"
@@ -362,7 +361,7 @@ def _plan_default(graph: Graph, argument: Argument, kind: T.Type) -> Plan:
 
 
 def insert_constant(graph: Graph, value: Any, kind: T.Type, place: Range | None = None) -> Value:
-    """A constant of a Python value whose type is wanted to be `kind`."""
+    """Insert a constant for a Python value, converted to the type `kind` where that differs (an int to float)."""
     if value is None:
         return graph.constant(None, T.NONE, place)
     target = without_none(kind)
@@ -392,7 +391,7 @@ def match_call(
     owner: Named | None = None,
     render: bool = True,
 ) -> Match:
-    """The first schema that a call fits, without conversions if possible; else an error that names all of them."""
+    """Return the match with the first schema that a call fits, preferably without conversions; raises an error that names all schemas."""
     for allow in (False, True) if len(schemas) > 1 else (True,):
         for schema in schemas:
             found = try_match(graph, place, schema, args, kwargs, owner, allow, [])
@@ -413,7 +412,7 @@ def match_call(
 
 
 def carry_out(graph: Graph, kind: str, match: Match, place: Range | None) -> Value:
-    """Insert the node of a matched call; its result (a tuple if there are several)."""
+    """Insert the node of a matched call and return its result (a tuple if there are several)."""
     inputs = [plan() for plan in match.plans]
     node = graph.create(kind, inputs, len(match.returns), place)
     node.schema_ = match.schema

@@ -264,7 +264,7 @@ class RecursiveScriptModule(ScriptModule):
                 ) from None
 
     def _adopt(self, module: Any) -> None:
-        """Keep what stays Python: ignored methods, and names that containers need."""
+        """Bind the methods that stay in Python: those that are marked as ignored or unused, and those that containers need."""
         kind = type(module)
         for name in dir(kind):
             function = inspect.getattr_static(kind, name, None)
@@ -285,7 +285,7 @@ class RecursiveScriptModule(ScriptModule):
 
     @property
     def forward(self) -> Any:  # type: ignore[override]
-        """Run the compiled method without hooks; calling the module runs its hooks as well."""
+        """The compiled method, without hooks; calling the module runs its hooks as well."""
         found = self.script_type.find_method("forward")
         return self._forward_overloaded if found is None else ScriptMethod(self, found)
 
@@ -302,7 +302,7 @@ class RecursiveScriptModule(ScriptModule):
         return ScriptMethod(self, found)(*args, **kwargs)
 
     def _overload(self, args: tuple, kwargs: dict) -> Function | None:
-        """The first of `forward__0`, `forward__1`... that the arguments fit."""
+        """Return the first of `forward__0`, `forward__1`... that the arguments fit."""
         for name, method in self.script_type.methods.items():
             if name.startswith("forward__"):
                 try:
@@ -398,7 +398,7 @@ class RecursiveScriptModule(ScriptModule):
 
 
 def _check_module(name: str, wanted: Any, value: Any) -> None:
-    """Check that a compiled module may take the place of another one."""
+    """Raise unless a compiled module has the type that an attribute declares."""
     if isinstance(wanted, InterfaceType):
         try:
             to_script(value, wanted)
@@ -418,7 +418,7 @@ class TracedModule(ScriptModule):
 
 
 class _Inner:
-    """The names that PyTorch's C++ modules answer to."""
+    """The methods of PyTorch's C++ module object (`module._c`)."""
 
     def __init__(self, owner: ScriptModule):
         self._owner = owner

@@ -1,4 +1,4 @@
-"""Modules as values of the compiler: what `self.layer` means in a program."""
+"""Modules as values of the compiler: the meaning of `self.layer` in a program."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def _call_hook(m: Any, place: Range | None, hook: Function, values: list[Value])
 
 
 class _DictMethod(Sugared):
-    """`modules.items()` and the like, whose items are known at compile time."""
+    """`modules.items()`, `keys()` or `values()` of a ModuleDict, whose items are known at compile time."""
 
     kind = "method"
 

@@ -225,7 +225,7 @@ def _endless(leaf: Sugared) -> bool:
 
 
 class ExceptionClass(Sugared):
-    """An exception class; its message, and its name for Python."""
+    """An exception class or instance: its Python name, and the value of its message."""
 
     kind = "exception"
 
@@ -293,7 +293,7 @@ class PythonObject(Sugared):
         )
 
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
-        """A call back to Python; arguments and result are taken for tensors unless annotated."""
+        """Insert a call back to Python; arguments and result are assumed to be tensors unless annotated."""
         if self.reason or not callable(self.thing):
             raise error(place, f"{self.reason or f'{self.kind} cannot be called in TorchScript.'}")
         name = getattr(self.thing, "__name__", "python_value")
@@ -307,7 +307,7 @@ class PythonObject(Sugared):
 
 
 class PythonModule(Sugared):
-    """Python module (or another namespace), whose names are resolved on use."""
+    """A Python module (or another namespace) whose names are resolved on use."""
 
     kind = "module"
 
@@ -324,7 +324,7 @@ class PythonModule(Sugared):
 
 
 class IgnoredFunction(Sugared):
-    """A Python function that stays Python: the graph calls back. It runs here and cannot be saved."""
+    """A Python function that is not compiled: the graph calls back to it. It runs, but cannot be saved."""
 
     kind = "ignored function"
 
@@ -369,7 +369,7 @@ class IgnoredFunction(Sugared):
 
 
 class OperatorNamespace(Sugared):
-    """`torch` and `ops.<namespace>` in archives, `aten` in this library's own forms: every name is an operator."""
+    """Namespace in which every name is an operator: `torch` and `ops.<namespace>` in archives, `aten` in this library's own forms."""
 
     kind = "module"
 

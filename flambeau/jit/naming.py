@@ -36,7 +36,7 @@ def _identifier(part: str) -> str:
 
 
 def unique_name(name: str) -> str:
-    """The name, or one with a `___torch_mangle_N` before its last part if it is taken."""
+    """Return the name, with a `___torch_mangle_N` before its last part if it is taken."""
     if name not in _taken:
         _taken.add(name)
         return name

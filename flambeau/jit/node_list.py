@@ -1,4 +1,4 @@
-"""The nodes of a block in order, linked: taking one out or putting one beside another takes as long in a program of a million lines."""
+"""Doubly linked list of the nodes of a block: insertion and removal take constant time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 
 class Linked(Protocol):
-    """An entry of a list: it has attributes for its neighbours."""
+    """Protocol of a list's entries: attributes for their two neighbours."""
 
     preceding: Any
     following: Any

@@ -30,7 +30,7 @@ _BUILDERS = {
 
 
 class Writer:
-    """Writes values with PyTorch's opcodes; storages are collected in the order in which they are met."""
+    """Writes values with PyTorch's opcodes; collects their storages in the order of appearance."""
 
     def __init__(self, mention: Callable[[Any], None], storages: list[tuple[Any, int]] | None = None):
         self.out = io.BytesIO()
@@ -231,7 +231,7 @@ class Writer:
         self.remember(value)
 
     def _quantizer(self, value: Tensor) -> None:
-        """Write what a quantized tensor's codes stand for."""
+        """Write the quantization parameters of a tensor: scheme, scales, zero points, axis."""
         self.out.write(b"(")
         self.name("torch", str(value.qscheme()).rpartition(".")[2])
         if value.qscheme() is torch.per_tensor_affine:
@@ -260,7 +260,7 @@ def _guess(values: list) -> T.Type:
 
 
 class Pickled:
-    """An object as the pickle has it: the name of its class, its state; an enum's value as arguments."""
+    """An object read from a pickle: the name of its class and its state, or the arguments of an enum member."""
 
     qualified = ""
 

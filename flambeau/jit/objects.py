@@ -1,4 +1,4 @@
-"""Objects of compiled classes, and the border between Python and programs: values as each side has them."""
+"""Objects of compiled classes, and the conversion of values between Python and programs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ for _name in ["__len__", "__getitem__", "__setitem__", "__contains__", "__add__"
 
 
 def get_slot(thing: Any, name: str) -> Any:
-    """An attribute of an object inside a program."""
+    """Return an attribute of an object inside a program."""
     if isinstance(thing, ScriptObject):
         return thing.slots[name]
     return thing._slot(name)
@@ -99,7 +99,7 @@ def set_slot(thing: Any, name: str, value: Any) -> None:
 
 
 def to_script(value: Any, kind: T.Type) -> Any:
-    """A Python value as a program's value of a type; TypeError if it is not one. Containers are copied."""
+    """Convert a Python value to a program's value of a type; raises TypeError if it does not fit. Containers are copied."""
     if isinstance(kind, T.TensorType):
         if isinstance(value, Tensor):
             return value
@@ -182,7 +182,7 @@ def _other_to_script(value: Any, kind: T.Type) -> Any:
 
 
 def _fulfilling(value: Any, kind: T.InterfaceType) -> Any:
-    """An object that has the methods of an interface."""
+    """Return an object as a value of an interface type; raises TypeError if it lacks methods of it."""
     actual: Any = getattr(value, "script_type", None) or compiled.get(type(value))
     if actual is None:
         raise TypeError(f"Cannot cast {value} to {kind}: the value is not a TorchScript compatible type, did you forget to turn it into a user defined TorchScript class?")  # fmt: skip
@@ -193,7 +193,7 @@ def _fulfilling(value: Any, kind: T.InterfaceType) -> Any:
 
 
 def object_to_script(value: Any, kind: T.ClassType) -> ScriptObject:
-    """A Python object of a class that was compiled."""
+    """Convert a Python object, whose class was compiled, to a ScriptObject."""
     made = ScriptObject(kind)
     for name, t in kind.attributes.items():
         if not hasattr(value, name):
@@ -233,7 +233,7 @@ def make_tuple(kind: T.TupleType, values: Sequence[Any]) -> tuple:
 
 
 def tuple_class(kind: T.TupleType) -> Any:
-    """The Python class of a NamedTuple type."""
+    """Return the Python class of a NamedTuple type."""
     if kind.python_class is not None:
         return kind.python_class
     name = (kind.tuple_name or "result").rpartition(".")[2]
@@ -244,7 +244,7 @@ def tuple_class(kind: T.TupleType) -> Any:
 
 
 def fits(value: Any, kind: T.Type) -> bool:
-    """Return whether a program's value is of a type."""
+    """Return whether a program's value has a type."""
     if isinstance(kind, T.OptionalType):
         return value is None or fits(value, kind.element)
     if isinstance(kind, T.UnionType):

@@ -42,7 +42,7 @@ def _numbers() -> dict[Any, int]:
 
 
 def number_of(thing: Any) -> int:
-    """The number that TorchScript has for a dtype, a layout, a memory format or a way of quantizing."""
+    """Return TorchScript's number for a dtype, a layout, a memory format or a quantization scheme."""
     return _numbers()[thing]
 
 
@@ -86,7 +86,7 @@ def draws(symbol: str) -> bool:
 
 
 def _calling(function: Callable, schema: Schema) -> Callable:
-    """Call a function with the values of a schema's arguments in order."""
+    """Wrap a function so that it can be called with the values of all of a schema's arguments in order."""
     arguments = schema.arguments
     positional = [a for a in arguments if not a.kwarg_only]
     count = len(positional)
@@ -140,7 +140,7 @@ def implementation(schema: Schema) -> Callable | None:
 
 
 def _user_operator(space: str, name: str, schema: Schema) -> Callable | None:
-    """An operator that was registered with `torch.library`, or one of torchvision's."""
+    """Return an operator that was registered with `torch.library`, or one of torchvision's; None if there is none."""
     if space == "torchvision":
         return _vision_operator(name)
     owner = getattr(torch.ops, space, None)
@@ -177,7 +177,7 @@ def _to_given(
 
 
 def _assert_async(condition: Any, message: str) -> None:
-    """The graph's own check of a value: an error with its message unless the tensor is true."""
+    """Raise RuntimeError with `message` unless the condition (a tensor) is true."""
     if not bool(condition):
         raise RuntimeError(message)
 
@@ -240,7 +240,7 @@ def _encoder_layer(
 
 
 def _same_tensors(a: list, b: list) -> bool:
-    """Return whether lists hold the same values; as PyTorch asks, tensors of one element each."""
+    """Return whether two lists of one-element tensors are equal, element by element."""
     return len(a) == len(b) and all(bool(x.eq(y).item()) for x, y in zip(a, b))
 
 

@@ -162,7 +162,7 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def _is(a: Any, b: Any) -> bool:
-    """Identity; of numbers, that they are equal."""
+    """Return whether two values are identical; for numbers and strings, whether they are equal and of one type."""
     return a is b or (type(a) is type(b) and isinstance(a, (int, float, complex, str)) and a == b)
 
 

@@ -14,7 +14,7 @@ from .value_types import inferred
 
 
 def class_code(printer: Printer, kind: Any) -> str:
-    """The definition of a class, a NamedTuple, an enum or an interface."""
+    """Return the definition of a class, a NamedTuple, an enum or an interface as source."""
     name = _last(kind)
     if isinstance(kind, TupleType):
         lines = [f"class {name}(NamedTuple):"]

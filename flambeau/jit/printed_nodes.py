@@ -1,4 +1,4 @@
-"""Nodes as expressions of the source that `.code` shows, where they are not calls of operators."""
+"""Printing of nodes other than operator calls as expressions of the source that `.code` shows."""
 
 from __future__ import annotations
 

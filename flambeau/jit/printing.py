@@ -1,7 +1,6 @@
 """Graphs as source: the Python subset that `.code` shows and archives hold.
-
-A value that is used once, at the place where it would be computed anyway, is written inside the expression that uses it; the others
-get variables named after what the program called them.
+A value that is used once, right where it would be computed, is written inside the expression that uses it; the others get variables with
+the names they have in the program.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _RESERVED = frozenset(
 
 
 class ConstMap(NamedTuple):
-    """The tensors that a text calls CONSTANTS.c0, CONSTANTS.c1, ..."""
+    """The tensors that printed source refers to as CONSTANTS.c0, CONSTANTS.c1, ..."""
 
     const_mapping: dict[str, Any]
 
@@ -41,7 +40,7 @@ class ConstMap(NamedTuple):
 
 
 class Printer:
-    """Writes functions; collects the tensors and the types that they mention."""
+    """Prints functions as source; collects the tensors and the types that they mention."""
 
     def __init__(self, importable: bool = False):
         self.importable = importable  # whether the text is to be read again
@@ -140,7 +139,7 @@ class Body:
             self.put("return " + ", ".join(map(self.use, block.outputs_)))
 
     def block(self, block: Block, more: bool) -> None:
-        """The statements of a block; `more` if others follow in it."""
+        """Print the statements of a block, or `pass` if there are none and none follow (`more`)."""
         if not block.nodes_ and not more:
             self.put("pass")
             return
@@ -413,7 +412,7 @@ def _is_empty_with(node: Node) -> bool:
 
 
 def is_for(node: Node) -> bool:
-    """Return whether a loop counts up to a number and nothing else ends it."""
+    """Return whether a loop is a `for` over a range: its condition is always true."""
     known, start = constant_of(node.inputs_[1])
     known_on, go_on = constant_of(node.blocks_[0].outputs_[0])
     return known and start is True and known_on and go_on is True
@@ -434,7 +433,7 @@ def _is_default(argument: Argument, value: Value) -> bool:
 
 
 def _needed(schema: Schema, values: Sequence[Value]) -> int:
-    """Return how many arguments must be written: those at the end that have their default need not be."""
+    """Return how many arguments must be printed: trailing ones that equal their default can be left out."""
     count = len(values)
     while count > 0 and count <= len(schema.arguments) and _is_default(schema.arguments[count - 1], values[count - 1]):
         count -= 1
@@ -447,7 +446,7 @@ def op_name(symbol: str) -> str:
 
 
 def method_code(function: Function) -> tuple[str, list[Any]]:
-    """The source of one function, and the tensors it calls CONSTANTS."""
+    """Return the source of one function, and the tensors that it refers to as CONSTANTS."""
     printer = Printer()
     return printer.function(function), printer.constants
 

@@ -50,7 +50,7 @@ class LegacyConstructor(Sugared):
 
 
 class BoundFunction(Sugared):
-    """A compiled function with its first argument given."""
+    """A compiled function with its first argument bound."""
 
     def __init__(self, function: Sugared, first: Any):
         self.function, self.first = function, first
@@ -60,7 +60,7 @@ class BoundFunction(Sugared):
 
 
 class RecorderValue(Sugared):
-    """`recorder.aten` in functions that say which of PyTorch's operators are called."""
+    """The `recorder` argument of functions that call PyTorch's operators (`recorder.aten`): a namespace of operators."""
 
     kind = "recorder"
 

@@ -1,7 +1,6 @@
 """The TorchScript function of a record: its arguments, and the call of PyTorch's operator that `Op.aten` names.
-
 `F.instance_norm` takes its arguments in another order than PyTorch's operator, `F.relu` chooses between two operators, losses take their
-reduction as a word. All of that stands in the declaration (see `ops.machinery.aten_form`); here it becomes the text of a function."""
+reduction as a string. The declaration describes that (see `ops.machinery.aten_form`); here it becomes the source of a function."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ _BASES = {"ScalarType": "int", "Scalar": "float", "SymInt": "int"}
 
 
 class _Uncovered(Exception):
-    """Raised when the form does not cover some calls of the operator."""
+    """Raised when a form does not cover all calls of the operator."""
 
 
 @dataclass
 class Form:
-    """A function as text. `flag` is the argument that chooses it among others, with the value it has then."""
+    """The source of a function. `flag` is the boolean argument that selects it among several, if its value is `chosen`."""
 
     name: str
     text: str
@@ -35,7 +34,7 @@ class Form:
 
 
 def forms_of(op: Any) -> list[Form]:
-    """The functions of an operator of nn.functional; none where its declaration does not say everything about its calls."""
+    """Return the functions of an operator of nn.functional; none if its declaration does not describe all of its calls."""
     forms = [f for f in op.aten_forms if not f.only_names]
     if not forms and "inplace" in op.arguments and overloads_of(op.aten_name):
         own = ", ".join(a for a in op.arguments if a != "inplace")
@@ -54,7 +53,7 @@ def forms_of(op: Any) -> list[Form]:
 
 
 class _Writer:
-    """Writes the function of one form; `flag` is left out of its arguments."""
+    """Writes the source of the function of one form, without the argument `flag`."""
 
     def __init__(self, op: Any, form: AtenForm, flag: str | None = None):
         self.form, self.schema = form, form.schema()
@@ -123,7 +122,7 @@ class _Writer:
         return ["True" if arguments[0].name.startswith("cudnn_enable") else ast.unparse(part)]
 
     def _several(self, call: Any) -> list[str]:
-        """Arguments that another operator makes of the own ones."""
+        """Return the names of arguments that another operator computes from tensors, as in `broadcast_tensors`; adds that call."""
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise _Uncovered
         names = [a.id for a in call.args if isinstance(a, ast.Name)]
@@ -159,7 +158,7 @@ class _Writer:
 
 
 def _annotation(argument: Argument) -> str:
-    """The type of an argument of PyTorch's operator as TorchScript writes it."""
+    """Return the type of an argument of PyTorch's operator as a TorchScript annotation."""
     base = _BASES.get(argument.base, argument.base)
     if argument.is_list:
         base = f"List[{base}]" if argument.N is None else f"BroadcastingList{argument.N}[{base}]"
@@ -175,7 +174,7 @@ def _stands_for_none(argument: Argument) -> str:
 
 
 def takes_alike(op: Any, symbol: str) -> bool:
-    """Return whether an operator has the arguments of PyTorch's operator of this name, in their order."""
+    """Return whether an operator takes the arguments of PyTorch's operator `symbol`, in the same order."""
     name = symbol.removeprefix("aten::")
     own = [n for n in op.arguments if n not in ("out", "generator")]
     for overload in overloads_of(name):
@@ -186,7 +185,7 @@ def takes_alike(op: Any, symbol: str) -> bool:
 
 
 def declares_calls(op: Any) -> bool:
-    """Return whether an operator of nn.functional says, beside its declaration, which of PyTorch's operators it is made of."""
+    """Return whether an operator of nn.functional declares, in its own module, the PyTorch operators that it calls."""
     calls = op.aten_calls
     return (
         calls is not None

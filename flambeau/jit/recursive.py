@@ -44,7 +44,7 @@ class _Same:
 
 
 class Concrete:
-    """Facts about a Python module beyond its compiled type."""
+    """Description of a Python module for its compilation: types of attributes, constants, submodules, functions, hooks."""
 
     def __init__(self, python_class: type):
         self.python_class = python_class
@@ -68,7 +68,7 @@ class Concrete:
         return method_for(self.script_type, function, name)
 
     def overloads(self, function: Any, name: str) -> list[str]:
-        """The names under which the overloads of a method are compiled."""
+        """Return the names under which the overloads of a method are compiled."""
         assert self.script_type is not None
         return method_overloads(self.script_type, function, name)
 
@@ -135,7 +135,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _declared(hint: Any) -> Type | None:
-    """The type of an annotation; None where it says nothing (a string that cannot be read, Any in the library's own classes)."""
+    """Return the type of an annotation; None if there is none, if it is a string or a ClassVar, or if TorchScript has no such type."""
     if hint is None or isinstance(hint, str):
         return None
     if typing.get_origin(hint) is typing.ClassVar:
@@ -201,7 +201,7 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
 
 
 def _valid_constant(kind: type, name: str, value: Any) -> Any:
-    """A constant as programs have it: a list is a tuple there."""
+    """Return a constant as compiled code has it (lists become tuples); raises TypeError for invalid ones."""
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return tuple(_valid_constant(kind, name, v) for v in value)
     if not is_constant(value) and not is_library(kind.__module__):
@@ -279,7 +279,7 @@ _NEVER = frozenset(n for n in dir(torch.nn.Module) if n != "forward")
 
 
 def _compile_method(kind: ClassType, concrete: Concrete, name: str) -> Function | None:
-    """A method of the Python class, compiled when it is first called."""
+    """Return a method of the Python class as a function that is compiled on its first call."""
     if name in _NEVER and getattr(concrete.python_class, name, None) is getattr(torch.nn.Module, name, None):
         return None
     function = concrete.overrides.get(name) or inspect.getattr_static(concrete.python_class, name, None)
@@ -325,7 +325,7 @@ def method_overloads(kind: ClassType, function: Any, name: str) -> list[str]:
 
 
 def is_compiled(module: Any) -> bool:
-    """Return whether a module is a ScriptModule, whose class says so."""
+    """Return whether a module is a ScriptModule."""
     return getattr(type(module), "_is_compiled", False)
 
 
@@ -336,7 +336,7 @@ def script_module(
     share: bool = True,
     tracing: bool = False,
 ) -> Any:
-    """A compiled module, of the class `made_as`, that shares the parameters of a Python one."""
+    """Compile a Python module into one of the class `made_as`, which shares its parameters."""
     if is_compiled(module):
         return module
     _check_ready(module)
@@ -348,7 +348,7 @@ def script_module(
 
 
 def prepared(module: Any, memo: dict[int, Any] | None = None) -> Any:
-    """Return the module to compile for a module: the results of `__prepare_scriptable__` of it and its submodules."""
+    """Return the module to compile in place of a module: `__prepare_scriptable__` applied to it and its submodules."""
     memo = {} if memo is None else memo
     if id(module) not in memo:
         made = memo[id(module)] = (
@@ -394,7 +394,7 @@ def _build(module: Any, concrete: Concrete, memo: dict[int, Any], kind: Any, tra
 
 
 def exported(module: Any) -> list[str]:
-    """The methods to compile: forward, and those marked @export; of a compiled module, none."""
+    """Return the methods to compile: `forward` and those marked @export; none for a compiled module."""
     names: list[str] = []
     if hasattr(module, "script_type"):
         return names
@@ -424,7 +424,7 @@ def _compile(made: Any, module: Any, concrete: Concrete, methods: Callable | Non
 
 
 def _compile_children(made: Any, module: Any, concrete: Concrete) -> None:
-    """Compile what submodules export, in each class once; their `forward` is compiled when it is called."""
+    """Compile the exported methods of submodules, once per class."""
     for name, inner in concrete.modules.items():
         child = module._modules.get(name)
         if child is None or not isinstance(inner, Concrete) or inner.done is not None:

@@ -65,7 +65,7 @@ def _context_class(form: type) -> Sugared:
 
 @functools.cache
 def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
-    """The Python objects, by identity, with a meaning built into the compiler."""
+    """Return the Python objects that have a meaning built into the compiler, by `id`."""
     table: dict[int, tuple[Any, Callable[[], Sugared]]] = {}
 
     def put(thing: Any, make: Callable[[], Sugared]) -> None:
@@ -139,7 +139,7 @@ class Resolver:
         return self.sugared(m, place, thing) if found else None
 
     def type(self, m: Any, name: str) -> Any:
-        """The Python object (or Type) of a dotted name; None if there is none."""
+        """Return the Python object (or Type) of a dotted name, or None."""
         first, *rest = name.split(".")
         found, thing = self.lookup(first)
         for part in rest:
@@ -149,11 +149,11 @@ class Resolver:
         return (type(None) if thing is None else thing) if found else None
 
     def argument_type(self, m: Any, tree: ast.FunctionDef, name: str) -> Type | None:
-        """A type for an argument from elsewhere than its annotation."""
+        """Return a type for an argument from a source other than its annotation, or None."""
         return None
 
     def annotation(self, name: str) -> Any:
-        """Return what Python evaluated the annotation of an argument (or "return") to, if it did."""
+        """Return the evaluated annotation of an argument (or of "return"), or None."""
         return None
 
     def compiled_builtin(self, symbol: str) -> Any:
@@ -174,7 +174,7 @@ class Resolver:
         return None if known is None else BoundFunction(known[1](), value)
 
     def parent_of(self, m: Any, place: Range | None, node: ast.Call) -> Sugared | None:
-        """`super()` inside a method: the methods of the next class."""
+        """Return the value of `super()` inside a method: the methods of the next class; None outside of modules."""
         found = m.find(m.self_name) if m.self_name else None
         if not isinstance(found, ModuleValue):
             return None
@@ -194,7 +194,7 @@ class Resolver:
 
     # -- Python objects ----------------------------------------------------------------------------------------------------
     def sugared(self, m: Any, place: Range | None, thing: Any, constant: bool = False) -> Sugared:
-        """Return what a Python object means in a program."""
+        """Return the compile-time meaning of a Python object."""
         simple = self._constant(m, place, thing, constant)
         if simple is not None:
             return simple
@@ -313,7 +313,7 @@ class Resolver:
 
 
 class _Namespace(PythonModule):
-    """`torch.nn.functional`: what a record says about its functions comes before operators of the same name."""
+    """`torch.nn.functional`: functions that have a record are compiled as the record says, before operators of the same name are tried."""
 
     def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
         found = getattr(self.module, name, None)
@@ -329,8 +329,8 @@ _SPACE = "__torch__.torch.nn.functional"
 
 @functools.cache
 def record_form(op: Any) -> Sugared:
-    """Return what a call of an operator of this library is in compiled code: the function that its declaration describes, one of PyTorch's
-    operators, the calls of PyTorch's operators that it is made of, or its own body."""
+    """Return the compiled meaning of a call of this library's operator: the function that its declaration describes, one of PyTorch's
+    operators, the calls of PyTorch's operators that it consists of, or its own body."""
     functional = "nn.functional" in op.namespaces
     name = f"{_SPACE}.{op.name}"
     written = (op.aten_calls,) if declares_calls(op) else op.scripted
@@ -351,7 +351,7 @@ def record_form(op: Any) -> Sugared:
 
 
 def _calls_function(op: Any, calls: Any, name: str) -> Function:
-    """The calls of PyTorch's operators that an operator is made of (`Op.as_aten`), without the recorder that Python gives them."""
+    """Return the function that calls the PyTorch operators an operator consists of (`Op.as_aten`), without its `recorder` argument."""
     tree, source = parsed(calls)
     tree = copy.deepcopy(tree)
     tree.name, recorder = op.name, tree.args.args.pop(0).arg
@@ -365,7 +365,7 @@ _functions: dict[Any, Function] = {}
 
 
 class PythonResolver(Resolver):
-    """Names as a Python function sees them."""
+    """Resolver for a Python function: its closure, globals and builtins."""
 
     def __init__(self, function: Any, more: dict[str, Any] | None = None, owner: Any = None):
         self.globals = function.__globals__
@@ -418,7 +418,7 @@ _FORM_NAMES: dict[str, Any] = {
 
 
 def function_for(thing: Any, name: str | None = None) -> Function:
-    """The compiled form of a Python function; compiled when it is first called."""
+    """Return the compiled form of a Python function, which is compiled on its first call."""
     found = _functions.get(thing)
     if found is None:
         tree, source = parsed(thing)
@@ -440,7 +440,7 @@ def _overload(thing: Any, declared: Any) -> Function:
 
 
 def function_for_overload(implementation: Any, declared: Any) -> Function:
-    """The implementation compiled with the types of an overload's declaration."""
+    """Return the implementation compiled with the types of an overload's declaration."""
     tree, source = parsed(implementation)
     head, head_source = parsed(declared)
 
@@ -461,7 +461,7 @@ def function_for_overload(implementation: Any, declared: Any) -> Function:
 
 
 def _narrowed(tree: ast.FunctionDef, head: ast.FunctionDef, defaults: dict[str, Any]) -> tuple[ast.FunctionDef, dict]:
-    """The implementation without the types of its own comment, and without defaults that an overload's types cannot have."""
+    """Return copies of an implementation's tree and defaults for an overload; raise if it needs parameters that `head` does not declare."""
     tree = copy.deepcopy(tree)
     declared = {a.arg for a in (*head.args.args, *head.args.kwonlyargs)}
     missing = [a.arg for a in tree.args.args if a.arg not in declared and a.arg not in defaults]
@@ -471,7 +471,7 @@ def _narrowed(tree: ast.FunctionDef, head: ast.FunctionDef, defaults: dict[str, 
 
 
 def ignored(m: Any, thing: Any, mark: Mark | None, owner: Any = None, self_type: Type | None = None) -> Sugared:
-    """A function that stays Python; its types come from its annotations."""
+    """Return a Python function that is called back from compiled code; its types come from its annotations."""
     tree, source = parsed(thing)
     reader = Emitter(PythonResolver(thing), source)
     if owner is not None and not (tree.args.posonlyargs or tree.args.args):

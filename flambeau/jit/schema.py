@@ -21,7 +21,7 @@ _SYMBOLIC = {"SymInt": INT, "SymBool": NAMED["bool"]}
 
 
 class _ScriptTypes(TextTypes):
-    """Types as TorchScript's texts have them; dtypes, layouts and memory formats are numbers."""
+    """Types in TorchScript's notation; dtypes, layouts and memory formats are numbers."""
 
     def named(self, word: str) -> Type:
         known = NAMED.get(word) or _SYMBOLIC.get(word)
@@ -69,7 +69,7 @@ def _own_schemas(name: str) -> tuple[Schema, ...]:
 
 
 def _can_write(schema: Schema) -> bool:
-    """Return whether there is a form with out=: operators of aten that make one tensor from tensors."""
+    """Return whether an operator gets an overload with out=: an aten operator that makes one tensor from tensors."""
     if not schema.name.startswith("aten::") or schema.is_mutable or schema.result_types != [TENSOR]:
         return False
     if schema.name == "aten::to" or schema.index_of("device") is not None:  # which make tensors of another kind

@@ -1,4 +1,4 @@
-"""Compiled functions as Python sees them: one, or several from a text; and how functions and modules are saved."""
+"""Compiled functions as Python objects: single ones, units of several compiled from text, and saving of functions and modules."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
 
 
 def save_function(function: Function, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """A function is saved as the forward of a module without attributes."""
+    """Write a function to a file, as the forward of a module without attributes."""
     kind = ClassType(unique_name("__torch__.PlaceholderModule"), is_module=True)
     kind.attributes["training"] = BOOL
     graph = function.graph.copy()

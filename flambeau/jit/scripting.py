@@ -63,7 +63,7 @@ def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None
 
 
 def _script_class(obj: Any, frame: Any) -> Any:
-    """Compile all methods of a class; type comments in it may name what the calling function sees."""
+    """Compile all methods of a class; type comments in it may use the names visible to the calling function."""
     if not issubclass(obj, (tuple, enum.Enum)):
         try:
             classes.script_class(obj, {**frame.f_globals, **frame.f_locals})
@@ -82,7 +82,7 @@ def interface(obj: Any) -> Any:
 
 
 def export_opnames(m: Any) -> list[str]:
-    """The operators that a compiled module calls, `aten::add.Tensor`, in order of their names."""
+    """Return the operators that a compiled module calls, such as `aten::add.Tensor`, sorted by name."""
     found: set[str] = set()
 
     def visit(block: Any) -> None:
@@ -99,7 +99,7 @@ def export_opnames(m: Any) -> list[str]:
 
 @contextlib.contextmanager
 def _hide_source_ranges() -> Iterator[None]:
-    """Graphs are printed without the places in the source."""
+    """Context manager: print graphs without source locations."""
     before, shows_source.on = shows_source.on, False
     try:
         yield

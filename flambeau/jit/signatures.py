@@ -96,7 +96,7 @@ def python_type(thing: Any) -> T.Type:
 
 
 def class_type(thing: type) -> T.Type:
-    """The type of a user's class: tensor, NamedTuple, Enum, interface, or a class to compile."""
+    """Return the type of a user's class: tensor, NamedTuple, Enum, interface, or a class to compile."""
     classes = naming.above("jit.classes")  # classes have methods, whose signatures are read here
     if issubclass(thing, Tensor):
         return T.TENSOR
@@ -293,7 +293,7 @@ def _state_type(m: Any, tree: ast.FunctionDef, owner: T.ClassType) -> T.Type:
 
 
 def _annotated(m: Any, node: ast.expr, name: str) -> T.Type:
-    """The type of an annotation; where its names are local to another function, from the value that Python gave it."""
+    """Return the type of an annotation; if its names are local to another function, from the value that Python evaluated it to."""
     try:
         return type_of(m, node)
     except RuntimeError:
@@ -304,7 +304,7 @@ def _annotated(m: Any, node: ast.expr, name: str) -> T.Type:
 
 
 def _says_nothing(m: Any, node: ast.expr) -> bool:
-    """The library's own layers are annotated with Any where Python does not care: a tensor, or what the code returns."""
+    """Return whether an annotation is `Any` in the library's own code, where it declares nothing: a tensor, or the type returned."""
     return m.resolver.is_library and dotted(node) == "Any"
 
 
@@ -358,7 +358,7 @@ def _located(tree: Any, node: Any) -> Any:
 
 
 def _comment_signature(m: Any, tree: ast.FunctionDef, count: int) -> tuple[list | None, T.Type | None]:
-    """The types of `# type: (Tensor, int) -> Tensor` under (or in) a definition."""
+    """Return the types in a comment `# type: (Tensor, int) -> Tensor` under (or in) a definition."""
     body = tree.body[0].lineno if tree.body else tree.lineno
     if tree.body and isinstance(tree.body[0], ast.Expr) and len(tree.body) > 1:
         body = tree.body[1].lineno  # a docstring stands before

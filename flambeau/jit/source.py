@@ -1,4 +1,4 @@
-"""Places in a program, and the errors that show them."""
+"""Source locations, and the errors that show them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Range:
         return "\n".join(lines)
 
     def highlight(self, function: str = "") -> str:
-        """The lines around, the part itself underlined; with the name of the function, as tracebacks have it."""
+        """Return the source lines around the range, which is underlined, after a line like a traceback's that names the function."""
         s, out = self.source, []
         if s.filename:
             out.append(
@@ -90,7 +90,7 @@ class FrontendError(Exception):
 
 
 class NotSupportedError(FrontendError):
-    """Syntax that TorchScript may have one day."""
+    """Syntax that TorchScript does not support yet."""
 
 
 class UnsupportedNodeError(NotSupportedError):
@@ -112,7 +112,7 @@ def compiling(name: str, place: Range | None) -> Iterator[None]:
 
 
 def error(place: Range | None, message: str, kind: type[Exception] = RuntimeError) -> Exception:
-    """An exception with a message, the place it speaks of, and the calls that led there."""
+    """Return an exception with a message, the source location, and the calls that led to the function being compiled."""
     frontend = issubclass(kind, FrontendError)
     parts = ["" if frontend else "\n", message, ":\n" if not message.endswith("\n") else ""]
     if place is not None:

@@ -1,7 +1,6 @@
 """From variables to values: every prim::Load becomes the value last stored, and break, continue, return become plain control flow.
-
-`convert` first replaces variables (a block that changes a variable hands the new value out), then removes the exits: code behind an
-`if` that may have left is moved into the branch that has not, or guarded by a flag.
+`convert` first replaces variables (a block that changes a variable outputs the new value), then removes the exits: code after an `if` that
+may have exited is moved into the branch that has not, or guarded by a flag.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def convert(graph: Graph) -> None:
 
 
 def _merge_ifs(block: Block) -> None:
-    """Merge an if with the if before it, where it only asks which way that one went."""
+    """Merge an if into the if before it, where its condition only says which branch that one took."""
     for node in list(block.nodes_):
         for inner in node.blocks_:
             _merge_ifs(inner)
@@ -65,7 +64,7 @@ def _merge(first: Node, second: Node, ways: Sequence[bool]) -> None:
 
 
 def _plain_loops(block: Block) -> None:
-    """A loop that has both a limit and a condition becomes one with a condition only, which counts for itself."""
+    """Convert loops with both a limit and a condition to loops with a condition only, which count by themselves."""
     graph = block.graph
     for node in list(block.nodes_):
         for inner in node.blocks_:
@@ -111,7 +110,7 @@ def _both(graph: Graph, a: Value, b: Value) -> Value:
 
 @dataclass
 class _Loop:
-    """A loop around the code being read: what it hands on, and how its condition is made."""
+    """The loop around the code being converted: the variables it carries, and the block that computes its condition."""
 
     names: list[str]
     checking: Block
@@ -143,7 +142,7 @@ class _Variables:
         self.declared: dict[tuple[Value, str], Type] = {}
 
     def block(self, block: Block, known: Variables, loop: _Loop | None = None) -> Variables:
-        """Replace the loads of a block; the variables at its end."""
+        """Replace the loads of a block by values; return the variables at its end."""
         for node in list(block.nodes_):
             kind = node.kind_
             if kind == "prim::Store":
@@ -231,7 +230,7 @@ class _Variables:
             known[name] = out
 
     def condition(self, checking: Block, known: Variables) -> Value:
-        """A copy of the loop's test, with the variables' present values."""
+        """Insert a copy of the loop's condition, computed from the current values of the variables."""
         seen: dict[Value, Value] = {}
         copy = [self.graph.insert(copy_node(n, self.graph, _Following(seen))) for n in checking.nodes_]
         result = seen.get(checking.outputs_[0], checking.outputs_[0])
@@ -341,7 +340,7 @@ class _Exits:
         return _Outcome(STAYS)
 
     def cut(self, block: Block, start: int) -> None:
-        """Remove what is never reached. Outputs of the block that it made are replaced by nothing in particular."""
+        """Remove unreachable nodes. Outputs of the block that they produced become uninitialised values."""
         dead = block.nodes_[start:]
         made = {value for node in dead for value in node.outputs_}
         for index, value in enumerate(list(block.outputs_)):
@@ -354,7 +353,7 @@ class _Exits:
         return [self.empty(kind) for kind in kinds]
 
     def empty(self, kind: Type) -> Value:
-        """A value of a type that nobody will read: one for each type, at the beginning of the graph."""
+        """Return an uninitialised value of a type, created once per type at the beginning of the graph."""
         if kind in self.empties:
             return self.empties[kind]
         made = self.graph.prepend(self.graph.create("prim::Uninitialized"))
@@ -406,14 +405,14 @@ class _Exits:
             node.erase_output(0)
 
     def hand_out(self, node: Node, values: Sequence[Sequence[Value] | None], kinds: Sequence[Type]) -> list[Value]:
-        """New outputs of an if: per block the values, or None for nothing in particular."""
+        """Add outputs to an `if` node: for each block the values to return, or None for uninitialised ones."""
         for inner, given in zip(node.blocks_, values):
             for value in given if given is not None else self.nothing(inner, kinds):
                 inner.add_output(value)
         return [node.add_output(kind) for kind in kinds]
 
     def move_rest(self, block: Block, node: Node, outcomes: list[_Outcome], kinds: list[Type]) -> _Outcome:
-        """Move what follows into the branch that stays, where the other leaves."""
+        """Move the nodes after an if into the branch that continues, when the other one exits."""
         stays = [o.status for o in outcomes].index(STAYS)
         home = node.blocks_[stays]
         start = block.nodes_.index(node) + 1
@@ -451,7 +450,7 @@ class _Exits:
         return False
 
     def _hand_on(self, block: Block, node: Node, stays: int) -> None:
-        """The block's outputs that are now made inside the branch become outputs of the if."""
+        """Replace outputs of the block that are now computed inside the branch by new outputs of the if."""
         for index, value in enumerate(list(block.outputs_)):
             if self._inside(value, node):
                 both: list[Sequence[Value] | None] = [None, None]
@@ -460,7 +459,7 @@ class _Exits:
                 block.ret.replace_input(index, out)
 
     def guard(self, block: Block, node: Node, outcome: _Outcome) -> _Outcome:
-        """Run what follows only if control has not left."""
+        """Guard the nodes after `node` by an if on the flag, so that they run only if control has not exited."""
         start = block.nodes_.index(node) + 1
         if start == len(block.nodes_):
             return outcome
@@ -473,7 +472,7 @@ class _Exits:
         return self.move_rest(block, made, [gone, stays], kinds)
 
     def through_loop(self, node: Node) -> _Outcome:
-        """A return inside a loop: the loop carries whether it has happened, and the value."""
+        """Rewrite a return inside a loop: the loop carries a flag that it has happened, and the returned value."""
         body = node.blocks_[0]
         outcome = self.block(body)
         if outcome.status in (STAYS, THROWS):

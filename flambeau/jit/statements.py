@@ -132,7 +132,7 @@ class Statements:
         )
 
     def branches(self: Any, place: Range, condition: Condition, first: Callable, second: Callable) -> None:
-        """An if statement; where the condition is known now, only the branch that is taken."""
+        """Compile an if statement; if the condition is known at compile time, only the branch taken."""
         if condition.static is not None:
             self.refine(place, condition.refinements.when(condition.static))
             (first if condition.static else second)()
@@ -236,7 +236,7 @@ class Statements:
         self.definitions[-1].loops.pop()
 
     def push_like(self: Any) -> None:
-        """An unrolled loop has the variables of the block around it."""
+        """Do nothing: an unrolled loop shares the variables of the block around it."""
 
     pop_like = push_like
 
@@ -333,7 +333,7 @@ class Statements:
             self.graph.insert(leave)
 
     def do_FunctionDef(self: Any, node: ast.FunctionDef) -> None:
-        """A function for `fork`, as archives write it: without arguments, ending in its return."""
+        """Compile a local function for `fork`, as archives write it: without arguments, ending in its return."""
         if node.args.args or not node.body or not isinstance(node.body[-1], ast.Return) or node.body[-1].value is None:
             raise error(self.at(node).first(), "function definitions aren't supported", UnsupportedNodeError)
         assert self.frame is not None

@@ -106,7 +106,7 @@ class Subscripts:
         return self.graph.op("prim::TupleIndex", [value, number], value.type.elements[index], place)
 
     def tensor_item(self: Any, place: Range, value: Value, indices: Sequence[ast.expr]) -> Value:
-        """x[...]: selections and slices one after another, then one index operator for the tensors among them."""
+        """Emit `x[...]`: selections and slices one after another, then one index operator for the tensors among the indices."""
         picked, tensors = self._index_parts(place, value, indices)
         if not any(t is not None for t in tensors):
             return picked
@@ -239,7 +239,7 @@ class Subscripts:
             )
 
     def _as_tensor(self: Any, place: Range, value: Value, like: Value) -> Value:
-        """A number as a tensor of another one's dtype."""
+        """Convert a number to a tensor with the dtype and device of `like`."""
         if value.type not in (T.INT, T.FLOAT, T.BOOL, T.COMPLEX):
             raise error(place, f"Expected a Tensor or a number to assign, got {value.type.repr_str()}")
         dtype = self.builtin(place, "prim::dtype", [like])

@@ -1,5 +1,5 @@
-"""Traces of modules as one flat graph, its parameters among the inputs; the form that programs which draw networks and count their
-work ask for (`torch.jit._get_trace_graph`)."""
+"""Traces of modules as one flat graph with the parameters among its inputs (`torch.jit._get_trace_graph`), as used by tools that draw
+networks or count their operations."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _get_trace_graph(
     _return_inputs_states: bool = False,
     _scope_of: Callable[[Any], str] | None = None,
 ) -> tuple:
-    """The graph of a module or function, run on examples, and what it returned; with `return_inputs`, also the examples. Nodes belong
-    to the scopes that `_scope_of` names, a module's each."""
+    """Return the graph of a module or function, run on examples, and its result; with `return_inputs`, also the examples. Nodes have the
+    scopes that `_scope_of` names for the modules."""
     given = args if isinstance(args, tuple) else (args,)
     state = _state(f) if isinstance(f, Module) else []
     graph, result = _recorded(f, given, kwargs or {}, state, _scope_of)
@@ -33,7 +33,7 @@ def _get_trace_graph(
 
 
 def _state(module: Module) -> list[Tensor]:
-    """Parameters and buffers, each once, in the order in which they are saved."""
+    """Return parameters and buffers, each once, in the order of the state dict."""
     found: dict[int, Tensor] = {}
     for value in module.state_dict(keep_vars=True).values():
         if isinstance(value, Tensor):
@@ -79,7 +79,7 @@ _CONVOLUTIONS = {f"aten::conv{kind}{n}d": kind != "" for kind in ("", "_transpos
 
 
 def _as_convolution(node: ir.Node) -> None:
-    """PyTorch records one operator for all convolutions."""
+    """Replace a convolution by `aten::_convolution`, the one operator that PyTorch records for all of them."""
     graph = node.graph
     transposed = _CONVOLUTIONS[node.kind_]
     rank = int(node.kind_[-2])
@@ -113,5 +113,5 @@ class TracingState:
         self.recorder.scopes.pop()
 
     def graph(self) -> ir.Graph:
-        """Return the graph; its nodes are there once the program has run."""
+        """Return the graph, whose nodes exist once the program has run."""
         return self.recorder.reader.graph

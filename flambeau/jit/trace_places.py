@@ -1,4 +1,4 @@
-"""Places in the user's code while it is traced: for source ranges, names of variables and warnings."""
+"""Locations in the user's code during a trace: for source ranges, names of variables and warnings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .source import Range, Source
 
 
 class TracerWarning(Warning):
-    """Warning about what a trace cannot show: Python values that depend on tensors, results that differ."""
+    """Warning about what a trace cannot represent: Python values that depend on tensors, results that differ."""
 
 
 def _user_frame() -> tuple[Any, int]:
@@ -28,7 +28,7 @@ def user_range() -> Range:
 
 
 def variable_name(tensor: Tensor) -> str:
-    """Return the name that the user's code has for a tensor: the names that PyTorch's traced graphs show too."""
+    """Return the name of the variable that holds a tensor in the user's code; PyTorch's traced graphs show these names."""
     frame, _ = _user_frame()
     return next((name for name, held in frame.f_locals.items() if held is tensor and not name.startswith("_")), "")
 

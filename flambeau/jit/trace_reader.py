@@ -35,7 +35,7 @@ class Frame:
 
 
 class TraceReader:
-    """Reads what a tracer has recorded into a graph: a node for each call. `nodes` are the graph's values by the number of the program's."""
+    """Converts a tracer's recording into a graph. `nodes` maps the numbers of the recording's values to graph values."""
 
     place: Range | None = None  # of the call that is read
     result: Value  # what the program returns
@@ -76,7 +76,7 @@ class TraceReader:
         return self.frames[-1]
 
     def insert(self, symbol: str, values: Sequence[Value], /, **named: Value) -> Value:
-        """Insert a call of one of PyTorch's operators, whichever overload fits; its output."""
+        """Insert a call of one of PyTorch's operators, with the first overload that fits; return its output."""
         by_name = [Named(v, None, k) for k, v in named.items()]
         with self.graph.at(self.frame.block):
             match = match_call(self.graph, None, schemas_of(symbol), [Named(v) for v in values], by_name)
@@ -133,7 +133,7 @@ class TraceReader:
             return self.graph.tuple_of(values)
 
     def tensor(self, value: program.Value) -> Value:
-        """The graph's value of a tensor: one that a call has made, a parameter or buffer, or a constant."""
+        """Return the graph value of a tensor: the result of a call, a parameter or buffer, or a constant."""
         if value.number in self.nodes:
             return self.nodes[value.number]
         thing = self.tracer.tensors[value.number]
@@ -146,7 +146,7 @@ class TraceReader:
         return made
 
     def _attribute(self, path: str) -> Value:
-        """A parameter or buffer: read from the innermost module that holds it."""
+        """Return the value of a parameter or buffer, read from the innermost module on the stack that contains it."""
         frame = next(
             f
             for f in reversed(self.frames)
@@ -245,14 +245,14 @@ class TraceReader:
 
 
 class _Scratch(TraceReader):
-    """Reads one call, of tensors that are not in a program."""
+    """Reader of a single call, whose tensors become inputs of a new graph."""
 
     def value(self, thing: Any) -> Value:
         return self.graph.add_input("", T.TENSOR) if isinstance(thing, Tensor) else super().value(thing)
 
 
 def tensor_type(value: program.Value, tensor: Tensor) -> T.Type:
-    """`Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu)`."""
+    """Return a tensor's type with its properties: `Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu)`."""
     if tensor.layout is not torch.strided or tensor.is_nested:
         return T.TENSOR
     if value.dtype.method is None:

@@ -27,7 +27,7 @@ UNTRACEABLE = (
 
 
 class TracingCheckError(Exception):
-    """A trace that does not do what the Python code does."""
+    """Raised when a trace does not compute the same as the Python code."""
 
     def __init__(self, graph_diff_error: Any, tensor_compare_error: Any, extra_msg: Any = None):
         self.message = "Tracing failed sanity checks!\n"
@@ -37,7 +37,7 @@ class TracingCheckError(Exception):
 
 
 class Submodule(NamedTuple):
-    """A module among the arguments of a call, by its path."""
+    """A module among the arguments of a call, represented by its path."""
 
     path: str
 
@@ -120,7 +120,7 @@ class Tracer(TracedSizes):
         return self._recorded(schema.name, schema.as_call(values), lambda *a, **k: overload.run(a, k), args, kwargs)
 
     def _into(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """A call whose results are written to given tensors."""
+        """Run and record a call with `out=`."""
         out = kwargs["out"]
         if isinstance(out, Tensor):
             named = {"self" if k == "input" else k: v for k, v in kwargs.items()}
@@ -131,21 +131,21 @@ class Tracer(TracedSizes):
         return type(found)([self.aten.copy_.default(o, f) for o, f in zip(out, found)])
 
     def _with_numbers(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """A call with tensors in the place of numbers, which the graph converts; NotImplemented for others."""
+        """Run and record a call with tensors in the place of numbers, which the graph converts; NotImplemented for other calls."""
         symbol = f"aten::{op.aten_name}"
         if choose(op.aten_name, args, kwargs, loose=True) is not None or not self.reader.fits(symbol, args, kwargs):
             return NotImplemented
         return self._recorded(symbol, (args, kwargs), function, args, kwargs)
 
     def _recorded(self, op: Any, given: tuple, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Make a call and write it down with other arguments; the result."""
+        """Run a call and record it with the arguments `given` instead; return the result."""
         given = self.structure(given)
         result = self.run(function, args, kwargs)
         self.unseen(self.write, op, function, given, result)
         return result
 
     def _check_seen(self, op: Any, args: tuple, kwargs: dict, result: Any) -> None:
-        """Check that what an operator makes of recorded tensors is recorded: it would be a constant of the graph otherwise."""
+        """Check that an operator's result is recorded if its operands are: otherwise it would become a constant of the graph."""
         from_known = any(id(t) in self.known for t in tensors_in((args, kwargs)))
         if from_known and any(id(t) not in self.known for t in tensors_in(result)):
             raise NotImplementedError(
@@ -154,7 +154,7 @@ class Tracer(TracedSizes):
 
     # -- compiled code -----------------------------------------------------------------------------------------------------
     def call_script(self, function: Function, args: tuple, kwargs: dict) -> Any:
-        """A compiled function or method called while tracing: the graph calls it too."""
+        """Run a compiled function or method, and record the call, so that the graph calls it too."""
         if self.quiet:
             return function.run(function.bind(plain(args), plain(kwargs)))
         given = args if function.owner is None else (self._submodule(args[0]), *args[1:])
@@ -186,7 +186,7 @@ class Tracer(TracedSizes):
             self.write(LEAVE, None, ((), {}), None)
 
     def finish(self, result: Any) -> None:
-        """Write down what the program returns."""
+        """Record the value that the program returns."""
         self.write(RETURN, None, self.unseen(self.structure, ((result,), {})), None)
 
     @contextlib.contextmanager

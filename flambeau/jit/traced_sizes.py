@@ -55,13 +55,13 @@ for _name, _choose in (("min", min), ("max", max)):  # what torch.sym_min and to
 
 
 def _tell_lost(size: TracedInt, result: Any, *other: Any) -> None:
-    """Tell the recorder of a number that it cannot follow: a float, or what one makes of the size next (NotImplemented)."""
+    """Tell the recorder that a size was used in float arithmetic, which is not recorded."""
     if size.tracer.listening() and any(isinstance(n, float) for n in (result, *other)):
         size.tracer.lost(size)
 
 
 def _lost(alone: Callable) -> Any:
-    """Make an operation without an integer result: it is not recorded, and the recorder may warn."""
+    """Return an operation of TracedInt whose result is not recorded, about which the recorder may warn."""
 
     def run(self: TracedInt, *other: Any) -> Any:
         result = alone(self, *other)
@@ -76,7 +76,7 @@ for _name in ("truediv", "rtruediv", "pow", "rpow", "float"):
 
 
 class TracedSizes(TensorRecorder, AtenMode):
-    """Recorder of tensors' sizes as traced numbers; `reader` makes values of them when the recording is read."""
+    """Recorder that represents tensors' sizes as traced numbers; `reader` converts them to graph values when the recording is read."""
 
     reader: Any = None
     quiet = 0  # how many functions that are not to be seen run
@@ -105,7 +105,7 @@ class TracedSizes(TensorRecorder, AtenMode):
         return self.reader.combine(symbol, left, right)
 
     def lost(self, size: TracedInt) -> None:
-        """Note that a size becomes a number that is not recorded."""
+        """Hook for subclasses: a size was converted to a number that is not recorded."""
 
     def know(self, t: Tensor) -> program.Value:
         made = super().know(t)
@@ -123,11 +123,11 @@ class TracedSizes(TensorRecorder, AtenMode):
             self.quiet -= 1
 
     def run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Run an operator that is not seen, on plain numbers and shapes."""
+        """Run an operator on plain numbers and shapes, without recording it."""
         return self.unseen(self.run_plain, function, args, kwargs)
 
     def python_value(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Answer a question about values, and warn that the answer is kept."""
+        """Run an operator that returns a Python value, and warn that the trace treats it as a constant."""
         result = self.run(function, args, kwargs)
         numbers = {bool: "boolean", int: "integer", float: "float"}
         word = numbers.get(type(result), op.tells)
@@ -135,7 +135,7 @@ class TracedSizes(TensorRecorder, AtenMode):
         return result
 
     def trace_shape(self, tensor: Tensor, size: Callable[[int], Any]) -> None:
-        """Record the tensor's sizes from now on: `size(dim)` makes a value for one."""
+        """Make the tensor's sizes traced numbers; `size(dim)` returns the graph value of one."""
         if tensor.layout is not strided or tensor.is_nested:
             return
         self.traced.append(tensor)
@@ -143,7 +143,7 @@ class TracedSizes(TensorRecorder, AtenMode):
         tensor.shape = make_size(sizes)
 
     def run_plain(self, function: Callable, args: tuple, kwargs: dict, shapes: bool = True) -> Any:
-        """Run an operator on plain numbers and shapes; with `shapes=False` it sees the recorded ones, and changes none."""
+        """Run an operator on plain numbers and shapes; with `shapes=False`, on the traced ones, unchanged."""
         swapped = []
         for tensor in tensors_in((args, kwargs)):
             if any(type(n) is TracedInt for n in tensor.shape):
@@ -159,7 +159,7 @@ class TracedSizes(TensorRecorder, AtenMode):
 
 
 def plain(tree: Any) -> Any:
-    """Arguments with traced sizes as plain numbers."""
+    """Return arguments with traced sizes replaced by plain numbers."""
     if type(tree) is TracedInt:
         return int(tree)
     if isinstance(tree, Size):

@@ -1,7 +1,6 @@
-"""Recording: `trace` runs Python code on examples and keeps the operators it called as a graph.
-
-A mode on the operator stack writes down every public operator. Calls of submodules are read as blocks and become methods of the traced
-submodules afterwards. Sizes of tensors are numbers that know where they come from, so that a view by `x.size(0)` stays one by the size.
+"""Tracing: `trace` runs Python code on examples and returns the operators it called as a graph.
+A mode on the operator stack records every public operator. Calls of submodules are read as blocks and become methods of the traced
+submodules afterwards. Sizes of tensors are numbers with a known origin, so that a view by `x.size(0)` stays one by the size.
 """
 
 from __future__ import annotations
@@ -260,7 +259,7 @@ def _compare_graphs(first: Graph, second: Graph) -> None:
 
 
 def _random_nodes(block: Block) -> list[Node]:
-    """Nodes that draw random numbers; dropout does unless it is known to do nothing."""
+    """Return the nodes that draw random numbers; dropout counts unless it is known to be inactive."""
     found = []
     for node in block.nodes_:
         still = "dropout" in node.kind_ and node.inputs_[-1].node.attributes.get("value") is False
@@ -277,9 +276,8 @@ def _is_fresh(inner: Any, mod: Any) -> bool:
 def _check(
     traced: Any, function: Callable, again: Any, args: tuple, kwargs: dict, tolerance: float, graph: Graph
 ) -> None:
-    """Run a trace, what it was made of, and the second trace on the same arguments; results that differ are told.
-
-    These are calls like others, as in PyTorch: a model in training mode moves its statistics and draws random numbers in each."""
+    """Run a trace, its original, and the second trace on the same arguments; warn about results that differ.
+    As in PyTorch these are ordinary calls: a model in training mode updates its statistics and draws random numbers in each."""
     with torch.no_grad():
         found = traced(*_cloned(args), **_cloned(kwargs))
         expected = function(*_cloned(args), **_cloned(kwargs))

@@ -1,4 +1,4 @@
-"""State of tracing, which can be asked for without importing the tracer."""
+"""State of tracing, readable without importing the tracer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _state = threading.local()
 
 
 def active() -> Any:
-    """The tracer at work in this thread, or None."""
+    """Return the tracer that is active in this thread, or None."""
     return getattr(_state, "tracer", None)
 
 
 def set_active(tracer: Any) -> Any:
-    """Make a tracer the one at work; the one before."""
+    """Make a tracer the active one of this thread; return the former one."""
     before = active()
     _state.tracer = tracer
     return before

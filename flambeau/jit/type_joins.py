@@ -1,4 +1,4 @@
-"""Types that two types have in common, and types without shapes, names or None."""
+"""Common supertypes, and types without shapes, names or None."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def without_none(t: T.Type) -> T.Type:
 
 
 def unshaped(t: T.Type) -> T.Type:
-    """The type without what tracing saw of tensors."""
+    """Return a type without the shapes and dtypes of tensors that tracing recorded."""
     if isinstance(t, T.ShapedTensor):
         return T.TENSOR
     parts = t.contained()
@@ -28,7 +28,7 @@ def unshaped(t: T.Type) -> T.Type:
 
 
 def unnamed(t: T.Type) -> T.Type:
-    """The type with its NamedTuples as plain tuples."""
+    """Return a type with its NamedTuples as plain tuples."""
     parts = [unnamed(p) for p in t.contained()]
     if isinstance(t, T.TupleType):
         return T.TupleType(parts)
@@ -40,7 +40,7 @@ def _has_shape(t: T.Type) -> bool:
 
 
 def unify(a: T.Type, b: T.Type, to_union: bool = False) -> T.Type | None:
-    """The smallest type that holds values of both, or None."""
+    """Return the smallest type that contains both, or None."""
     if a == b:
         return a
     if T.is_subtype(a, b):

@@ -1,4 +1,4 @@
-"""TorchScript's types: what they are called in graphs (`int[]`) and in code (`List[int]`), which is part of which, what joins two."""
+"""TorchScript's types: their notation in graphs (`int[]`) and in code (`List[int]`), the subtype relation, unions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Type:
-    """A type. Two are equal when they are written the same way."""
+    """Base of TorchScript's types. Two types are equal if they are written the same way."""
 
     name = "?"
 
@@ -50,7 +50,7 @@ class Type:
         return self
 
     def __call__(self) -> Type:
-        """Graphs' values have their type as an attribute here and by a method in PyTorch: `value.type()` works as well."""
+        """Return the type itself: `value.type`, an attribute here, is a method in PyTorch, so `value.type()` must work as well."""
         return self
 
     def isSubtypeOf(self, other: Type) -> bool:  # noqa: N802  PyTorch's name
@@ -93,7 +93,7 @@ class TensorType(Type):
 
 
 class ShapedTensor(TensorType):
-    """A tensor as it was seen while tracing; as a type it is a Tensor."""
+    """A tensor type with the properties recorded by tracing; as a type it equals Tensor."""
 
     def __init__(self, text: str, dtype: Any = None, shape: Any = None, strides: Any = None):
         self.name, self._dtype, self.shape, self._strides = text, dtype, shape, strides
@@ -173,7 +173,7 @@ class VarType(Type):
 
 
 class _Around(Type):
-    """A type around one other type."""
+    """A type with one element type."""
 
     graph_form, code_form = "{}", "{}"
 
@@ -216,7 +216,7 @@ class OptionalType(_Around):
 
 
 class DictType(Type):
-    """TorchScript's type of dictionaries: of the keys, and of the values."""
+    """TorchScript's type of dictionaries: key type and value type."""
 
     def __init__(self, key: Type, value: Type):
         self.key, self.value = key, value
@@ -384,7 +384,7 @@ class InterfaceType(Type):
 
 
 def is_subtype(a: Type, b: Type, why: list[str] | None = None) -> bool:
-    """Return whether every value of type a is one of type b."""
+    """Return whether every value of type `a` is one of type `b`; reasons against it are added to `why`."""
     if a is b or b is ANY or a == b:
         return True
     if isinstance(b, TensorType):
@@ -477,7 +477,7 @@ def optional_of(t: Type) -> Type:
 
 
 def union_of(members: Iterable[Type]) -> Type:
-    """The union of types, with those left out that another one covers; Optional[T] where it is one."""
+    """Return the union of types, without those that another member covers; Optional[T] if it can be written so."""
     flat: list[Type] = []
     for m in members:
         flat += m.members if isinstance(m, UnionType) else (m.element, NONE) if isinstance(m, OptionalType) else (m,)

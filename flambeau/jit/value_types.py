@@ -17,7 +17,7 @@ from .type_joins import unify_all
 
 
 def inferred(value: Any) -> T.Type | None:
-    """The type of a Python value, or None if it has none."""
+    """Return the type of a Python value, or None if it has none."""
     if isinstance(value, Tensor):
         return T.TENSOR
     known = T.OF_PYTHON.get(type(value))
@@ -47,7 +47,7 @@ def inferred(value: Any) -> T.Type | None:
 
 
 def _inferred_fields(value: tuple) -> T.Type | None:
-    """The type of a NamedTuple, if its fields hold what they are declared to."""
+    """Return the type of a NamedTuple instance, if its fields hold values of the declared types."""
     kind = class_type(type(value))
     try:
         to_script(value, kind)

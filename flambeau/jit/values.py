@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Sugared:
-    """Object of a program that is not (yet) a value of the graph."""
+    """Compile-time object of a program that is not (yet) a value of the graph."""
 
     kind = "object"
 
@@ -61,7 +61,7 @@ class Sugared:
         return None
 
     def member_names(self) -> list[str] | None:
-        """The names that `in` asks for, where they are known when compiling."""
+        """Return the names that `name in x` tests, if they are known at compile time; else None."""
         return None
 
 
@@ -252,7 +252,7 @@ class SimpleValue(Sugared):
 
 
 def no_attribute(place: Range | None, kind: T.Type, name: str) -> Exception:
-    """The error of a name that values of a type do not have."""
+    """Return the error for an attribute that values of a type do not have."""
     if not isinstance(kind, T.ClassType):
         return error(place, f"'{kind.repr_str()}' object has no attribute or method '{name}'.")
     if kind.is_module:
@@ -264,7 +264,7 @@ def no_attribute(place: Range | None, kind: T.Type, name: str) -> Exception:
 
 
 def _takes(schema: Schema, kind: T.Type) -> bool:
-    """Return whether there is an argument self that could be of a type (in the coarse sense of a method lookup)."""
+    """Return whether the schema's argument `self`, if any, could have a type (in the coarse sense of a method lookup)."""
     formal = next((a.type for a in schema.arguments if a.name == "self"), None)
     if formal is None:
         return False
@@ -316,7 +316,7 @@ TENSOR_METHODS = {"unique": "unique", "split": "split", "stft": "stft", "istft":
 
 
 class TensorCast(Sugared):
-    """Method such as `x.long()` that converts a tensor."""
+    """A method such as `x.long()` that converts a tensor."""
 
     kind = "method"
 
@@ -328,7 +328,7 @@ class TensorCast(Sugared):
 
 
 class BuiltinFunction(Sugared):
-    """An operator, with the tensor (or list...) it is a method of if it was found on one."""
+    """An operator; if it was looked up as a method, together with the value it is called on."""
 
     kind = "builtin"
 
@@ -339,7 +339,7 @@ class BuiltinFunction(Sugared):
         return SimpleValue(m.call_operator(place, self.symbol, args, kwargs, self.owner))
 
     def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
-        """`aten.add.Tensor`: the overload is chosen by the arguments."""
+        """Resolve `aten.add.Tensor` to the same operator: the arguments choose the overload."""
         return self if self.owner is None else super().attr(place, m, name)
 
 

@@ -1,4 +1,4 @@
-"""The variables of a program at one place in it, by scopes: a branch sees those around it, and keeps only what it changes."""
+"""The variables at one point of a program, in nested scopes: an inner scope sees those around it, and stores only its changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .ir import Value
 
 
 class Variables:
-    """Values by name. Changes in an `inner` scope are not seen outside; `changed` are the names that were set or removed in it."""
+    """Values by name. Changes in an `inner` scope are not visible outside; `changed` holds the names that were set or removed in it."""
 
     __slots__ = ("around", "changed")
 
