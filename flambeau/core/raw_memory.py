@@ -14,7 +14,7 @@ _watched = watching.active
 
 
 def first_address(t: Any) -> int:
-    """Return where the first element of a tensor is, for kernels: nobody is told that somebody looks."""
+    """Return the address of a tensor's first element, without telling a recorder that it was read."""
     return t._storage.ptr + t._offset * t.dtype.itemsize
 
 

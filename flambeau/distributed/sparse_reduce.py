@@ -8,21 +8,16 @@ from ..core.graph import unrecorded
 from ..core.sparse import SparseCoo
 from ..core.tensor import Tensor
 from ..ops import namespace
+from .pieces import memory_of
 from .reduce_op import RedOpType
-from .shared_engine import Memory
 
 
 def _gather(engine: Any, tensor: Tensor, counts: list[int], timeout: float) -> list[Tensor]:
     """Tensors of all ranks that differ in their first size only."""
     torch = namespace("torch")
     outputs = [torch["empty"]((n, *tensor.shape[1:]), dtype=tensor.dtype) for n in counts]
-    engine.all_to_all([_memory(tensor)] * engine.size, [_memory(o) for o in outputs], timeout)
+    engine.all_to_all([memory_of(tensor)] * engine.size, [memory_of(o) for o in outputs], timeout)
     return outputs
-
-
-def _memory(tensor: Tensor) -> Memory:
-    width = tensor.dtype.itemsize
-    return Memory((tensor._storage.ptr or 0) + tensor._offset * width, tensor.numel() * width, tensor._storage)
 
 
 def sparse_all_reduce(engine: Any, tensor: Any, op: RedOpType, timeout: float) -> None:
@@ -38,7 +33,7 @@ def sparse_all_reduce(engine: Any, tensor: Any, op: RedOpType, timeout: float) -
         indices, values = own.indices().t().contiguous(), own.values().contiguous()
         mine = torch["tensor"]([indices.shape[0]])
         counts = [torch["zeros"](1, dtype=mine.dtype) for _ in range(engine.size)]
-        engine.all_gather(_memory(mine), [_memory(c) for c in counts], timeout)
+        engine.all_gather(memory_of(mine), [memory_of(c) for c in counts], timeout)
         sizes = [int(c) for c in counts]
         all_indices = torch["cat"](_gather(engine, indices, sizes, timeout)).t()
         all_values = torch["cat"](_gather(engine, values, sizes, timeout))

@@ -111,7 +111,7 @@ def _same_memory(a: Value, b: Value) -> bool:
     return (
         (a.buffer, a.start, a.dtype) == (b.buffer, b.start, b.dtype)
         and numel_of(a.shape) == numel_of(b.shape)
-        and all(tuple(v.strides) == contiguous_strides(v.shape) for v in (a, b))
+        and all(v.is_contiguous for v in (a, b))
     )
 
 

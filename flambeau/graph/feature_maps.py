@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..core.dtype import dtype
 from ..core.layout import channels_last_strides
-from ..core.tensor import contiguous_strides, numel_of
+from ..core.tensor import numel_of
 from .checker import described
 from .conversions import Kernel, all_results, new_results
 from .fusion import fused_call
@@ -58,12 +58,8 @@ class FeatureMap(NamedTuple):
             strides.append(steps * after[axis])
         if odd or v.dtype is not self.dtype or any(end >= n for end, n in zip(ends, self[:3])):
             return None
-        last = channels_last_strides(v.shape) if is_dense(v) and len(v.shape) == 4 else tuple(strides)
+        last = channels_last_strides(v.shape) if v.is_whole and len(v.shape) == 4 else tuple(strides)
         return replace(v, buffer=to, start=start, strides=last)
-
-
-def is_dense(v: Value) -> bool:
-    return v.start == 0 and tuple(v.strides) == contiguous_strides(v.shape)
 
 
 class Convolution(NamedTuple):
@@ -103,7 +99,7 @@ class Unit:
         def other(v: Value) -> Value:
             if v.buffer in last:
                 return self.maps[v.buffer].moved(v, last[v.buffer]) or v
-            alike = self.convolution is None and call.op.channels_last is not None and len(v.shape) == 4 and is_dense(v)
+            alike = self.convolution is None and call.op.channels_last is not None and len(v.shape) == 4 and v.is_whole
             return replace(v, strides=channels_last_strides(v.shape)) if alike else v
 
         if self.convolution is not None:
@@ -202,7 +198,7 @@ class _Finder:
             elif _gain(call) is not None:
                 self._learn_all(_values(call))
             elif call.op.kind == "pointwise" or call.op.formula is not None:
-                formulas.append([v for v in (*call.arguments(), *call.returned()) if is_dense(v)])
+                formulas.append([v for v in (*call.arguments(), *call.returned()) if v.is_whole])
         count = -1
         while count != len(self.known):  # one tells of the next
             count = len(self.known)
@@ -213,7 +209,7 @@ class _Finder:
 
     def _learn_all(self, values: list[Value]) -> None:
         for v in values:
-            if _is_map(v) and is_dense(v):
+            if _is_map(v) and v.is_whole:
                 self._learn(v, (v.shape[0], v.shape[1], math.prod(v.shape[2:])))
 
     def _learn(self, v: Value, shape: tuple[int, int, int]) -> None:
@@ -236,4 +232,4 @@ class _Finder:
                 self._learn(v, shape)  # type: ignore[arg-type]
 
 
-__all__ = ["Convolution", "FeatureMap", "Unit", "convolution_of", "is_dense", "units"]
+__all__ = ["Convolution", "FeatureMap", "Unit", "convolution_of", "units"]

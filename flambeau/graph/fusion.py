@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.backend import backend_of
+from ..core.raw_memory import first_address
 from ..core.tensor import Tensor
 from ..expr.node import Expr, arg, replace_arguments, walk
 from ..expr.simplify import simplify
@@ -249,7 +250,7 @@ class FusedMap:
 
 def passed(x: Any) -> Any:
     """Return what a native function gets for an argument: the address of a tensor, or the number itself."""
-    return x._storage.ptr + x._offset * x.dtype.itemsize if isinstance(x, Tensor) else x
+    return first_address(x) if isinstance(x, Tensor) else x
 
 
 def fused_call(loop: Loop, keep: list[Place]) -> Call:

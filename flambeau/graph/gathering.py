@@ -12,6 +12,7 @@ from typing import Any
 from ..core.backend import backend_of
 from ..core.device import device
 from ..core.dtype import dtype, float64
+from ..core.raw_memory import first_address
 from ..core.tensor import Tensor, numel_of
 from ..expr.node import Expr, arg, replace_arguments
 from ..ops.machinery.record import Op
@@ -189,9 +190,7 @@ def _row(results: list[Tensor], operands: list[Any]) -> tuple[int, ...]:
     size = numel_of(results[0].shape)
     dense = [t for t in tensors if t._strides == (1,)]
     single = [t for t in tensors if t._strides == (0,)]
-    found = dict.fromkeys(
-        (t._storage.ptr + t._offset * t.dtype.itemsize, t.dtype, t._strides) for t in (*results, *dense, *single)
-    )
+    found = dict.fromkeys((first_address(t), t.dtype, t._strides) for t in (*results, *dense, *single))
     return (*(place for place, _, _ in found), size)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..core.storage import UntypedStorage
-from ..core.tensor import contiguous_strides, numel_of
+from ..core.tensor import numel_of
 from ..expr.node import arg, const
 from ..kernels import geometry
 from .fusion import fused_call
@@ -61,7 +61,7 @@ def place_parts(program: Program) -> None:
 
 def _placed(call: Call, i: int) -> dict[int, Sum]:
     out = call.results
-    if not isinstance(out, Value) or len(call.makes) != 1 or not _is_whole(out) or call.changes:
+    if not isinstance(out, Value) or len(call.makes) != 1 or not out.is_whole or call.changes:
         return {}
     parts = []
     for source, place in call.op.places(**call.op.bind(call.args, call.kwargs)):
@@ -73,10 +73,6 @@ def _placed(call: Call, i: int) -> dict[int, Sum]:
             return {}
         parts.append(Part(source, target, box, call, i))
     return {out.buffer: Sum(parts, [i])}
-
-
-def _is_whole(v: Value) -> bool:
-    return v.start == 0 and tuple(v.strides) == contiguous_strides(v.shape)
 
 
 def _box(part: Value, whole: Value) -> Box | None:
@@ -96,7 +92,7 @@ def _box(part: Value, whole: Value) -> Box | None:
 def _added(call: Call, known: dict[int, Sum], matches: Matches) -> tuple[int, int] | None:
     """The buffers of two such sums that a call adds up, and that nobody else reads."""
     loop = None if call.rewritten or len(call.makes) != 1 or call.changes else loop_of(call)
-    if loop is None or len(loop.reads) != 2 or not isinstance(call.results, Value) or not _is_whole(call.results):
+    if loop is None or len(loop.reads) != 2 or not isinstance(call.results, Value) or not call.results.is_whole:
         return None
     (place, (root, d)), (first, second) = next(iter(loop.results.items())), loop.reads
     both = [

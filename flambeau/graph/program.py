@@ -58,6 +58,16 @@ class Value:
         low, high = memory_span(self.shape, self.strides, 0)
         return self.start + low * self.dtype.itemsize, self.start + high * self.dtype.itemsize
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Return whether elements follow each other in memory in the order of their indices."""
+        return tuple(self.strides) == contiguous_strides(self.shape)
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the elements are contiguous from the first byte of the buffer on."""
+        return self.start == 0 and self.is_contiguous
+
     def over(self, storage: UntypedStorage) -> Tensor:
         """The tensor that it is, if its buffer is in this storage."""
         contiguous = is_contiguous_layout(self.shape, self.strides)

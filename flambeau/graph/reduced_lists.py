@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.backend import backend_of
 from ..core.device import device
-from ..core.tensor import Tensor, contiguous_strides, numel_of
+from ..core.tensor import Tensor, numel_of
 from ..kernels.reduction import ARG_COMBINES
 from ..kernels.reduction_parts import Reduction as Parts
 from ..ops.machinery.plan import compiles
@@ -33,7 +33,7 @@ def reduced_member(call: Call) -> ReducedMember | None:
         return None
     value, impl = found.value, found.impl
     compute, acc, out = impl.rule(impl, value.dtype, found.requested)
-    dense = tuple(value.strides) == contiguous_strides(value.shape)
+    dense = value.is_contiguous
     if (
         not dense
         or impl.combine in ARG_COMBINES

@@ -24,7 +24,7 @@ from ..ops.machinery.reduction import Reduction, reduced_dims
 from ..ops.machinery.reduction_faces import plain_dim
 from ..ops.machinery.watched import PrivateCall
 from .conversions import Kernel, new_results
-from .fusion import loop_in
+from .fusion import loop_in, passed
 from .loops import Loop, Place, Read, as_value, rounded
 from .patterns import Matches
 from .program import Call, Program, Value
@@ -61,7 +61,7 @@ def take_sums(program: Program) -> None:
         maker = None if made is None else matches.calls[made]
         if maker is None or not (maker.op.rows is not None or loop_in(maker) is not None):
             continue
-        if backend_of(value.device).hides_latency and tuple(value.strides) == contiguous_strides(value.shape):
+        if backend_of(value.device).hides_latency and value.is_contiguous:
             outs, several = found
             kernel = Kernel(operator.op, value.device, several)
             others = [v.buffer for v in outs[:-1]]
@@ -184,8 +184,7 @@ class FusedReduction:
         if self.planned is None:
             self.planned = self._plan()
         fn, geometry = self.planned
-        given = [x._storage.ptr + x._offset * x.dtype.itemsize if isinstance(x, Tensor) else x for x in inputs]
-        fn(geometry, outs[0]._storage.ptr + outs[0]._offset * outs[0].dtype.itemsize, *given)
+        fn(geometry, *map(passed, (outs[0], *inputs)))
 
     def _plan(self) -> tuple[Any, bytes]:
         dense, still = contiguous_strides(self.shape), (0,) * len(self.shape)

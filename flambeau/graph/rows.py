@@ -152,7 +152,7 @@ def _declared(call: Call) -> RowGroup | None:
             group.columns[v.buffer] = (root, v)
         else:
             group.results[_spot_of(v, level, group)] = (root, v.dtype)
-    return group if _is_usable(group) and all(_is_dense(v) for _, v in group.columns.values()) else None
+    return group if _is_usable(group) and all(v.is_contiguous for _, v in group.columns.values()) else None
 
 
 def _leading(shape: Any, width: int) -> tuple[int, ...] | None:
@@ -171,14 +171,10 @@ def _spot_of(v: Value, level: str, group: RowGroup) -> Spot:
         whole = tuple(v.shape[:at]) == group.dims and _step(tuple(v.strides[at:]), tuple(v.shape[at:])) == 1
         outer = tuple(v.strides[:at])
     else:
-        whole, outer = _is_dense(v), contiguous_strides(group.dims) if level == "r" else (0,) * at
+        whole, outer = v.is_contiguous, contiguous_strides(group.dims) if level == "r" else (0,) * at
     if not whole:
         raise _NoRows
     return Spot(v.buffer, v.start, level, outer)
-
-
-def _is_dense(v: Value) -> bool:
-    return tuple(v.strides) == contiguous_strides(v.shape)
 
 
 def _is_usable(group: RowGroup) -> bool:
@@ -201,7 +197,7 @@ def _reduction(call: Call) -> RowGroup | None:
     along, down = dims == list(range(first, len(v.shape))), dims == list(range(len(dims)))
     at = first if along else len(dims)
     width = numel_of(v.shape[at:])
-    if along == down or not 2 <= width <= _WIDEST or 0 in v.shape or not _is_dense(out):
+    if along == down or not 2 <= width <= _WIDEST or 0 in v.shape or not out.is_contiguous:
         return None
     compute, acc, _ = found.impl.rule(found.impl, v.dtype, found.requested)
     final = found.impl._final()

@@ -11,6 +11,7 @@ from ... import nn
 from ...core.tensor import Tensor
 from ..nn import quantized as nnq
 from ..ns import _numeric_suite as ns
+from .utils import _parent_name as parent_child_names
 
 __all__ = ["MeanShadowLogger", "bias_correction", "get_module", "get_param", "parent_child_names"]
 
@@ -21,12 +22,6 @@ _supported_modules_quantized = {nnq.Linear, nnq.Conv2d}
 def get_module(model: nn.Module, name: str) -> nn.Module:
     """Return the submodule of a model with the given dotted name."""
     return dict(model.named_modules())[name]
-
-
-def parent_child_names(name: str) -> tuple[str, str]:
-    """Split `a.b.c` into `a.b` and `c`."""
-    parent, _, child = name.rpartition(".")
-    return parent, child
 
 
 def get_param(module: Any, attr: str) -> Any:

@@ -136,7 +136,7 @@ def _factor_columns(work: np.ndarray, pivots: np.ndarray, low: int, high: int) -
         return
     matrices = np.arange(len(work))
     for j in range(low, high):
-        chosen = j + _size(work[:, j:, j]).argmax(-1)
+        chosen = j + pivot_size(work[:, j:, j]).argmax(-1)
         pivots[:, j] = chosen + 1
         row = work[:, j].copy()
         work[:, j] = work[matrices, chosen]
@@ -146,7 +146,7 @@ def _factor_columns(work: np.ndarray, pivots: np.ndarray, low: int, high: int) -
         work[:, j + 1 :, j + 1 : high] -= work[:, j + 1 :, j, None] * work[:, j, None, j + 1 : high]
 
 
-def _size(x: np.ndarray) -> np.ndarray:
+def pivot_size(x: np.ndarray) -> np.ndarray:
     """Return what LAPACK compares to choose a pivot: |x|, for complex numbers |real| + |imag|."""
     return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
 

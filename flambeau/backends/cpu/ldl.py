@@ -9,6 +9,8 @@ import math
 
 import numpy as np
 
+from .lapack import pivot_size
+
 _ALPHA = (1 + math.sqrt(17)) / 8  # balances the growth of elements in one- and two-row steps
 
 
@@ -36,24 +38,20 @@ def factor(a: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, int]
     return work, pivots, info
 
 
-def _size(x: np.ndarray) -> np.ndarray:
-    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
-
-
 def _choose(work: np.ndarray, k: int) -> tuple[int | None, int]:
     """The row to swap in and how many rows the step takes; None where the whole column is zero."""
-    here = float(_size(work[k, k]))
-    below = _size(work[k + 1 :, k])
+    here = float(pivot_size(work[k, k]))
+    below = pivot_size(work[k + 1 :, k])
     largest = float(below.max(initial=0))
     if max(here, largest) == 0 or math.isnan(here):
         return None, 1
     if here >= _ALPHA * largest:
         return k, 1
     i = k + 1 + int(below.argmax())
-    row = max(float(_size(work[i, k:i]).max(initial=0)), float(_size(work[i + 1 :, i]).max(initial=0)))
+    row = max(float(pivot_size(work[i, k:i]).max(initial=0)), float(pivot_size(work[i + 1 :, i]).max(initial=0)))
     if here >= _ALPHA * largest * (largest / row):
         return k, 1
-    return (i, 1) if float(_size(work[i, i])) >= _ALPHA * row else (i, 2)
+    return (i, 1) if float(pivot_size(work[i, i])) >= _ALPHA * row else (i, 2)
 
 
 def _swap(work: np.ndarray, k: int, a: int, b: int, hermitian: bool) -> None:

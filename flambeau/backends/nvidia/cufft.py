@@ -8,6 +8,7 @@ import threading
 from ctypes import byref, c_int, c_longlong, c_size_t, c_void_p
 from typing import Any
 
+from ...core.raw_memory import first_address
 from .. import nvidia
 
 _LIMIT = 1024
@@ -98,5 +99,5 @@ def transform(out: Any, x: Any, sizes: tuple[int, ...], batch: int, forward: boo
         if len(_local.plans) >= _LIMIT:
             _local.plans.clear()
         plan = _local.plans[key] = _Plan(sizes, batch, (x.dtype.name, out.dtype.name), x.device)
-    out_place, place = (t._storage.ptr + t._offset * t.dtype.itemsize for t in (out, x))
+    out_place, place = (first_address(t) for t in (out, x))
     plan.run(out_place, place, forward)

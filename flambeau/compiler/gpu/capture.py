@@ -13,6 +13,7 @@ from ...core import watching
 from ...core.backend import backend_of
 from ...core.casts import casts
 from ...core.device import cpu, device
+from ...core.raw_memory import first_address
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, new_tensor
 from ...graph.replay import Replay
@@ -185,12 +186,12 @@ class GraphProgram:
                     node.set(executable, self.cells.numbers[position])
         for i, patch in self.inputs:
             t = tensors[i]
-            patch.move(executable, t._storage.ptr + t._offset * t.dtype.itemsize, patch.target)
+            patch.move(executable, first_address(t), patch.target)
         for slot, copied in self.outputs:
             copied.move(executable, copied.source, made[slot].ptr)
         for i, patch in self.changed:
             t = tensors[i]
-            patch.move(executable, patch.source, t._storage.ptr + t._offset * t.dtype.itemsize)
+            patch.move(executable, patch.source, first_address(t))
         self.capture.replay()
 
     def told(self) -> list[str]:

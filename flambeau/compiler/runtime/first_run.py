@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.generator import default_generator
+from ...core.raw_memory import first_address
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 from ..record.comparison import Print, kind_of, view
@@ -146,7 +147,7 @@ class Rehearsal:
             return [(buffer.address, size, None if buffer.dtype is None else kind_of(buffer.dtype))]
         first = tensors[argument[0]]._storage.ptr
         sharing = [t for t in tensors if t._storage.ptr == first and first]
-        return [(t._storage.ptr + t._offset * t.dtype.itemsize, extent(t), kind_of(t.dtype)) for t in sharing]
+        return [(first_address(t), extent(t), kind_of(t.dtype)) for t in sharing]
 
     def widths(self, step: Any) -> list[int] | None:
         """Of a loop over a formula that can be run some elements at a time: the bytes from one element to the next behind each of its

@@ -79,7 +79,8 @@ def shortcut_of(form: str) -> Callable[..., Any]:
     return known
 
 
-def _column(vec: Tensor) -> Tensor:
+def column(vec: Tensor) -> Tensor:
+    """Return a vector as a matrix of one column, without recording the view."""
     return vec._view((vec.shape[0], 1), (vec._strides[0], 1), vec._offset)
 
 
@@ -184,7 +185,7 @@ def mv(input: Tensor, vec: Tensor) -> NewTensor:
 
 @mv.on("cpu")
 def _(out: Tensor, input: Tensor, vec: Tensor) -> None:
-    multiply("mv", out, input, vec, None, (_column(out), input, _column(vec)))
+    multiply("mv", out, input, vec, None, (column(out), input, column(vec)))
 
 
 @primitive(
@@ -214,7 +215,7 @@ def dot(input: Tensor, tensor: Tensor) -> NewTensor:
 @dot.on("cpu")
 def _(out: Tensor, input: Tensor, tensor: Tensor) -> None:
     row = input._view((1, input.shape[0]), (1, input._strides[0]), input._offset)
-    multiply("dot", out, input, tensor, None, (out._view((1, 1), (1, 1), 0), row, _column(tensor)))
+    multiply("dot", out, input, tensor, None, (out._view((1, 1), (1, 1), 0), row, column(tensor)))
 
 
 @composite(out="exact", autocast_cuda="widest")

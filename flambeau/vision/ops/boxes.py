@@ -11,7 +11,7 @@ from flambeau.kernels.library import regions as kernels
 from ._box_formats import box_convert as box_convert
 from ._box_formats import to_corners
 from ._operators import operator
-from ._utils import _upcast
+from ._utils import _upcast, _upcast_non_float
 
 __all__ = [
     "batched_nms", "box_area", "box_convert", "box_iou", "clip_boxes_to_image", "complete_box_iou", "distance_box_iou",
@@ -133,7 +133,7 @@ def generalized_box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
 
 def distance_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
     """Intersection over union, less the squared distance of the centres over that of the hull's corners (Zheng et al.)."""
-    boxes1, boxes2 = _floating(boxes1), _floating(boxes2)
+    boxes1, boxes2 = _upcast_non_float(boxes1), _upcast_non_float(boxes2)
     sides = _hull_sides(boxes1, boxes2)
     diagonal = sides[..., 0] ** 2 + sides[..., 1] ** 2 + eps
     centres1, centres2 = (boxes1[..., :2] + boxes1[..., 2:]) / 2, (boxes2[..., :2] + boxes2[..., 2:]) / 2
@@ -143,16 +143,12 @@ def distance_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tenso
 
 def complete_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
     """`distance_box_iou`, less a penalty for different proportions."""
-    boxes1, boxes2 = _floating(boxes1), _floating(boxes2)
+    boxes1, boxes2 = _upcast_non_float(boxes1), _upcast_non_float(boxes2)
     angle1, angle2 = (flambeau.atan((b[..., 2] - b[..., 0]) / (b[..., 3] - b[..., 1])) for b in (boxes1, boxes2))
     unlike = 4 / math.pi**2 * (angle1[..., :, None] - angle2[..., None, :]) ** 2
     with flambeau.no_grad():
         weight = unlike / (1 - box_iou(boxes1, boxes2) + unlike + eps)
     return distance_box_iou(boxes1, boxes2, eps) - weight * unlike
-
-
-def _floating(t: Tensor) -> Tensor:
-    return t if t.dtype in (flambeau.float32, flambeau.float64) else t.float()
 
 
 def masks_to_boxes(masks: Tensor) -> Tensor:

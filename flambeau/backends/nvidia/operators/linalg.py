@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....core import dtype as dt
+from ....core.raw_memory import first_address
 from ....core.tensor import Tensor, empty, numel_of
 from ....ops.creation.filled import fill_raw
 from ....ops.creation.ranges import arange, eye
@@ -36,14 +37,14 @@ def bare(t: Tensor) -> Any:
 def addresses(t: Tensor, own: int) -> Iterator[int]:
     """Return where the parts of a filled result start, each with its last `own` dimensions."""
     step = numel_of(t.shape[len(t.shape) - own :]) * t.dtype.itemsize
-    start = t._storage.ptr + t._offset * t.dtype.itemsize
+    start = first_address(t)
     return iter([start + i * step for i in range(numel_of(t.shape[: len(t.shape) - own]))])
 
 
 def _pointers(t: Tensor, step: int, count: int) -> Tensor:
     """The addresses of `count` matrices, `step` elements from each other, in the device's memory."""
     numbers: Any = arange(count, dtype=dt.int64, device=t.device)
-    return numbers * (step * t.dtype.itemsize) + (t._storage.ptr + t._offset * t.dtype.itemsize)
+    return numbers * (step * t.dtype.itemsize) + first_address(t)
 
 
 def columns(shape: tuple[int, ...], d: dt.dtype, where: Any) -> Tensor:

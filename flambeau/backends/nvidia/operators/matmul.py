@@ -8,7 +8,7 @@ from ....core import dtype as dt
 from ....core.tensor import Tensor, empty
 from ....ops.linalg.addmm import addmm
 from ....ops.linalg.linear import linear_grads, linear_matrix, linear_weight_grads
-from ....ops.linalg.matmul import bmm, dot, known_products, mm, mv
+from ....ops.linalg.matmul import bmm, column, dot, known_products, mm, mv
 from ....ops.linalg.scaled import activated_product, is_by_rows, scaled_by_operators, scaled_mm
 from ....ops.machinery.dtype_rules import unsupported
 from ....ops.machinery.inplace import raw_copy
@@ -61,10 +61,6 @@ def _by_rows(t: Tensor) -> bool:
     return order is not None and order[0]
 
 
-def _column(vec: Tensor) -> Tensor:
-    return vec._view((vec.shape[0], 1), (vec._strides[0], 1), vec._offset)
-
-
 @mm.on("cuda")
 def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
     cublaslt.keep_product("mm", input, mat2, None, out, product("addmm_cuda", out, input, mat2))
@@ -77,7 +73,7 @@ def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
 
 @mv.on("cuda")
 def _(out: Tensor, input: Tensor, vec: Tensor) -> None:
-    product("addmv_impl_cuda", _column(out), input, _column(vec))
+    product("addmv_impl_cuda", column(out), input, column(vec))
 
 
 @dot.on("cuda")

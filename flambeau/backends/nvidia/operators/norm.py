@@ -10,6 +10,7 @@ from typing import Any
 
 from ....core.caching import remember
 from ....core.dtype import opmath
+from ....core.raw_memory import first_address
 from ....core.tensor import Tensor, empty
 from ....kernels.cuda_values import PRELUDE, element_type
 from ....ops.machinery.inplace import raw_copy
@@ -373,7 +374,7 @@ def _channels(x: Tensor, weight: Any, running: Any, *others: Tensor) -> _Channel
 
 
 def _at(t: Tensor | None) -> int:
-    return 0 if t is None else t._storage.ptr + t._offset * t.dtype.itemsize
+    return 0 if t is None else first_address(t)
 
 
 def _same_dtype(a: Any, b: Any) -> bool:
