@@ -297,8 +297,7 @@ def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, ...]:  # fmt: skip
-    """(func(inputs), the Hessian times the vector `v`). The Hessian is symmetric where it is continuous; this does not rely
-    on it."""
+    """(func(inputs), the Hessian times the vector `v`). The Hessian is symmetric where it is continuous; this does not rely on it."""
     return _hessian_product("hvp", _forward, func, inputs, v, create_graph, strict)
 
 

@@ -76,8 +76,7 @@ def increment_version(tensor: Any) -> None:
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """The node and output at which the gradient of a tensor arrives; `grad` takes it in the place of the tensor, which may then be
-    freed."""
+    """The node and output at which the gradient of a tensor arrives; `grad` takes it in the place of the tensor, which may then be freed."""
     edge = gradient_edge(tensor) if tensor.requires_grad else None
     if edge is None:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")

@@ -198,8 +198,7 @@ CUDA_STORAGE_TYPES: dict[str, type[TypedStorage]] = _storage_types((d for d in A
 
 
 def dtype_and_device(kind: Any) -> tuple[dtype, str]:
-    """The dtype and device that x.type(kind) converts to, of a dtype, a tensor class or its name: the dtype, and the type of
-    device."""
+    """The dtype and device that x.type(kind) converts to, of a dtype, a tensor class or its name: the dtype, and the type of device."""
     if isinstance(kind, dtype):
         return kind, ""
     if kind is Tensor or kind == "torch.Tensor":

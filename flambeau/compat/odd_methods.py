@@ -16,8 +16,7 @@ def delete_item(self: Tensor, index: Any) -> NoReturn:
 
 
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
-    """The tensor that `load_state_dict` makes of a parameter and the tensor loaded for it: a copy into it, or the loaded one
-    itself."""
+    """The tensor that `load_state_dict` makes of a parameter and the tensor loaded for it: a copy into it, or the loaded one itself."""
     return other.detach() if assign else self.copy_(other).detach()
 
 

@@ -64,7 +64,7 @@ class OptimizedModule(Module):
         return "not called yet" if compiled is None else compiled.explain()
 
     def picture(self) -> str:
-        """The recordings of the model as a drawing (SVG); see `flambeau.compiler.show`."""
+        """Return a drawing (SVG) of the model's recordings; see `flambeau.compiler.show`."""
         compiled = self.__dict__["_compiled"]
         return _room("drawing").draw("not called yet", []) if compiled is None else compiled.picture()
 
@@ -95,7 +95,7 @@ class OptimizedModule(Module):
 
 
 def _compiled_function(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """The function, recorded when it is called; `compiled.explain()` tells how that went."""
+    """Return a wrapper of `function` that compiles it when it is called; its `explain()` describes the outcome."""
     behind: list[Any] = [None]
 
     def opened() -> Any:
@@ -130,7 +130,7 @@ _AS_IT_IS = ("eager", "aot_eager")  # backends that are for finding out whose mi
 
 
 def compile(model: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """The model or function, compiled: its third call with arguments of a kind, and all later ones, are one native call.
+    """Compile a model or function: from the third call with arguments of one kind on, each call is a single native call.
 
     A function may be a whole training step: forward, backward, clipping and the optimizer's step become one. Keywords are those of
     PyTorch: fullgraph (raise an error where something cannot be recorded), dynamic, backend, mode, options, disable. Without `model`
@@ -174,7 +174,7 @@ def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, rea
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     original = getattr(fn, "_torchdynamo_orig_callable", None)
-    # Not a function that wraps a compiled one.
+    # Unwrap a compiled function, but no user function that wraps one.
     if original is not None and getattr(fn, "__wrapped__", None) is original:
         fn = original
     if isinstance(fn, types.FunctionType):
@@ -214,7 +214,7 @@ def reset() -> None:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Mark the begin of a step for CUDA graphs; has no effect here."""
+    """Mark the beginning of a step for CUDA graphs; has no effect here."""
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
@@ -247,31 +247,30 @@ _default_backend = ["inductor"]
 
 
 def get_default_backend() -> str:
-    """The name of the backend that `compile` uses where none is given."""
+    """Return the name of the backend that `compile` uses by default."""
     return _default_backend[0]
 
 
 def set_default_backend(backend: str | None) -> None:
-    """Set the backend that `compile` uses where none is given; None sets "inductor" again."""
+    """Set the backend that `compile` uses by default; None restores "inductor"."""
     check_compile_options(backend=backend)
     _default_backend[0] = backend or "inductor"
 
 
 def nested_compile_region(fn: Callable | None = None, **options: Any) -> Any:
-    """Mark a function that a compiled one calls often. It is returned unchanged: repeated parts of a program are found by themselves."""
+    """Mark a function that a compiled one calls often. It is returned unchanged: the passes find repeated parts of a program themselves."""
     return functools.partial(nested_compile_region, **options) if fn is None else fn
 
 
 def substitute_in_graph(
     original_fn: Callable, *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
 ) -> Callable:
-    """A decorator for a function that a compiler may read in the place of `original_fn`. It is returned unchanged: a recording runs the
-    original and needs no other."""
+    """Return a decorator for a function that a compiler may read in place of `original_fn`. It has no effect: recordings run the original."""
     return lambda replacement: replacement
 
 
 def wrap_numpy(fn: Callable) -> Callable:
-    """A function of NumPy arrays as one of tensors: arguments become arrays, arrays in the results become tensors."""
+    """Turn a function of NumPy arrays into one of tensors: arguments become arrays, arrays in the results become tensors."""
 
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

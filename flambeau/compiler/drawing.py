@@ -1,4 +1,4 @@
-"""A recording as an image (SVG): the steps after each pass side by side, and where buffers are in the arena while they live."""
+"""Drawings of recordings (SVG): the steps after each pass side by side, and the addresses and lifetimes of the arena's buffers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PALETTE = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#b07aa1", "#
 
 
 def draw(name: str, programs: list[tuple[str, Any, list[Any]]]) -> svg.Drawing:
-    """An SVG document: for each program (title, program, stages) one band."""
+    """Draw an SVG document with one band for each program (title, program, stages)."""
     bands, width, y = [], 400.0, 40.0
     for title, program, stages in programs:
         body, w, h = _band(title, program, stages)

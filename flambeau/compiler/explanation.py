@@ -13,8 +13,8 @@ _MOST = 12  # kernels that are listed with their times, and kinds of things that
 
 
 def explain(compiled: Any) -> str:
-    """Graphs before and after each pass, kernels and their times, memory, guards, and why it was recorded again, is split, or runs as
-    it is."""
+    """Describe a compiled function: its graphs before and after each pass, kernels and their times, memory, guards, and why it was
+    recorded again, split, or left eager."""
     return "\n".join(_function(compiled))
 
 
@@ -97,7 +97,7 @@ def _program(program: Any) -> list[str]:
 
 
 def _counted(names: list[str]) -> str:
-    """Names, each with how often it is there."""
+    """Join names by commas, each followed by how often it occurs."""
     return ", ".join(
         f"{name} ({count} times)" if count > 1 else name for name, count in collections.Counter(names).items()
     )

@@ -1,4 +1,4 @@
-"""The first call of a compiled function: it runs as it is, and nothing that records is imported for it."""
+"""The first call of a compiled function, which runs eagerly and imports none of the modules that record."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """A compiled function: which recording fits a call, and when to record again.
 
-The first call with arguments of a kind runs as it is (it may fill caches and make the state of optimizers), the second is recorded
-while it runs, and the third runs the recording *and* the function, and compares: only a recording that gave the same values is used
-from then on. Where something cannot be recorded, the function is split (see `splitting`), for a reason that `explain()` tells and
-one warning says; where that is not possible it keeps running as it is.
+The first call with arguments of a kind runs eagerly (it may fill caches and make the state of optimizers), the second is recorded while
+it runs, and the third runs the recording *and* the function, and compares: only a recording that gave the same values is used from then
+on. A function that cannot be recorded whole is split (see `splitting`), for a reason that `explain()` and one warning give; one that
+cannot be split either stays eager.
 
 Sizes of tensors are no part of a kernel: a second size of the same rank needs no compilation, and no eager call before it is recorded.
-One program is for many sizes, where what it does is the same for all of them (see `ranges`)."""
+One program serves many sizes if its steps are the same for all of them (see `ranges`)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ recording = _Recording()
 
 @contextlib.contextmanager
 def _undivided() -> Iterator[None]:
-    """Context manager: compiled functions that are called run eagerly, because what they do belongs to their caller."""
+    """Context manager: compiled functions that are called inside run eagerly, because their operators belong to the caller's recording."""
     before, recording.on = recording.on, True
     try:
         yield
@@ -158,7 +158,7 @@ class CompiledFunction(KnownFunction):
 
     # -- many sizes -------------------------------------------------------------------------------------------------
     def _in_range(self, pattern: tuple, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> tuple | None:
-        """Run the call by a program for many sizes, if there is one or one can be made: its result, in a tuple."""
+        """Run the call by a program for many sizes, found or made now: return its result in a tuple, or None if there is no such program."""
         alike = self.patterns.get(pattern)
         before = None if alike is None else alike.newest(self.found)
         if alike is None or before is None:
@@ -186,7 +186,7 @@ class CompiledFunction(KnownFunction):
         return (result,)
 
     def _compared(self, ranges: Ranges, one: Range, given: Arguments, args: tuple, kwargs: dict) -> Any:
-        """Run the program for many sizes and the function, compare, and return the function's result."""
+        """Run both the program for many sizes and the function, compare, and return the function's result."""
         recorded = one.program.recorded
         recorded.busy = True
         try:
@@ -204,7 +204,7 @@ class CompiledFunction(KnownFunction):
     def _find_parts(
         self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, guess: bool = False
     ) -> Any:
-        """Run the function with a mark before each statement, split it at those that cannot be recorded."""
+        """Run the function with a mark before each statement, and split it at the statements that cannot be recorded."""
         reach = self._reach_or_why(given)
         if isinstance(reach, str):
             return self._unreached(given, key, args, kwargs, reach)
@@ -233,7 +233,7 @@ class CompiledFunction(KnownFunction):
         return replaced(result, prepared.outside)
 
     def _split_at(self, source: Source, first: tuple, bad: dict[Any, str], key: tuple, why: str) -> bool:
-        """Split the function at these statements, if anything is gained by that."""
+        """Split the function at the statements `bad`, and return whether that gained anything."""
         split = splitting.Split(source, bad, self._part, self.varying) if bad else None
         if split is None or not (split.parts or split.calls_others):
             self.found[key] = Unfit(why)
@@ -255,7 +255,7 @@ class CompiledFunction(KnownFunction):
     def _unreached(
         self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, changed: Item | None = None
     ) -> Any:
-        """The function's state cannot be known, or changes: split it at the statements that are the cause, before anything runs."""
+        """Handle a function whose state cannot be known, or changes: split it at the statements that cause this, before anything runs."""
         found = self._found_source()
         if not self.fullgraph and self.depth < DEEPEST and not isinstance(found, str):
             source, first = found
@@ -321,12 +321,12 @@ class CompiledFunction(KnownFunction):
 
     @staticmethod
     def _try_out(recorded: Recorded, result: Any) -> None:
-        """Find a derivative that nobody has asked for yet; not one that would send messages which no other rank expects."""
+        """Record the derivative before a caller asks for it, unless it would send messages that no other rank expects."""
         if recorded.derivative is not None and not getattr(recorded.program, "sends", False):
             recorded.derivative.try_out(tensors_in(result))
 
     def _differentiably(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
-        """Run the function eagerly, with a node in front of its graph that learns the derivative."""
+        """Run the function eagerly with a node in front of its graph that records the derivative."""
         table = cut(given, [])
         with _undivided():
             result = self.function(*replaced(args, table), **replaced(kwargs, table))
@@ -337,7 +337,7 @@ class CompiledFunction(KnownFunction):
 
     # -- recording --------------------------------------------------------------------------------------------------
     def _record(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, family: Any = None) -> Any:
-        """Run the function and record it; `family` is what it has in common with recordings of other sizes."""
+        """Run the function and record it; `family` holds the state shared with recordings of other sizes."""
         entry = self.found.get(key)
         kinds = [
             [len(e) for k in alike.keys if type(e := self.found.get(k)) is list] for alike in self.patterns.values()
@@ -399,7 +399,7 @@ class CompiledFunction(KnownFunction):
         return attached(recorded.derivative, given, table, result, prepared.live)
 
     def _recorder(self, reach: Reach, given: Arguments) -> StepRecorder:
-        """Make the recorder of a call: an observer for CUDA graphs where a tensor is on a GPU, else a recorder of native calls."""
+        """Return the recorder of a call: an observer for CUDA graphs if a tensor is on a GPU, else a recorder of native calls."""
         if any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
             return on_gpu.observer()
         recorder = StepRecorder()
@@ -407,7 +407,7 @@ class CompiledFunction(KnownFunction):
         return recorder
 
     def _runs_new_code(self, reach: Reach, key: tuple) -> bool:
-        """Return whether a recorded call ran code whose state nothing guards: it is followed the next time, if there is an end to that."""
+        """Return whether a recorded call ran code whose state is not guarded. That code is followed in the next call, for a few tries."""
         new = reach.unforeseen()
         if not new:
             self.observer.expected.clear()
@@ -418,7 +418,7 @@ class CompiledFunction(KnownFunction):
         return True
 
     def _watched_or_why(self, *given: Any) -> tuple[Prepared, dict[int, Tensor], Any] | str:
-        """Return what `_watched` returns; or why the function was not run, an empty string while another thread is recording."""
+        """Return the result of `_watched`, or the reason why the function was not run: an empty string while another thread is recording."""
         try:
             return self._watched(*given)
         except _Busy:
@@ -430,7 +430,7 @@ class CompiledFunction(KnownFunction):
         self, recorder: StepRecorder, reach: Reach, given: Arguments, key: tuple, args: tuple, kwargs: dict, function: Callable,
         begin: Callable | None = None,
     ) -> tuple[Prepared, dict[int, Tensor], Any]:  # fmt: skip
-        """Run a function eagerly and write down what it does."""
+        """Run `function` eagerly while `recorder` writes down its calls."""
         table = cut(given, recorder.problems)
         copies: list[tuple[Any, Any]] = []
         args, kwargs = replaced(args, table, copies), replaced(kwargs, table, copies)
@@ -471,12 +471,12 @@ class _Busy(Exception):
 
 
 class _NotPrepared(NotRecordable):
-    """Arguments of a kind that no statement is to blame for."""
+    """Raised for arguments that cannot be recorded, where no statement of the function is the cause."""
 
 
 def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorded:
-    """Record one call without guards, for programs that leave Python, where nothing can change. `state` lists the tensors
-    that the function may find besides its arguments. Raises NotRecordable with every reason why it cannot be recorded."""
+    """Record one call without guards, for programs that leave Python, where nothing can change. `state` lists the tensors that the
+    function may read besides its arguments. Raises NotRecordable with every reason why it cannot be recorded."""
     reach, recorder = Reach(), StepRecorder()
     reach.tensors = {id(t): ("state", t) for t in state}
     recorder.graph.portable = True

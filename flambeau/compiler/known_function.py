@@ -1,4 +1,4 @@
-"""A function to be compiled, and what its calls have shown of it."""
+"""A function to be compiled, and what is known of it from its calls."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Unfit:
 
 
 class Unsplit:
-    """Arguments for which the function cannot be recorded: the next call finds out which statements are to blame. After the first call
-    this is a guess: what is done once, an import perhaps, is no reason."""
+    """Arguments for which the function cannot be recorded: the next call finds the statements that are the cause. After the first call
+    this is a guess, since an import, for example, happens only once."""
 
     def __init__(self, why: str, guess: bool = False):
         self.why, self.guess = why, guess
 
 
 class KnownFunction:
-    """A function and what its calls have shown: which recordings fit which arguments, which sizes and numbers vary, why it cannot be
+    """A function and what is known from its calls: which recordings fit which arguments, which sizes and numbers vary, why it cannot be
     recorded, and the parts that it is split into."""
 
     def __init__(
@@ -65,16 +65,16 @@ class KnownFunction:
         self.split: Split | None = None
         self._first: tuple = ()  # what the split function is called with before the arguments
         self.causes: list[str] = []  # why there was another recording
-        # why calls run as they are
+        # why calls run eagerly
         self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
         self.tries = 0
-        # whether its code differentiates with respect to what it computes, or hooks into that
+        # whether its code asks for gradients of intermediate values, or registers hooks on them
         self.differentiates = False
         self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
         self.varying: set[str] = set()  # parameters that are numbers and have had many values
-        # whether numbers that a derivative holds are compared: not where that is found in another call
+        # whether numbers that a derivative holds may be compared: not after one has differed in a later call
         self.keeps_numbers = True
-        self.sizes_vary = False  # whether an operator's results looked otherwise because of a number that it reads
+        self.sizes_vary = False  # whether the layout of an operator's results changed with a number that it reads
         self.exact = False  # whether passes must keep every bit
         self.layouts = True  # whether feature maps may have another layout than in eager calls
         self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
@@ -82,7 +82,7 @@ class KnownFunction:
         self.last: Last | None = None  # the recording that was run last, if its arguments were plain
 
     def _varies(self, args: tuple, kwargs: dict) -> bool:
-        """Return whether numbers among the arguments have had so many values that the function is better split at what reads them."""
+        """Return whether numbers among the arguments vary so much that the function is better split at the statements that read them."""
         plain = {k: v for k, v in (*enumerate(args), *kwargs.items()) if type(v) in (int, float)}
         if not plain or self.fullgraph or self.depth >= DEEPEST or self.varying:
             return False
@@ -112,8 +112,8 @@ class KnownFunction:
         del self.causes[:-_CAUSES]
 
     def _idle(self, args: tuple, kwargs: dict, first: tuple | None = None) -> Any:
-        """Run eagerly because of sizes that have not come back yet; where they never do,
-        drop the recordings. The `first` call of a kind, of this key, is observed."""
+        """Run eagerly because these sizes have not occurred before; if sizes never recur, drop the recordings. The `first` call of a
+        kind, with this key, is observed."""
         if self.idling.one_more(sum(r.calls for r in self.recordings())):
             self.found = {k: e for k, e in self.found.items() if type(e) is Unfit}
             self.patterns.clear()
@@ -134,7 +134,7 @@ class KnownFunction:
                 pass
 
     def _observed(self, key: tuple, args: tuple, kwargs: dict) -> Any:
-        """Run the function eagerly, and observe what that runs."""
+        """Run the function eagerly, and observe the code that runs."""
         with self.observer.watching():
             result = self.function(*args, **kwargs)
         self._expect_parts(key)
@@ -156,7 +156,7 @@ class KnownFunction:
         return [*(r for entry in self.found.values() if type(entry) is list for r in entry), *ranged]
 
     def parts(self) -> list[KnownFunction]:
-        """The compiled functions that it is split into."""
+        """Return the compiled functions into which this one is split."""
         return [] if self.split is None else [*self.split.parts, *(inner for _, inner in self.split.inner.values())]
 
     def _as_it_is(self, args: tuple, kwargs: dict) -> Any:
@@ -169,7 +169,7 @@ class KnownFunction:
         return self.split.function(*self._first, *args, **kwargs)
 
     def _unwatched(self, why: str, key: tuple, args: tuple, kwargs: dict) -> Any:
-        """Run a function eagerly that could not be watched, for a reason that lasts, or while another thread is recording."""
+        """Run the function eagerly after it could not be recorded: for a lasting reason `why`, or while another thread records."""
         if why:
             self.found[key] = Unfit(why)
             self._say(why)
@@ -194,7 +194,7 @@ class KnownFunction:
                 warnings.warn_explicit(f"{self.name} {what}: {why}", UserWarning, file, int(line))
 
     def _unfit(self, key: tuple, why: str, place: str) -> None:
-        """The function cannot be recorded for arguments of this kind: next time it is split, if it can be."""
+        """Note that the function cannot be recorded for arguments of this kind: the next call splits it, if it can be split."""
         unsplit = "" if self.fullgraph or self.depth >= DEEPEST else self._found_source()
         if isinstance(unsplit, str):
             self.found[key] = Unfit(why)
@@ -215,7 +215,7 @@ class KnownFunction:
         return reach
 
     def _reach_or_why(self, given: Arguments) -> Reach | str:
-        """Return what the function depends on, or why that cannot be known: nothing of a user's runs while an exception is handled."""
+        """Return the state that the function depends on, or why it cannot be known; user code never runs while the exception is handled."""
         try:
             return self._reach(given)
         except Unreachable as problem:
@@ -226,7 +226,7 @@ class KnownFunction:
         return frozenset(() if code is None else (code,))
 
     def _found_source(self) -> tuple[Source, tuple] | str:
-        """The source of the function, and what it is called with first; or why it cannot be split."""
+        """Return the source of the function and its leading arguments, or why it cannot be split."""
         if self.differentiates:  # results of a part have one node behind them: none of them is behind another
             return "it looks at gradients of what it computes"
         if self.observer.looks_at_frames:

@@ -1,8 +1,8 @@
 """Programs for a range of sizes.
 
-Where arguments of a kind come with a second size, the function is run *dry* at some sizes around it: its Python runs, kernels do not, and
-what they would have been called with is written down. If these recordings differ in nothing but numbers, and each number is a
-polynomial of the size, one program serves all sizes between the smallest and the largest of them."""
+When arguments of a kind come with a second size, the function is run *dry* at some sizes around it: its Python code runs, kernels do not, but
+their calls are recorded. If these recordings differ in nothing but numbers, and each number is a polynomial of the size, one program serves
+all sizes between the smallest and the largest of them."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _FREE, _EARNED = 4, 16  # ranges that need not be earned, and native calls for e
 
 
 class Line(NamedTuple):
-    """Sizes and strides of arguments as they depend on one size t, that of dimension `dimension` of tensor `tensor`: for each tensor those
-    at t = 0, and what they grow by."""
+    """Sizes and strides of arguments as linear functions of one size t, that of dimension `dimension` of tensor `tensor`: for each tensor the
+    values at t = 0 and what they grow by."""
 
     tensor: int
     dimension: int
@@ -56,14 +56,14 @@ class Line(NamedTuple):
     strides: tuple[tuple[tuple[int, int], ...] | None, ...]  # None of contiguous tensors
 
     def at(self, i: int, t: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shape and strides of a tensor."""
+        """Return shape and strides of tensor `i` at size `t`."""
         shape = tuple([a + b * t for a, b in self.shapes[i]])
         strides = self.strides[i]
         return shape, contiguous_strides(shape) if strides is None else tuple([a + b * t for a, b in strides])
 
 
 def headers_in(key: Any) -> Iterator[tuple]:
-    """Shapes and strides of the tensors of a key, in order."""
+    """Yield shapes and strides of the tensors of a key, in order."""
     if type(key) is not tuple:
         return
     if len(key) == 7 and isinstance(key[0], type) and issubclass(key[0], Tensor):
@@ -112,23 +112,23 @@ def line_through(before: Any, now: Any) -> Line | None:
 
 
 class Proof:
-    """Sizes seen so far, and those at which a program was compared with the function. A size is compared when it comes again; until then
-    its call runs eagerly."""
+    """Sizes seen so far, and those at which a program was compared with the function. A size is compared when it comes a second time; until
+    then its call runs eagerly."""
 
     def __init__(self) -> None:
         self.met: set[int] = set()
         self.compared: set[int] = set()
 
     def comes_again(self, t: int) -> bool:
-        """Return whether a size has come before, and note that it has come now."""
+        """Return whether a size has been seen before, and note it."""
         known = t in self.met
         self.met.add(t)
         return known
 
 
 class Range(NamedTuple):
-    """A program for the sizes of a line, facts of the recordings that it was made from, by size, the state that they depend on, and what
-    is proven of single sizes: the function's own code may decide by any of them."""
+    """A program for the sizes of a line, the facts of the recordings that it was made from, by size, the state that they depend on, and the
+    sizes at which it was compared: the function's own code may branch on any size."""
 
     line: Line
     program: Resized
@@ -141,7 +141,7 @@ class Range(NamedTuple):
         return self.program.recorded.checked and t in self.proof.compared
 
     def compare(self, tensors: list[Tensor], run: Callable[[], Any]) -> tuple[str, Any]:
-        """Run the program and the function: why they differ (or nothing), and the function's result."""
+        """Run the program and the function: return why they differ (or ""), and the function's result."""
         r = self.program.recorded
         graph = r.program.graph
         leaves = (
@@ -154,7 +154,7 @@ class Range(NamedTuple):
         return "" if same else f"a result for a size of {self.program.size} came out differently", result
 
     def size(self, tensors: Any) -> int | None:
-        """The size that these tensors belong to; None if they are not on the line."""
+        """Return the size t of the line at which these tensors are, or None if they are not on the line."""
         line = self.line
         t = tensors[line.tensor].shape[line.dimension]
         for x, sizes, strides in zip(tensors, line.shapes, line.strides):
@@ -166,7 +166,7 @@ class Range(NamedTuple):
 
 
 class LastOfMany(Last):
-    """The program for many sizes that was run last: it is resized for calls that differ from the one before in nothing but sizes."""
+    """The last program for many sizes that was run, which is resized for calls that differ from the one before only in sizes."""
 
     __slots__ = ("range", "size", "others")
 
@@ -194,7 +194,7 @@ class LastOfMany(Last):
 
 
 class Ranges:
-    """Programs for ranges of sizes, of arguments of one kind."""
+    """Programs for ranges of sizes, for arguments of one kind."""
 
     def __init__(self) -> None:
         self.known: list[Range] = []
@@ -211,7 +211,7 @@ class Ranges:
         return None
 
     def make(self, call: DryCall, before: Any) -> tuple[Range, int] | None:
-        """Make a program for a range that has the sizes of a call; `before` is a key of other sizes."""
+        """Make a program for a range that includes the sizes of a call; `before` is a key of other sizes."""
         served = sum(one.program.recorded.calls for one in self.known)
         earned = self.made < _FREE + served // _EARNED
         if len(self.why) >= _ATTEMPTS or not earned or not call.known.observer.sees():
@@ -241,7 +241,7 @@ class Ranges:
 
     @staticmethod
     def _extended(call: DryCall, old: Range, t: int) -> Range:
-        """A program for a larger range, or one beside it."""
+        """Return a program for a larger range, or one for a separate range around `t`."""
         call.reach = old.reach  # it is as it was: its guard says so
         try:
             return _over(call, old.line, t, old.facts)
@@ -249,7 +249,7 @@ class Ranges:
             return _over(call, old.line, t, {})
 
     def forget(self, one: Range, why: str) -> None:
-        """Drop a program that came out differently."""
+        """Drop a program whose results differed from the function's."""
         self.known.remove(one)
         self._note(why, one.program.size)
 
@@ -259,7 +259,7 @@ class Ranges:
 
 
 def _over(call: DryCall, line: Line, t: int, known: dict[int, Facts]) -> Range:
-    """Run dry around size t, as far as recordings are of one form, and make one program of them."""
+    """Run the function dry around size t, as far as recordings have one form, and make one program of them."""
     recorded, facts = call.at(line, t)
     recordings, found = {t: recorded}, {size: one for size, one in known.items() if one.form == facts.form}
     found[t] = facts
@@ -281,14 +281,14 @@ def _over(call: DryCall, line: Line, t: int, known: dict[int, Facts]) -> Range:
 
 
 def _choices(sizes: list[int], t: int) -> Iterator[list[int]]:
-    """Sizes that may have one program, t among them: all, those from t on, and less and less far ones."""
+    """Yield sets of sizes that may share a program, each with t: all, those from t on, then fewer and fewer of the largest."""
     for chosen in (sizes, [s for s in sizes if s >= t], *(sizes[:-k] for k in range(1, len(sizes)))):
         if len(chosen) >= _FEWEST and t in chosen:
             yield chosen
 
 
 def _fitted(sizes: list[int], numbers: list[list]) -> list[Function] | None:
-    """Each number as a function of the size; None if one of them is not."""
+    """Return each number as a function of the size, or None if one of them is not such a function."""
     columns = [tuple(map(repr, column)) for column in zip(*numbers)]
     found: dict[tuple, Function] = {}
     for k, column in enumerate(columns):
@@ -301,7 +301,7 @@ def _fitted(sizes: list[int], numbers: list[list]) -> list[Function] | None:
 
 
 def _sizes(line: Line, t: int, known: dict[int, Facts], made: int) -> list[int]:
-    """The sizes to run dry at, in order: some beside each other, so that what depends on remainders shows, and some far away."""
+    """Return the sizes to run dry at, in order: some adjacent, to reveal what depends on remainders, and some far away."""
     factor = max(min(_FURTHER, _MOST_BYTES // max(made, 1)), 2)
     far = [2 * t + 1, factor * t + 3, -(-factor * t // 16) * 16 + 16]
     if len(known) == 1:
@@ -312,21 +312,21 @@ def _sizes(line: Line, t: int, known: dict[int, Facts], made: int) -> list[int]:
 
 
 def _spread(values: Any) -> list:
-    """Values in an order in which the first four are far from each other: a polynomial goes through these."""
+    """Reorder values so that the first four are far from each other: the polynomial is fitted to these."""
     count = len(values)
     chosen = list(dict.fromkeys((0, count // 3, 2 * count // 3, count - 1)))
     return [values[i] for i in (*chosen, *(i for i in range(count) if i not in chosen))]
 
 
 class DryRecorder(StepRecorder):
-    """Records a call whose kernels do not run. Nothing may write to memory that existed before. What Python code runs, and that it
-    changes nothing, is known of the function; it may do something else for another size, so each is compared."""
+    """Recorder of a call whose kernels do not run. Nothing may write to memory that existed before. The function's code and its lack of side
+    effects are known; since it may behave otherwise at another size, each size is compared."""
 
     skips = 1
     observes = False
 
     def made(self, new: UntypedStorage) -> None:
-        """A storage was made: what its block has beyond it is no polynomial of anything."""
+        """Record a new storage with its requested size: that of the allocator's block is no polynomial of the size."""
         count = len(self.memory.buffers)
         super().made(new)
         for buffer in self.memory.buffers[count:]:
@@ -339,7 +339,7 @@ class DryRecorder(StepRecorder):
         super().filled(address, value, size)
 
     def tested(self, address: int, size: int, error: Exception | None) -> None:
-        """A kernel that has not run reports no error."""
+        """Clear the error number that a kernel would have written, since it has not run."""
         place = self.find(address)
         if place is not None and self.memory.buffers[place.buffer].source == "new":
             ctypes.memset(address, 0, size)
@@ -378,11 +378,11 @@ class DryCall:
 
     @functools.cached_property
     def reach(self) -> Reach:
-        """The state that the function depends on."""
+        """Return the state that the function depends on."""
         return self.known._reach(self.given)
 
     def at(self, line: Line, t: int) -> tuple[Recorded, Facts]:
-        """Run the function dry with the sizes that belong to t: its recording."""
+        """Run the function dry with the sizes of the line at t: return its recording and the facts of it."""
         table = {id(x): _like(x, *line.at(i, t)) for i, x in enumerate(self.given.tensors)}
         args, kwargs = replaced(self.args, table), replaced(self.kwargs, table)
         given = Arguments(args, kwargs)
@@ -405,8 +405,8 @@ class DryCall:
 
 
 def refuse_constants(call: DryCall) -> None:
-    """Raise an error where a size that was marked as dynamic is a constant: the function refuses whatever other size is tried. Sizes that
-    are bound to each other are left alone, as where it cannot be run dry."""
+    """Raise an error if a size that was marked as dynamic is in fact a constant: the function fails for every other size tried. Sizes that
+    depend on each other are not checked, nor functions that cannot be run dry."""
     tensors = call.given.tensors
     marked = [
         (i, d) for i, t in enumerate(tensors) if t.__dict__ for d in t.__dict__.get(DYNAMIC, set()) - t.__dict__.get(WEAK, set())
@@ -442,14 +442,14 @@ def refuse_constants(call: DryCall) -> None:
 
 
 def _acts(graph: StepGraph) -> bool:
-    """Return whether steps that are called through Python do more than make something new."""
+    """Return whether steps that are called through Python do more than make new tensors."""
     held = {b.index for b in graph.buffers if b.source == "state"}
     calls = [s for s in graph.steps if isinstance(s, Call)]
     return any(c.sends or (c.changes and not held.isdisjoint(r.buffer for r in c.refs())) for c in calls)
 
 
 def _like(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
-    """A tensor of another size; what is in it does not matter."""
+    """Return an uninitialised tensor of another size with the other properties of `t`."""
     size = make_size(shape)
     contiguous = is_contiguous_layout(size, strides)
     made = new_tensor(UntypedStorage(0), size, strides, 0, t.dtype, t.device, contiguous)
@@ -463,8 +463,8 @@ def _like(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor
 
 @contextlib.contextmanager
 def _put_back(reach: Reach, generators: list[Generator]) -> Iterator[None]:
-    """Context manager: gradients, versions and the states of generators are afterwards what they were, and so are small tensors: the
-    host itself writes step counts of optimizers."""
+    """Context manager: restore on exit gradients, versions, the states of generators, and small tensors, since step counts of optimizers are
+    written by the host itself."""
     tensors = [t for _, t in reach.tensors.values()]
     grads = [(t, t.grad) for t in tensors if t.is_leaf]
     held = {id(t._storage): t._storage for t in [*tensors, *(g for _, g in grads if g is not None and not g.is_sparse)]}

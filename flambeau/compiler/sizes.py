@@ -1,8 +1,8 @@
-"""Decisions on which sizes of arguments are worth a recording of their own, where no program is for many (see `ranges`).
+"""Decisions on which sizes of arguments are worth a recording of their own, if no program serves many sizes (see `ranges`).
 
-Such a recording is for one set of sizes, and making one takes as long as ten to twenty calls. So a further size is recorded at once only while
-those before it are used; where they are not, it has to come back first. Beyond the first recordings each one has to be earned by
-native calls. A function whose sizes change in every call rests: its recordings are forgotten, and it runs uncompiled for some calls."""
+Such a recording is for one set of sizes, and making one takes as long as ten to twenty calls. So a further size is recorded at once only
+while earlier recordings are used; otherwise it has to recur first. Beyond the first recordings each one has to be earned by native calls. A
+function whose sizes change in every call rests: its recordings are forgotten, and it runs uncompiled for some calls."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .ranges import Ranges
 from .state.arguments import Arguments
 
 KEPT = 64  # sizes that are remembered: of more than these, the oldest are forgotten
-# Where one more costs little: sizes that get better recordings all the same, and those that are remembered.
+# For families, whose recordings cost little: sizes that get a full recording nevertheless, and sizes that are remembered.
 FEW, MANY = 4, 512
 UNUSED = 2  # recordings that may be waiting for their first use
-PATIENCE = 3  # calls of one more size that run as they are first, otherwise
+PATIENCE = 3  # eager calls of a further size before it is recorded, otherwise
 FREE = 12  # recordings that need not be earned; after a rest, `UNUSED`
 EARNED = 8  # native calls for each further one
 IDLE = 64  # calls in a row that run as they are, because of their sizes, before a rest
@@ -24,7 +24,7 @@ DOUBLED = 6  # times
 
 
 class Sizes:
-    """Calls whose arguments differ only in their sizes: their keys, and how well recordings of them have paid."""
+    """Calls whose arguments differ only in their sizes: their keys, and how much their recordings have been used."""
 
     def __init__(self, free: int = FREE) -> None:
         self.keys: list[tuple] = []
@@ -39,16 +39,16 @@ class Sizes:
         return [r for k in self.recorded(found) for r in found[k]]
 
     def recorded(self, found: dict[tuple, Any]) -> list[tuple]:
-        """The keys that have recordings of their own."""
+        """Return the keys that have recordings of their own."""
         return [k for k in self.keys if type(found.get(k)) is list]
 
     def newest(self, found: dict[tuple, Any]) -> tuple | None:
-        """The key that was last added, of those that have recordings."""
+        """Return the key that was last added, of those that have recordings."""
         return next(reversed(self.recorded(found)), None)
 
     def common(self, found: dict[tuple, Any], given: Arguments) -> Any:
-        """Return what recordings have in common, in the state that there is now, where one more costs little; None where it does not,
-        or where there are so few sizes that each has a better one."""
+        """Return the family of recordings that fits the present state, if a further recording of it costs little; None if not, or if there
+        are so few sizes that each can have a full recording."""
         if len(self.keys) <= FEW or self.wasted >= MANY:
             return None
         if self.family is None or not self.family.fits():
@@ -57,14 +57,14 @@ class Sizes:
         return self.family
 
     def affords(self) -> bool:
-        """Return whether a size that is used often may have a recording without haste, and count that."""
+        """Return whether a size that is used often may have a full recording, and count it."""
         if self.made >= self.free:
             return False
         self.made += 1
         return True
 
     def add(self, key: tuple, found: dict[tuple, Any]) -> Waiting:
-        """Remember a key; if there are too many, drop the oldest without a recording, or the oldest of all."""
+        """Add a key; if there are too many, drop the oldest without a recording, or the oldest of all."""
         self.keys.append(key)
         found[key] = waiting = Waiting(self)
         if len(self.keys) > (KEPT if self.family is None else MANY):
@@ -88,7 +88,7 @@ class Waiting:
         self.times = 0  # that it was asked for, where there are many sizes
 
     def is_new(self) -> bool:
-        """Return whether the size comes for the first time: only one that comes again is recorded."""
+        """Return whether the size occurs for the first time: only one that recurs is recorded."""
         self.times += 1
         return self.times == 1
 
@@ -108,8 +108,7 @@ class Waiting:
 
 
 class Idling:
-    """Counter of consecutive calls that were not native because of their sizes; decides when a function stops recording, and for how
-    long."""
+    """Counter of consecutive calls that were not native because of their sizes; decides when a function stops recording, and for how long."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -264,8 +264,7 @@ class Node:
         return None
 
     def release(self) -> None:
-        """Drop the saved tensors after a backward pass that does not retain the graph. A node that keeps none can be passed
-        again."""
+        """Drop the saved tensors after a backward pass that does not retain the graph. A node that keeps none can be passed again."""
         if self.saved:
             self.saved = None
 
@@ -451,8 +450,7 @@ class AccumulateGrad(Node):
 
 
 class GradientEdge(NamedTuple):
-    """The node and output at which gradients arrive: a node, and which of its outputs; stands for a tensor in `grad` and
-    `backward`."""
+    """The node and output at which gradients arrive: a node, and which of its outputs; stands for a tensor in `grad` and `backward`."""
 
     node: Node
     output_nr: int

@@ -114,8 +114,7 @@ FUNCTION, BACKWARD, USER = 0, 1, 7
 
 
 class Stack(list[Mode]):
-    """The modes of one thread, the innermost last, and its observer. `active` counts along. No Ctrl-C comes between the parts of a
-    change."""
+    """The modes of one thread, the innermost last, and its observer. `active` counts along. No Ctrl-C comes between the parts of a change."""
 
     __slots__ = ("__weakref__", "observer")
     __hash__ = object.__hash__  # type: ignore[assignment]  # each thread has its own, whatever is in it
@@ -270,8 +269,7 @@ def staying() -> bool:
 
 
 def unwatched(function: Any) -> Any:
-    """The public function of an operator without its test of the modes. One that only asks modes which ask arguments (`asking`)
-    is its own."""
+    """The public function of an operator without its test of the modes. One that only asks modes which ask arguments (`asking`) is its own."""
     try:
         return function._unwatched
     except AttributeError:

@@ -54,8 +54,7 @@ def disabled_torch_function(
 def below(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any], run: Callable[..., Any] | None = None
 ) -> Any:
-    """A call that no `__torch_function__` answered: a class with a `__torch_dispatch__` may. `run(args, kwargs)` makes it where none
-    does."""
+    """A call that no `__torch_function__` answered: a class with a `__torch_dispatch__` may. `run(args, kwargs)` makes it where none does."""
     if not _DISPATCHING or _disabled.dispatch or _DISPATCHING.isdisjoint(map(type, _flat((*args, *kwargs.values())))):
         return func(*args, **kwargs) if run is None else run(args, kwargs)
     return naming.above("utils._python_dispatch").ask_classes(func, args, kwargs)

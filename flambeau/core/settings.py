@@ -45,8 +45,7 @@ class MatmulSwitches:
 
 
 class CudnnSwitches:
-    """Settings: how cuDNN chooses its kernels: the most exact (float32 in 19 bits or not), the same in every run, the fastest by
-    trial."""
+    """Settings: how cuDNN chooses its kernels: the most exact (float32 in 19 bits or not), the same in every run, the fastest by trial."""
 
     enabled = True
     benchmark = False

@@ -1,5 +1,4 @@
-"""Smaller formulas with the same value for every number, nan and infinities included, where the dtypes of operands and result are
-settled."""
+"""Smaller formulas with the same value for every number, nan and infinities included, where the dtypes of operands and result are settled."""
 
 from __future__ import annotations
 

@@ -42,8 +42,7 @@ class FeatureMap(NamedTuple):
         return (self.channels * self.pixels, *one)
 
     def moved(self, v: Value, to: int) -> Value | None:
-        """Return a value over this map in channels-last layout, in another buffer; None if one of its dimensions crosses channels or
-        images."""
+        """Return a value over this map in channels-last layout, in another buffer; None if one of its dimensions crosses channels or images."""
         first, odd = divmod(v.start, self.dtype.itemsize)
         before, after = self.strides(False), self.strides(True)
         ends = [first // before[0], first % before[0] // before[1], first % before[1]]

@@ -53,8 +53,7 @@ def _split_once(program: Program) -> bool:
 
 
 def _all_through(copies: list[Call], reader: Call) -> list[Call] | None:
-    """Copies that store where a call would copy or convert what they make; None where it does anything else. The first makes the
-    memory."""
+    """Copies that store where a call would copy or convert what they make; None where it does anything else. The first makes the memory."""
     loop = None if reader.changes or len(reader.makes) != 1 else loop_in(reader)
     found = [] if loop is None else [now for copy in copies if (now := _through(copy, loop)) is not None]
     for k, copy in enumerate(found):
@@ -105,8 +104,7 @@ def _through(copy: Call, after: Loop) -> Call | None:
 
 
 def copies_of(call: Call, other: Callable[[Value], Value] | None = None) -> list[Call] | None:
-    """Return a call that only copies as copies of its parts; None for other calls. `other` maps values that have moved to their new
-    places."""
+    """Return a call that only copies as copies of its parts; None for other calls. `other` maps values that have moved to their new places."""
     result, lies = call.results, other or (lambda v: v)
     if call.fixed or call.op.pieces is None or call.changes or len(call.makes) != 1 or not isinstance(result, Value):
         return None

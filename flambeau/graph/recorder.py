@@ -181,8 +181,7 @@ class Recorder(Writer):
         return self.memory.add(held.ptr, max(held.size_bytes, held.capacity), source, held)
 
     def know(self, t: Tensor, source: Any = "state") -> Value:
-        """Register a tensor that existed before: an argument, or one that the function finds; an equal value stands for the tensor
-        itself."""
+        """Register a tensor that existed before: an argument, or one that the function finds; an equal value stands for the tensor itself."""
         known = self.memory.find(t._storage.ptr) is not None
         buffer = None if known else self.know_storage(t._storage, source)
         if source == "state":

@@ -82,8 +82,7 @@ class NotForTeams(Exception):
 
 @dataclass
 class Pending:
-    """Accesses of the team since its threads last waited for each other: by buffer, where (None: anywhere) and by which
-    statement."""
+    """Accesses of the team since its threads last waited for each other: by buffer, where (None: anywhere) and by which statement."""
 
     reads: dict[ir.Buffer, set[tuple[Any, int]]] = field(default_factory=dict)
     writes: dict[ir.Buffer, set[tuple[Any, int]]] = field(default_factory=dict)

@@ -63,8 +63,7 @@ def _operands(values: list[Value], kind: dtype) -> list[Expr]:
 
 
 class ExpressionLowering:
-    """Expressions of a function body. Statements an expression needs (conditional loads, inlined calls) go to
-    `self.block` before it."""
+    """Expressions of a function body. Statements an expression needs (conditional loads, inlined calls) go to `self.block` before it."""
 
     function: Any
     env: dict[str, Any]

@@ -120,8 +120,7 @@ class _MxnetFinder(importlib.abc.MetaPathFinder):
 
 
 class _LastFinder(importlib.abc.MetaPathFinder):
-    """Asked when nobody has found a module: `from torch import x` looks for `flambeau.x`, and the program's author knows it
-    as `torch.x`."""
+    """Asked when nobody has found a module: `from torch import x` looks for `flambeau.x`, and the program's author knows it as `torch.x`."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
         if fullname.partition(".")[0] in (naming.PACKAGE, *_NAMES) and not _is_question():

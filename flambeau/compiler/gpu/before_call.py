@@ -1,4 +1,4 @@
-"""The state before a call that is captured: memory of the host, versions, gradients and random numbers, to be put back."""
+"""The state before a call that is captured (host memory, versions, gradients, random generators), saved so that it can be restored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LeftState:
 
 
 class StateBefore:
-    """The state before a call, to be put back."""
+    """Snapshot of the state before a call, which `restore` writes back."""
 
     def __init__(self, prepared: Prepared, where: device, read: set[int], arguments: list[Tensor]):
         self.left = LeftState(prepared, where)
@@ -46,7 +46,7 @@ class StateBefore:
         self.sums = [sums(t) for t in self.tensors]
 
     def restore(self, gradients: bool, has_run: bool = True) -> None:
-        """Restore the state. Where nothing has run on the device, its values are still there."""
+        """Restore the state; `has_run` says whether the call has run on the device, so that values there must be written back, too."""
         for gradient in self.grads:
             gradient.put_back(gradients)
         for copy in self.copies if has_run else ():
@@ -55,8 +55,8 @@ class StateBefore:
 
 
 class _Gradient:
-    """The gradient of a leaf before a call. One that the function does not read may go meanwhile, as it does in an eager call; then
-    another one with its values takes its place."""
+    """The gradient of a leaf before a call. A gradient that the function does not read may be freed meanwhile, as in an eager call;
+    then `put_back` sets a new tensor with its values."""
 
     def __init__(self, leaf: Tensor, is_read: bool):
         grad: Any = leaf.grad
@@ -69,12 +69,12 @@ class _Gradient:
         return self.kept if self.loose is None else self.loose()
 
     def is_new(self) -> bool:
-        """Return whether the leaf has another one now."""
+        """Return whether the leaf has another gradient now."""
         old = self._old()
         return self.leaf.grad is not old or (old is None and self.loose is not None)
 
     def now(self) -> Bytes | None:
-        """The one that the leaf has now, kept on the host."""
+        """Return a copy on the host of the gradient that the leaf has now."""
         grad: Any = self.leaf.grad
         return Bytes(grad) if _on_device(grad) or (grad is not None and not grad.numel()) else None
 

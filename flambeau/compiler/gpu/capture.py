@@ -1,4 +1,4 @@
-"""Capturing work on a GPU into a graph, and running it: what is watched meanwhile, and what is patched from call to call."""
+"""Capturing work on a GPU into a graph and running it: what is observed during the capture, and what is patched before each run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LIST_ARGUMENTS = 4  # of the kernel over lists of parameters, before the number
 
 
 class Observer(StepRecorder):
-    """Watches a function that works on a GPU. With a `capture`, its work is being recorded into that graph."""
+    """Recorder of a function that works on a GPU. With a `capture`, its work is being captured into that graph."""
 
     only_host = False
 
@@ -84,17 +84,17 @@ class Observer(StepRecorder):
         return None
 
     def _know_generators(self, leaf: Any, args: tuple, kwargs: dict) -> None:
-        """A graph knows who draws in it; the CPU's generator is compared with what it was."""
+        """Do nothing: a graph knows which generators draw in it, and the CPU's is compared with its earlier state."""
 
     def _number(self, function: Callable, args: tuple) -> Any:
         self.refuse("item depends on values")
         return function(*args)
 
     def end(self, leaf: Any, result: Any) -> None:
-        """Handle an operator whose work is in the graph now."""
+        """Note that an operator has run and its work is in the graph."""
 
     def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:
-        """The update of a list of parameters: which numbers its kernels get, and where its step counts are."""
+        """Record an optimizer's update of a list of parameters: the numbers that its kernels get, and where its step counts are stored."""
         if self.beside is not None:
             self.beside.end()
         found = options.pop("found_inf", None)
@@ -155,7 +155,7 @@ class Observer(StepRecorder):
         """Ignore that bytes of host memory were set."""
 
     def loaded(self, address: int, size: int) -> None:
-        """Values that Python had: they depend on nothing but guarded values."""
+        """Ignore values written from Python: they depend only on guarded values."""
 
     def constant(self, t: Tensor) -> None:
         self.memory.add(t._storage.ptr, max(t._storage.size_bytes, 1), "new")
@@ -177,7 +177,7 @@ class GraphProgram:
         self.calls = ""  # what became of the calls of operators
 
     def run(self, tensors: Any, made: list[UntypedStorage], options: list[dict[str, Any]]) -> None:
-        """Launch the graph on the current stream: for these arguments, into these storages, with these options of optimizers."""
+        """Launch the graph on the current stream, for these arguments, results in the storages `made`, and these optimizer options."""
         executable = self.capture.executable
         if self.updates:
             self.cells.run([], [], options)
@@ -195,7 +195,7 @@ class GraphProgram:
         self.capture.replay()
 
     def told(self) -> list[str]:
-        """Describe the captured program, for people."""
+        """Describe the captured program as lines of text."""
         return [
             f"one CUDA graph of {self.capture.node_count()} kernels and copies, in {self.capture.pool_bytes()} bytes of memory",
             *([self.calls] if self.calls else []),
@@ -207,8 +207,8 @@ class GraphProgram:
 
 @contextlib.contextmanager
 def capturing(capture: graphs.CUDAGraph, where: device, pool: Any = None) -> Iterator[Callable[[], Any]]:
-    """Context manager within which work is captured into a graph on a stream of its own. The function that is given makes a context in which memory comes
-    from where it came from before: for what belongs to the caller, not to the graph."""
+    """Context manager: capture work into a graph on a stream of its own. It yields a function that makes a context in which memory
+    comes from the previous pool, for tensors that belong to the caller, not to the graph."""
     index = where.index or 0
     backend_of(where).generator(where).prepare_capture()
     outside = threads.mine.streams[index]
@@ -240,7 +240,7 @@ def capturing(capture: graphs.CUDAGraph, where: device, pool: Any = None) -> Ite
 def static_copies(
     tensors: list[Tensor], observer: Observer, where: device
 ) -> tuple[list[tuple[int, patches.CopyPatch]], list[Tensor]]:
-    """Return tensors in a graph's own memory for these; copying into them is the graph's first work."""
+    """Return tensors in the graph's own memory that stand for these, and patches of the copies into them, the graph's first nodes."""
     inputs, statics = [], []
     for i, t in enumerate(tensors):
         size = extent(t)
@@ -253,12 +253,12 @@ def static_copies(
 
 
 def address(observer: Observer, slot: Slot, replay: Replay | None = None) -> int:
-    """Return the address at which a captured call has left a result: by what was observed, or by the program that was captured."""
+    """Return the address of a result of a captured call: from the observer's buffers, or from the replay of the program that was captured."""
     return observer.memory.buffers[slot.buffer].address if replay is None else replay.at[slot.buffer].ptr
 
 
 def copied(capture: Any, target: int, source: int, nbytes: int, where: device, out: bool = False) -> Any:
-    """A copy that becomes a node of the graph; `out`: of a result, into memory that begins where memory of an allocator begins."""
+    """Add a copy to the graph and return its node's patch; `out` marks the copy of a result, which may run as a kernel of 16-byte words."""
     before, count = capture.nodes(), nbytes // 16
     wide = out and nbytes >= _MUCH and not (target | source | nbytes) % 16 and not modules.rehearsal.on
     if wide:

@@ -1,7 +1,7 @@
-"""The derivative of a captured function: a second graph, in the memory of the first, which reads what that one keeps there.
+"""The derivative of a captured function: a second graph over the memory of the first, which reads the values saved there.
 
 Results that are differentiated later have one node as their history. Between the forward and the backward pass nothing else may run the
-first graph, so for as long as such a node is alive and was not walked, the function runs as it is."""
+first graph, so the function runs eagerly for as long as such a node is alive and its backward pass has not run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from .capture import GraphProgram, Observer, address, capturing, copied, static_
 
 
 class CapturedDerivative(Derivative):
-    """`live` are results of the captured call with their graph; `statics` stand for its arguments, `state` are the tensors it found."""
+    """The derivative of a captured call. `live` are results of the call with their graph, `statics` stand for its arguments, `state`
+    are the other tensors that it read."""
 
     def __init__(self, live: list[Tensor], statics: list[Tensor], state: dict[int, Tensor], where: device):
         positions = {id(t): i for i, t in enumerate(statics)}
@@ -44,7 +45,7 @@ class CapturedDerivative(Derivative):
     def of(
         cls, live: list[Tensor], statics: list[Tensor], state: dict[int, Tensor], where: device, some: tuple[int, ...]
     ) -> CapturedDerivative:
-        """Return the derivative of all results, and beside it that of some, if these are the ones that a caller differentiates."""
+        """Return the derivative of all results; `usual` is that of the results `some`, if callers differentiate only these."""
         found = cls(live, statics, state, where)
         if some and some[-1] < len(live):
             found.usual = cls([live[i] for i in some], statics, state, where)
@@ -52,21 +53,21 @@ class CapturedDerivative(Derivative):
         return found
 
     def all(self) -> list[CapturedDerivative]:
-        """Return this derivative, and that of some results in front of it."""
+        """Return this derivative, preceded by that of some results if there is one."""
         return [self] if self.usual is None else [self.usual, self]
 
     def captured(self) -> list[CapturedDerivative]:
-        """Return those that become graphs: where some results are differentiated, and all could be by making calls, only that of some."""
+        """Return the derivatives that become graphs: only that of some results if that of all can be computed by making calls."""
         return (
             [self] if self.usual is None else [self.usual] if self.program_of_calls is not None else [self.usual, self]
         )
 
     def sample_grads(self) -> list[Tensor]:
-        """Gradients of the results, to capture and to compare with."""
+        """Return gradients of ones for the results, to capture and to compare with."""
         return [empty_strided(shape, strides, d, where).fill_(1.0) for shape, strides, d, where in self.layouts]
 
     def sample(self) -> dict[int, Any]:
-        """Return the derivatives for such gradients, by the positions of arguments or the ids of other leaves."""
+        """Return the derivatives for the gradients of `sample_grads`, by the positions of arguments or the ids of other leaves."""
         return dict(zip(map(_number, self.leaves), self.found(self.sample_grads())))
 
     def write_down(self, recorder: Recorder) -> None:
@@ -89,7 +90,7 @@ class CapturedDerivative(Derivative):
             raise NotRecordable("a gradient has a history")
 
     def capture(self, pool: Any, storages: list[UntypedStorage], most: int, forward: Replay | None = None) -> None:
-        """Capture the backward pass; of a program, behind its forward pass."""
+        """Capture the backward pass; that of a program after its forward pass."""
         graph, grads = graphs.CUDAGraph(keep_graph=True), self.sample_grads()
         observer = Observer(graph, most=most)
         for known in storages:
@@ -120,7 +121,7 @@ class CapturedDerivative(Derivative):
         self._live = self._inside = []
 
     def leave(self, forward: Replay) -> None:
-        """Do not capture it, but remember where the forward pass leaves what it reads: memory of the graph, which stays."""
+        """Leave the backward pass uncaptured, but keep the graph's memory in which the forward pass leaves the values that it reads."""
         for b in {b for call in self.program_of_calls.calls for b in call.touches()} & forward.at.keys():
             known = forward.at[b]
             self.forward[b] = found = UntypedStorage(0, self.where)
@@ -167,7 +168,7 @@ class CapturedNode(CompiledNode):
 
 
 def _number(leaf: Any) -> int:
-    """The position of an argument, or the id of another leaf."""
+    """Return the position of an argument, or the id of another leaf."""
     return leaf if type(leaf) is int else id(leaf)
 
 

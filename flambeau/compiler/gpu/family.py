@@ -11,8 +11,8 @@ from ...core.device import device
 
 
 class Family:
-    """Recordings of a function that only makes results, for several sizes: the state that they found, their guard, and memory of their
-    graphs. It holds nothing of any call's arguments."""
+    """Shared state of the recordings of a function without side effects, for several sizes: the tensors that they read, their guard,
+    and the memory of their graphs. It holds none of any call's arguments."""
 
     read: frozenset[int] = frozenset()  # leaves whose gradients they read
 
@@ -23,7 +23,7 @@ class Family:
         self._stream: int | None = None  # in which a graph ran last
 
     def fits(self) -> bool:
-        """Return whether everything that calls depend on is as it was, and no code has run that might depend on more."""
+        """Return whether all state that calls depend on is unchanged, and no code has run that might depend on more."""
         return not self.guard.difference() and not self.reach.unforeseen()
 
     def enter(self) -> None:

@@ -1,4 +1,4 @@
-"""The observed call of a function on a GPU: how everything was before it, and whether it can be captured."""
+"""The observed call of a function on a GPU: a snapshot of the state before it, and whether it can be captured."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Prepared(preparation.Prepared):
         return recorded
 
     def _guard_grads(self, graph: Any) -> None:
-        """A gradient that the function reads or adds to must stay where it is."""
+        """Add guards that a gradient which the function reads or adds to keeps its memory."""
         extra: list[Any] = []
         for t in self.state:
             grad = self.grads_before[id(t)]
@@ -72,8 +72,8 @@ class Prepared(preparation.Prepared):
         self.observed += observe(extra)
 
     def _free_grads(self) -> bool:
-        """A function that neither uses nor sets gradients, and whose code does not ask for them, may find any: one graph will do for all
-        passes over which gradients are summed. Returns whether no gradient of its state is another one now."""
+        """Drop the guards on gradients if the function neither uses nor sets any, and its code does not ask for them: one graph serves
+        all passes over which gradients are summed. Return whether all gradients of its state are still the same tensors."""
         kept = all(self.grads_before[id(t)] is t.grad for t in self.state if t.is_leaf)
         if kept and not self.read and not self.reach.looks_at_gradients():
             for item, _ in self.observed:
@@ -83,8 +83,8 @@ class Prepared(preparation.Prepared):
 
 
 class Wanted:
-    """Record of which results of an eager call are differentiated. What the caller gets in their place (put into `outside`, by id) notes when a
-    gradient comes from outside; a result that another one is computed from gets gradients from inside, too."""
+    """Record of which results of an eager call are differentiated. The tensors that the caller gets instead (put into `outside`, by id)
+    note when a gradient comes from outside; a result that another one is computed from gets gradients from inside, too."""
 
     def __init__(self, result: Any, arguments: list[Tensor], state: list[Tensor], outside: dict[int, Any]):
         inside = {id(t) for t in arguments}
@@ -99,19 +99,19 @@ class Wanted:
             outside.update({id(t): Boundary(t, told).leaf for t, told in zip(live, self._told)})
 
     def some(self) -> tuple[int, ...]:
-        """Return the positions of those that are differentiated, where others are not; nothing where that is not known."""
+        """Return the positions of the results that are differentiated; () if that is all of them, or not known."""
         found = tuple(i for i, told in enumerate(self._told) if told)
         return found if len(found) < len(self._told) else ()
 
 
 def _is_marked(t: Tensor) -> bool:
-    """Return whether something was said about a tensor that another one in its place would not know."""
+    """Return whether a tensor has a subclass, attributes or a retained gradient, which a replacement would lack."""
     meta = t._autograd
     return type(t) is not Tensor or bool(t.__dict__) or (meta is not None and meta.retains_grad)
 
 
 def _gradient(t: Tensor) -> tuple[int, int] | None:
-    """Return which gradient an argument has, and how often it was changed."""
+    """Return the id of an argument's gradient and its version, or None."""
     grad = t.grad if t.is_leaf else None
     return None if grad is None else (id(grad), grad._version)
 

@@ -1,7 +1,7 @@
 """A call on a GPU as a program of operator calls, which passes rewrite before it is captured.
 
-The call runs once in a capture that nobody runs, with a recorder at the door; what it did is then a program, whose formulas are fused. From
-then on graphs are captured by making the program's calls, not the function's."""
+The call runs once in a capture that is thrown away, with a recorder at the door; the result is a program, whose formulas are fused.
+From then on graphs are captured by making the program's calls, not the function's."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class GpuProgram:
         return [] if self.derivative is None else [d.program_of_calls for d in self.derivative.all()]
 
     def emit(self, statics: list[Tensor]) -> Replay:
-        """Make the calls, for these arguments."""
+        """Make the calls of the program for these arguments."""
         replay = Replay(self.program)
         replay.run(statics)
         return replay
 
     def grads(self, replay: Replay) -> list[GradSlot]:
-        """The gradients that the calls have made; those of parameters are given to them."""
+        """Return the gradients that the calls have made, and set those of parameters."""
         found = []
         for holder, header in self._grads:
             slot = GradSlot(holder, header)
@@ -90,7 +90,7 @@ class GpuProgram:
         return found
 
     def told(self) -> str:
-        """Describe what became of the calls, for people."""
+        """Describe in a sentence how the calls were rewritten."""
         now = [call for program in (self.program, *self._derivatives()) for call in program.calls]
         fused = [call for call in now if call.rewritten]
         parts = sum(len(call.parts) for call in fused)
@@ -100,8 +100,8 @@ class GpuProgram:
 def write_down(
     prepared: Any, where: device, tensors: list[Tensor], run: Callable[..., Any], pool: Any, some: tuple[int, ...], new_grads: NewGrads,
 ) -> GpuProgram:  # fmt: skip
-    """Run a call in a capture in memory of this pool, and return what it did; `some` of its results are differentiated, as far as is
-    known. Raises NotRecordable where that is more than calls."""
+    """Run a call in a capture in memory of `pool`, and return it as a program; `some` are the results known to be differentiated.
+    Raises NotRecordable if the call did more than a program can express."""
     recorder = Recorder()
     for t in prepared.state:
         if t._storage.ptr:
@@ -139,7 +139,7 @@ def write_down(
 
 
 def _like(t: Tensor) -> Tensor:
-    """A tensor of the graph's own that stands for an argument."""
+    """Return an uninitialised tensor of the graph's own that stands for an argument."""
     memory = UntypedStorage(extent(t), t.device)
     return new_tensor(memory, t.shape, t._strides, 0, t.dtype, t.device, t._contig)
 

@@ -1,9 +1,10 @@
 """Compiled functions on a GPU: the work of a call is captured into one CUDA graph, and later calls run the graph.
 
-The first call runs as it is. The second is observed: what cannot be captured (a look at values, work on the CPU, changes of Python's
-state) is a reason to leave the function as it is. The third runs as it is, everything is put back, it is captured twice (to find out
-what memory the graph needs, and with each buffer in its place), the graph runs, and both are compared. What is new in each call (where arguments and results are, the numbers of optimizers) is patched into
-the graph; gradients stay where they are, in the graph's memory."""
+The first call runs eagerly. The second is observed: what cannot be captured (reading values, work on the CPU, changes of Python's
+state) is a reason to leave the function eager. The third runs eagerly, the state is restored, the call is captured twice (to find out
+what memory the graph needs, and with each buffer in its place), the graph runs, and both outcomes are compared. What differs between
+calls (addresses of arguments and results, the numbers of optimizers) is patched into the graph; gradients stay at fixed addresses in
+the graph's memory."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ _LARGE = 1 << 30  # bytes of an eager call beside which the graph's memory shoul
 
 
 class GraphRecorded(Recorded):
-    """A recording on a GPU. It is captured when it is first checked."""
+    """A recording on a GPU, captured when it is first checked."""
 
     program: GraphProgram  # type: ignore[assignment]
     node: Any = None  # a weak reference to the history of the last results
@@ -62,12 +63,12 @@ class GraphRecorded(Recorded):
         self.prepared, self.where, self.options = prepared, where, options
 
     def makes_only_results(self) -> None:
-        """Note that the observed call changed nothing but its results: recordings for other sizes can share much with it."""
+        """Note that the observed call had no effect but its results: recordings for other sizes can share its state and memory."""
         self.family = Family(self.prepared, self.guard, self.where)
 
     # -- running ----------------------------------------------------------------------------------------------------
     def _storages(self) -> tuple[list[UntypedStorage], bool]:
-        """Memory for the results. Gradients are where the graph puts them; whoever still holds the last ones gets a copy of these."""
+        """Return storages for the results, and whether they are reused. Gradients stay in the graph's memory, earlier ones are moved out."""
         if self.kept and self.exclusive.unchanged():
             made = self.kept.copy()
             for i in self.others:
@@ -85,7 +86,7 @@ class GraphRecorded(Recorded):
         return made, reused
 
     def _gradient_memory(self, slot: GradSlot) -> UntypedStorage:
-        """The storage over a gradient's place in the graph's memory, which nobody else holds from now on."""
+        """Return a storage over a gradient's place in the graph's memory; other holders of that storage are moved to a copy."""
         held: Any = slot.tensor
         memory = held._storage
         in_use = slot.holder.grad is held and held._autograd is None and not held.__dict__
@@ -106,8 +107,8 @@ class GraphRecorded(Recorded):
 
     # -- the first run ----------------------------------------------------------------------------------------------
     def check(self, tensors: list[Tensor], run: Callable[..., Any]) -> tuple[str, Any]:
-        """Run the function, undo that, capture and run the graph, and compare: why they differ (or nothing), and the result.
-        One comes after the other, so that the graph's memory and that of the function, history included, are never needed together."""
+        """Run the function, undo that, capture and run the graph, and compare: return why they differ (or ""), and the result. The two
+        runs are sequential, so that the graph's memory and that of the function, history included, are never needed together."""
         before = StateBefore(self.prepared, self.where, self.prepared.read, tensors)
         arguments = [Copy(t) for t in tensors]
         leaves = [t if t.is_leaf else Boundary(t, []).leaf for t in tensors]
@@ -120,12 +121,12 @@ class GraphRecorded(Recorded):
         del result
         if limit > _LARGE:
             gc.collect()  # a history may hold itself
-        # A run that needs much memory is better made now than when the graph has its own.
+        # A run that needs much memory is made now, before the graph has memory of its own.
         swings = self._swings(tensors, before, eager, arguments, run) if limit > _LARGE else None
         self._undo(before, arguments, gradients=False)
 
         def compared() -> str:
-            """Capture, run and compare: why the graph cannot be used, or nothing."""
+            """Capture, run and compare: return why the graph cannot be used, or ""."""
             if failed:
                 return failed
             try:
@@ -171,14 +172,14 @@ class GraphRecorded(Recorded):
         return problem, result
 
     def _undo(self, before: StateBefore, arguments: list[Copy], gradients: bool = True) -> None:
-        """Restore the state, and free the memory of what has run. Gradients that the function only drops need no values."""
+        """Restore the state and free the memory of the run. Gradients that the function only drops need no values."""
         before.restore(gradients)
         for old in arguments:
             old.put_back()
         self._give_back()
 
     def _make_room(self) -> None:
-        """Release, before a call is captured, memory that it would not use."""
+        """Release, before a capture, cached memory that it would not use."""
         cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
         backend_of(self.where).forget_scratch(self.where)  # type: ignore[attr-defined]
         self._give_back()
@@ -190,7 +191,7 @@ class GraphRecorded(Recorded):
         return memories()[self.where.index or 0]
 
     def _write_down(self, tensors: list[Tensor], run: Callable[..., Any], before: StateBefore) -> None:
-        """Write the call down as a program of operator calls and rewrite that; where it cannot be, the call itself is captured."""
+        """Record the call as a program of operator calls and rewrite it; a call that is more than that is captured itself."""
         product_tuning.tune(self.where)
         self._make_room()
         index = self.where.index or 0
@@ -216,8 +217,8 @@ class GraphRecorded(Recorded):
     def _plan(
         self, tensors: list[Tensor], run: Callable[..., Any], before: StateBefore, arguments: list[Copy], limit: int
     ) -> tuple[Any, int]:
-        """Memory for the graph, and how much work may go on beside the rest in it: less, where all memory would come to more than
-        the limit. What the graph must hold is known from captures that are thrown away; None where there cannot be one."""
+        """Return memory for the graph, or None, and how many pieces of work may run on the second stream: fewer where all memory would
+        exceed the limit. What the graph must hold is known from captures that are thrown away."""
         index, memory = self.where.index or 0, self._memory()
         for most in (MOST, 1, 0):
             found = self._sketched(tensors, run, before, arguments, most)
@@ -226,7 +227,7 @@ class GraphRecorded(Recorded):
             if found is None:
                 return None, most
             sketch, results = found
-            # Which do not belong to the graph.
+            # The results' memory does not belong to the graph: reserve it while the graph's is planned.
             spare = [UntypedStorage(size, self.where) for size in (_SPARE, *results)]
             pool = Planned.make(memory, sketch, threads.mine.streams[index], limit if most else math.inf)
             del spare
@@ -237,7 +238,7 @@ class GraphRecorded(Recorded):
     def _sketched(
         self, tensors: list[Tensor], run: Callable[..., Any], before: StateBefore, arguments: list[Copy], most: int
     ) -> tuple[Sketch, list[int]] | None:
-        """A capture that is thrown away: what memory it needs, and the sizes of its results."""
+        """Make a capture that is thrown away: return the memory that it needs and the sizes of its results, or None if it fails."""
         index = self.where.index or 0
         sketch = Sketch(stream_of(index).cuda_stream)
         if not sketch.begin(self._memory()):
@@ -260,7 +261,7 @@ class GraphRecorded(Recorded):
         return sizes
 
     def _own_slots(self) -> dict[int, GradSlot]:
-        """Gradients that stay in the graph's memory, by their place among the results: those of parameters."""
+        """Return the gradients that stay in the graph's memory (those of parameters), by their index among the results."""
         return {s.header.slot: s for s in self.grads if s.header is not None and type(s.holder) is not int}
 
     def _drop_capture(self) -> None:
@@ -280,7 +281,8 @@ class GraphRecorded(Recorded):
         self._make_room()
 
     def _capture(self, tensors: list[Tensor], run: Callable[..., Any], pool: Any, most: int) -> list[UntypedStorage]:
-        """Capture a call, in memory of this pool, with so many pieces of work beside the rest. Nothing has run yet when this returns storages for its results."""
+        """Capture a call in memory of `pool`, with at most `most` pieces of work on the second stream. Return storages for its results;
+        nothing has run yet."""
         prepared, where = self.prepared, self.where
         capture = graphs.CUDAGraph(keep_graph=True)
         observer = Observer(capture, most=most)
@@ -349,7 +351,7 @@ class GraphRecorded(Recorded):
         return self._result(tensors, made)
 
     def _result(self, tensors: Any, made: list[UntypedStorage]) -> Any:
-        """The result of a run, with a node that knows its derivative."""
+        """Return the result of a run, with a node that knows its derivative."""
         node = None
         if self.backward is not None:
             node = CapturedNode(self.backward, tensors)
@@ -358,7 +360,7 @@ class GraphRecorded(Recorded):
 
     @property
     def busy(self) -> bool:
-        """Return whether it runs further out, or its memory is needed for a derivative: then the function runs eagerly."""
+        """Return whether the recording runs in an outer call or its memory is needed for a derivative: then the function runs eagerly."""
         node = None if self.node is None else self.node()
         return self._busy or (node is not None and not node.done)
 
@@ -367,7 +369,7 @@ class GraphRecorded(Recorded):
         self._busy = value
 
     def _outcome(self, tensors: list[Tensor], before: StateBefore, result: Any) -> Outcome:
-        """Return what the function, run as it is, has left behind."""
+        """Return the state that the function has left behind after an eager run."""
         gradients = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
         changed: list[Any] = [Copy(tensors[i]) for i, _ in self.argument_bumps]
         return _left_behind(before, changed, result, gradients)
@@ -391,9 +393,9 @@ class GraphRecorded(Recorded):
         left: LeftState,
         swings: dict[Any, float] | None,
     ) -> str:
-        """Return why the graph's outcome is not the function's, or "". A difference that is large for rounding may still be rounding: a
-        gradient that is zero but for noise becomes a full step of Adam. So the function runs once more, from a state that differs by
-        rounding alone, to see how far that takes it (unless these `swings` are known)."""
+        """Return why the graph's outcome is not the function's, or "". A difference too large for one rounding may still come from
+        rounding: a gradient that is zero but for noise becomes a full step of Adam. So the function runs once more, from a state that
+        differs by rounding alone, to see how far apart the outcomes are (unless these `swings` are given)."""
         with modes_off():
             ours = self._graph_outcome(tensors, made, before)
             if ours.gradients.keys() != eager.gradients.keys():
@@ -411,7 +413,7 @@ class GraphRecorded(Recorded):
     def _swings(
         self, tensors: list[Tensor], before: StateBefore, eager: Outcome, arguments: list[Copy], run: Callable[..., Any]
     ) -> dict[Any, float]:
-        """Return how far rounding alone takes what the function leaves behind."""
+        """Return how much the function's outcome changes when its inputs change by rounding alone."""
         self._undo(before, arguments)
         versions = [t._storage.version for t in tensors]
         for t in (*before.tensors, *tensors):
@@ -425,8 +427,8 @@ class GraphRecorded(Recorded):
     def _derivatives(
         self, tensors: list[Tensor], result: Any, which: tuple[int, ...]
     ) -> tuple[list[dict[int, Tensor | None]], str]:
-        """The derivative of these results of the function (or of all) for gradients of ones, if there are any; or why there is none.
-        Gradients go by the positions of arguments, or the ids of other leaves."""
+        """Compute the derivatives of the results `which` (all if empty) for gradients of ones; return them, and why there are none, or
+        "". Gradients are keyed by the positions of arguments, or the ids of other leaves."""
         positions = {id(t): i for i, t in enumerate(tensors)}
         live = live_in(result, positions, {id(t._storage) for t in tensors} | self.prepared.storages.keys())
         if which and which[-1] >= len(live):
@@ -450,7 +452,7 @@ def _left_behind(before: StateBefore, changed: list[Any], result: Any, gradients
 
 
 def _differentiate_otherwise(ours: list[dict[int, Any]], theirs: list[dict[int, Any]]) -> str:
-    """Return why derivatives that the graph has found are others than the function's, or ""."""
+    """Return why the graph's derivatives differ from the function's, or ""."""
     if [d.keys() for d in ours] != [d.keys() for d in theirs]:
         return "it does not do the same in each call"
     with modes_off():
@@ -461,7 +463,7 @@ def _differentiate_otherwise(ours: list[dict[int, Any]], theirs: list[dict[int, 
 
 
 def _told(apart: list[Any], before: StateBefore, eager: Outcome) -> str:
-    """The first difference in words, or nothing."""
+    """Describe the first difference, or return "" if there is none."""
     if not apart:
         return ""
     what, which, how_far = apart[0]
@@ -476,7 +478,7 @@ def _told(apart: list[Any], before: StateBefore, eager: Outcome) -> str:
 
 
 def _new_grads(state: list[Tensor], statics: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
-    """Return the gradients that the captured call has set, of parameters with the tensors that it made. `statics` stand for arguments."""
+    """Return the gradients that the captured call has set; those of parameters with the tensors that it made. `statics` stand for arguments."""
     before = {**before, **{id(s): None for s in statics}}
     found = preparation.new_grads([*state, *range(len(statics))], statics, before, results)
     slots = [s.header.slot for s in found if s.header is not None]

@@ -1,8 +1,9 @@
-"""Captures of further sizes: where a function only makes results, another size of its arguments costs little.
+"""Captures of further sizes: for a function without side effects another size of its arguments costs little.
 
-The state that it depends on is known and guarded once for all sizes. The second call of a size is observed, as ever: it may do what
-others do not. The third runs the function, captures it, runs the graph and compares the results. All these graphs share memory,
-because one runs after the other, and are captured as eager calls are: a size that is used often is worth a recording of its own."""
+The state that it depends on is known and guarded once for all sizes. The second call of a size is observed as usual, since it may run
+other code than other sizes. The third runs the function, captures it, runs the graph and compares the results. All these graphs share
+memory, because one runs after the other, and are captured as eager calls are: a size that is used often is worth a recording of its
+own."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _OFTEN = 512  # calls of a size, after which it is worth seconds of compiling
 
 
 class ResizedRecording(GraphRecorded):
-    """A recording for another size: captured without passes, in memory of the family, if it only makes results."""
+    """A recording for another size of a function without side effects: captured without passes, in memory of the family."""
 
     def __init__(self, family: Family, prepared: Prepared, where: device, options: list[Any]):
         shares = prepared.reach is family.reach and not prepared.read
@@ -36,7 +37,7 @@ class ResizedRecording(GraphRecorded):
         self._shares = shares
 
     def makes_only_results(self) -> None:
-        """Release the observed call's arguments until the size comes again."""
+        """Share the family's state, and release the observed call's arguments until the size comes again."""
         super().makes_only_results()
         if self._shares:
             self.family = self._mine
@@ -69,7 +70,7 @@ class ResizedRecording(GraphRecorded):
         return problem, result
 
     def _compared(self, tensors: list[Tensor], run: Callable[..., Any], result: Any) -> str:
-        """Capture the call and run the graph: why that does not do what the function has done, or nothing."""
+        """Capture the call, run the graph, and return why its results differ from the function's, or ""."""
         before = self._mine.in_use()
         self._mine.enter()
         made = self._capture(tensors, run, self._mine.pool, 0)
@@ -90,7 +91,7 @@ class ResizedRecording(GraphRecorded):
 
 
 def observer(family: Family | None = None) -> Observer:
-    """Return the observer of the call that is recorded: of a function's second, or of the first of another size."""
+    """Return an observer for the call that is recorded: the second call of a function, or the first of another size."""
     kind: Any = GraphRecorded if family is None else functools.partial(ResizedRecording, family)
     return Observer(prepare=functools.partial(Prepared, kind))
 

@@ -1,7 +1,8 @@
-"""Work of a captured call that nothing waits for: gradients of weights and biases, which are needed when the parameters are updated.
+"""Work of a captured call that is needed late: gradients of weights and biases, which are read when the parameters are updated.
 
-On its own such a product fills a GPU badly, if it is small. It is captured on a second stream, so that the graph runs it beside what comes next; whoever
-touches its result, or changes what it reads, waits for it. Memory that it reads is held until then."""
+A small product of this kind leaves most of a GPU idle. It is captured on a second stream, so that the graph runs it concurrently with
+the next kernels; an operator that uses its result, or overwrites its operands, waits for it. The memory of its operands is held until
+then."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _NO_WORK = ("composite", "view")
 
 
 class _Piece(NamedTuple):
-    """Work on the second stream, behind which `event` is: the addresses that it reads and writes, and memory that is held for it."""
+    """Work on the second stream, followed by `event`: the addresses that it reads and writes, and the memory that is held for it."""
 
     event: streams.Event
     reads: frozenset[int]
@@ -31,7 +32,7 @@ class _Piece(NamedTuple):
 
 
 class Beside:
-    """The second stream of a capture, which is given at most so many pieces at a time; both have memory of the graph."""
+    """The second stream of a capture, with at most `most` pieces of work at a time; both streams use the graph's memory."""
 
     def __init__(self, capture: graphs.CUDAGraph, most: int):
         self.most = most
@@ -59,7 +60,7 @@ class Beside:
         return function
 
     def put(self, work: Callable[[], None], made: list[UntypedStorage], held: list[UntypedStorage]) -> None:
-        """Run a part of an operator's work that its result does not need on the second stream (unless all of it runs there)."""
+        """Run on the second stream a part of an operator's work that its result does not need (unless the whole operator runs there)."""
         if self.making is not None or not self.most:
             work()
             return
@@ -91,8 +92,7 @@ class Beside:
         return result
 
     def wait_for(self, touched: list[UntypedStorage], changes: bool) -> None:
-        """Make the first stream wait for work on the second whose results are in this memory, and for work that reads it if it will
-        change."""
+        """Make the first stream wait for work on the second that writes this memory, and, if it `changes`, for work that reads it."""
         for n in range(len(self.pieces), 0, -1):
             piece = self.pieces[n - 1]
             for s in touched:
@@ -102,14 +102,14 @@ class Beside:
                     return
 
     def made(self, new: UntypedStorage) -> None:
-        """Note that memory is reused: it may hold a result that was never read."""
+        """Note new memory. It may be reused and hold a result on the second stream that was never read, which is waited for."""
         if self.making is not None:
             self.making.append(new)
         else:
             self.wait_for([new], True)
 
     def _join(self, count: int) -> None:
-        """Wait for the first pieces: the second stream does one after the other."""
+        """Make the first stream wait for the first `count` pieces: the second stream runs them in order."""
         self.pieces[count - 1].event.wait(self.first)
         for _ in range(count):
             self.pieces.popleft()

@@ -1,4 +1,4 @@
-"""Values on a GPU that are remembered and compared: of a step that ran eagerly, and of the graph that stands for it."""
+"""Values on a GPU that are kept and compared: those of a step that ran eagerly, and of the graph that replaces it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ..record.comparison import WEIGHTS, kind_of, numbers
 from ..record.recording import extent
 
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
-_OF_SWING = 4.0  # times how far rounding alone takes a step
-# By bytes of a number: the whole range of a perturbation.
+_OF_SWING = 4.0  # times the difference that rounding alone makes
+# The range of relative perturbations, by bytes of a number.
 _RELATIVE = {1: 2.0**-2, 2: 2.0**-7, 4: 2.0**-15, 8: 2.0**-40}
 _GOLDEN = 0.6180339887498949
 _FEW = 1 << 12
@@ -34,8 +34,8 @@ _ON_HOST = 1 << 18  # bytes that are compared on the host: kernels for that woul
 
 
 def sums(t: Tensor) -> Tensor | Bytes:
-    """Return what is remembered of a tensor, to compare others with: its bytes; of very many numbers with a fraction a weighted sum of each 32,
-    on their device."""
+    """Return a summary of a tensor to compare others with: its bytes, or for very many floating-point numbers a weighted sum of each
+    32, on their device."""
     if _is_brief(t):
         return Bytes(t)
     with modes_off():
@@ -51,7 +51,7 @@ def sums(t: Tensor) -> Tensor | Bytes:
 
 
 def summary(t: Tensor) -> Tensor | Bytes:
-    """Return what is remembered of a result: itself without its history, or of a very large one its sums."""
+    """Return a result without its history, or the `sums` of a very large one."""
     return t.detach() if extent(t) <= _MUCH else sums(t)
 
 
@@ -70,7 +70,7 @@ class Bytes:
         return ctypes.string_at(self.memory.ptr, self.size) if self.size else b""
 
     def tensor(self, with_values: bool = True) -> Tensor:
-        """Return a tensor like it, on its device, or one whose memory was freed."""
+        """Return a tensor with these bytes on the original device, or, without values, one whose memory was freed."""
         memory = self._there(0, self.size) if with_values else UntypedStorage(0, self.device)
         if not with_values:
             memory.version = -1
@@ -90,20 +90,20 @@ class Bytes:
 
 
 class Copy(Bytes):
-    """The bytes of a tensor, to be put back."""
+    """The bytes of a tensor, which `put_back` restores."""
 
     def __init__(self, t: Tensor):
         super().__init__(t)
         self.of = t
 
     def put_back(self) -> None:
-        """Write the bytes to where they came from, without a trace."""
+        """Write the bytes back into the tensor without raising its version."""
         if self.size:
             backend_of(self.of.device).write(self.of.data_ptr(), self.memory.ptr, self.size, self.of.device)
 
 
 def _is_brief(t: Tensor | Bytes) -> bool:
-    """Return whether it is compared on the host: it is small, and is stored densely in memory."""
+    """Return whether a tensor is compared on the host: it is small and dense in memory."""
     if isinstance(t, Bytes):
         return True
     size = extent(t)
@@ -138,8 +138,7 @@ class Distance(NamedTuple):
     precision: float
 
     def is_noise(self, swing: float = 0.0) -> bool:
-        """Return whether rounding explains the difference. `swing` is the difference between steps from states that differ by rounding
-        alone."""
+        """Return whether rounding explains the difference. `swing` is that of two runs from states which differ by rounding alone."""
         return self.apart <= _NOISE * self.change + self.precision * self.size + _OF_SWING * swing
 
     def __str__(self) -> str:
@@ -156,8 +155,8 @@ def alike(a: Any, b: Any, old: Any = None) -> bool:
 
 
 def distance(a: Any, b: Any, old: Any = None) -> Distance | None:
-    """Measure how far two tensors, or `Bytes`, are apart; None if they are equal; `old` is what both runs started from. Of large ones a piece
-    at a time is looked at."""
+    """Measure how far two tensors, or `Bytes`, are apart; None if they are equal. `old` is the value that both runs started from. Large
+    tensors are compared piece by piece."""
     if b is None or a.shape != b.shape or a.dtype is not b.dtype:
         return _FAR
     if a._strides == b._strides and _is_brief(a) and _is_brief(b) and (old is None or isinstance(old, Bytes)):
@@ -183,7 +182,7 @@ def _on_host(t: Tensor | Bytes) -> Bytes:
 
 
 def _total(t: Any) -> float:
-    """The sum of magnitudes, without infinities and nan."""
+    """Return the sum of magnitudes, with infinities and nan counted as zero."""
     return float(t.abs().nan_to_num(0.0, 0.0, 0.0).sum())
 
 
@@ -232,7 +231,7 @@ def _apart(what: str, which: Any, a: Any, b: Any, old: Any = None) -> Iterator[t
 
 
 def perturb(t: Tensor) -> None:
-    """Change floating-point values in place as little as rounding may, by a different share each."""
+    """Change floating-point values in place by at most a rounding error, by a different share each."""
     if not t.dtype.is_floating_point or not t.numel() or has_internal_overlap(t.shape, t._strides):
         return
     with modes_off():

@@ -10,7 +10,7 @@ _MOST = 1 << 20  # bytes that one of them may take for good
 
 
 def fold(graph: StepGraph, results: set[int]) -> None:
-    """Run the steps that read nothing, and those that read only what such steps make, now; the program finds what they made."""
+    """Run now the steps that read nothing, or only results of such steps, and make their results constants of the program."""
     writers: dict[int, list[int]] = {}
     users: dict[int, list[int]] = {}
     for i, step in enumerate(graph.steps):
@@ -54,7 +54,7 @@ def _is_constant(step: object, found: set[int]) -> bool:
 
 
 def _settled(writers: list[int], users: list[int], steps: set[int]) -> bool:
-    """Return whether nobody reads it who does not find it as it is in the end."""
+    """Return whether all steps but those of `steps` read a buffer only after its last writer."""
     return all(max(writers) < i for i in users if i not in steps)
 
 

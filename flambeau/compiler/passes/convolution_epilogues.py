@@ -1,4 +1,4 @@
-"""Epilogues of convolutions: what follows one is done while its result is written."""
+"""Epilogues of convolutions: operations on the result that are applied while it is written."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def _joined(graph: StepGraph, results: set[int], i: int) -> bool:
 
 
 def _with_loop(graph: StepGraph, step: Launch, follower: Launch) -> list[Launch]:
-    """A convolution and a loop over its results, as one step; before it perhaps what makes its numbers for each channel."""
+    """Return a convolution and a loop over its results as one step, preceded by a loop that computes its numbers per channel if needed; [] if
+    they cannot be joined."""
     loop, given = loop_at(follower), list(step.arguments)
     if loop is None or len(loop.results) != 1 or winograd.is_positive(given[_TABLE]):
         return []
@@ -78,7 +79,8 @@ def _with_loop(graph: StepGraph, step: Launch, follower: Launch) -> list[Launch]
 
 
 def _places(found: list[tuple[Step, Ref | None]]) -> dict[int, Any] | None:
-    """Arguments of the native function for the steps that follow: a factor and an addend for each channel, then a tensor to add."""
+    """Return the arguments of the native function for the following steps: a factor and an addend for each channel, then a tensor to add;
+    None if others are left."""
     places: dict[int, Any] = {}
     for position, step in _TAKEN:
         if found and found[0][0] == step:
@@ -92,7 +94,8 @@ _TAKEN = ((_SCALE, Step("mul", (), CHANNEL)), (_BIAS, Step("add", (), CHANNEL)),
 def _with_bias(
     graph: StepGraph, name: str, told: Any, bias: Ref, scale: Ref, shift: Ref
 ) -> tuple[list[Launch], Ref, Ref]:
-    """A loop over channels for a convolution that has a bias itself: where the factors are then, addends behind them, and the bias."""
+    """Make a loop over channels for a convolution with a bias of its own: return it, the place of the factors followed by the addends, and
+    that of the bias."""
     channels = told.tensors["y"][0][1]
     both, moved = new_buffer(graph, 8 * channels), new_buffer(graph, 4 * channels)
     places = [Place(both.buffer, 0, (1,)), Place(both.buffer, 4 * channels, (1,)), Place(moved.buffer, 0, (1,))]
@@ -113,7 +116,7 @@ def _and_then(step: Launch, follower: Launch, arguments: list[Any], call: OtherC
 
 
 def _unsame(step: Launch, bias: Ref) -> Launch:
-    """The step, whose other call has the bias itself as an argument, because the step's own will be another one."""
+    """Return the step with the bias itself as an argument of its other call, because that argument of the step will change."""
     assert step.other is not None
     first, *rest = step.other.calls
     arguments = [bias if a == Same(_BIAS) else a for a in first.arguments]

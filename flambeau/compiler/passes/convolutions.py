@@ -1,4 +1,4 @@
-"""Convolutions that are computed otherwise than in eager calls, where that takes less time."""
+"""Convolutions that are computed by another algorithm than in eager calls, where that takes less time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...graph.feature_maps import Convolution, convolution_of
 from ...graph.program import Call
 from ..record.steps import Launch, Other, OtherCall, Ref, Same, StepGraph, new_buffer
 
-# Where the native functions have what a plan of oneDNN has.
+# Positions of the native functions' arguments for the tensors of a oneDNN plan.
 _CONVOLVED = {"y": 0, "x": 2, "w": 3, "bias": 4}
 _SPREAD = {"dx": 0, "dy": 2, "w": 3}
 _GRADIENT = {"dw": 0, "db": 1, "x": 3, "dy": 4}
@@ -61,7 +61,7 @@ def _rewritten(graph: StepGraph, call: Call, found: Convolution) -> list[Launch]
 
 
 def sizes_of(told: Described) -> winograd.Sizes | None:
-    """The sizes of a convolution that is worth it."""
+    """Return the sizes of a convolution for Winograd's algorithm, or None if it is not worth it."""
     window = told.window
     plain = told.dtype is float32 and window.groups == 1 and window.before == window.after and len(window.stride) == 2
     if not plain or any(n != 1 for n in (*window.stride, *window.dilation)):
@@ -89,7 +89,8 @@ def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 def _launch(
     graph: StepGraph, call: Call, which: str, work: winograd.Work, places: dict[str, Any], positions: dict[str, int], plan: Any
 ) -> Launch | None:  # fmt: skip
-    """The call of a native function on a plan's tensors, beside the call of that plan, if that is all there is to it."""
+    """Return the call of a native function on a plan's tensors, with the plan's own call as its alternative; None if the plan does more than
+    one call."""
     if plan is None or plan.before or plan.after:
         return None
     address = winograd.function(which)

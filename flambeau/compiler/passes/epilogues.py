@@ -1,4 +1,4 @@
-"""Epilogues: what libraries do while they write a result, instead of in a pass over memory of its own."""
+"""Epilogues: operations that libraries apply while they write a result, instead of in a separate pass over memory."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ..record.steps import Launch, Other, OtherCall, Ref, Same, StepGraph
 
 _RESULT, _BIAS = 1, 4  # which arguments of a product or a convolution they are
 _MOST = 1 + sequence.POINTERS
-# Elements of a result up to which an operand of its size is read on the way: measured, larger ones take up to 5 % longer than a loop
-# does, because tiles of them come from memory in an order that no processor foresees.
+# Largest number of elements of an operand that is read in an epilogue: measured, larger ones take up to 5 % longer than a loop,
+# because their tiles come from memory in an order that no processor prefetches.
 _NEAR = 1 << 18
 _ADDED = Step("accumulate")
 
 
 def join_epilogues(graph: StepGraph, results: set[int]) -> None:
-    """Let oneDNN do what follows a product or a convolution while it has the sums in registers, if nobody else reads these: add a
-    bias or something of the result's size (a residual, a gradient that is already there), multiply by it or by a number or by one
-    number for each channel, apply leaky_relu. Sums may be rounded in another order. Eager calls of small products use code that needs
-    no preparation for a shape, and adds a bias afterwards; these stay."""
+    """Let oneDNN apply the operations that follow a product or a convolution while the sums are in registers, if nothing else reads these:
+    add a bias or a tensor of the result's size (a residual, an earlier gradient), multiply by such a tensor, by a number or by one number for
+    each channel, apply leaky_relu. Sums may be rounded in another order. Small products of eager calls run code that needs no preparation for
+    a shape and adds a bias afterwards; these stay."""
     plans: dict[Any, Any] = {}
     i = 0
     while i < len(graph.steps):
@@ -43,7 +43,7 @@ def join_epilogues(graph: StepGraph, results: set[int]) -> None:
 
 
 def _told(step: Launch) -> Product | Described | None:
-    """Return what a step computes, if it is a product or a convolution in float32."""
+    """Return the description of a step that is a product or a convolution in float32, else None."""
     plan: Any = step.plan
     if type(plan) is DirectProduct:
         return described(plan)
@@ -54,8 +54,8 @@ def _told(step: Launch) -> Product | Described | None:
 
 @dataclasses.dataclass
 class _Chain:
-    """A product or a convolution at step `at` with what follows it, up to step `last`: what is done with the sums, the tensors that
-    takes, where the result goes, and the loops that it stands for."""
+    """A product or a convolution at step `at` with the loops that follow it, up to step `last`: the operations on the sums, the tensors that
+    these read, where the result goes, and the loops that are replaced."""
 
     at: int
     last: int
@@ -66,7 +66,7 @@ class _Chain:
 
 
 def _joined(graph: StepGraph, results: set[int], i: int, told: Any, plans: dict[Any, Any]) -> bool:
-    """Join what follows step i, and say whether that has moved down to where the last of it was."""
+    """Join the loops that follow step `i` with it, and return whether the joined step has moved down to the place of the last of them."""
     step = graph.steps[i]
     chains = [_Chain(i, i, step.arguments[_RESULT])]
     while not graph.portable and (longer := _longer(graph, results, chains[-1], told)) is not None:
@@ -114,7 +114,7 @@ def _launch(step: Launch, chain: _Chain, plan: Any) -> Launch:
 
 
 def _other(step: Launch, chain: _Chain, given: list[Ref]) -> Other:
-    """The calls that such a step stands for: all loops work in place, on its result."""
+    """Return the calls that a joined step replaces: all loops work in place, on its result."""
     inside = {step.arguments[_RESULT], *(loop.arguments[1] for loop in chain.loops)}
     places = {ref: Same(position) for position, ref in enumerate(given, 1)}
 
@@ -135,7 +135,7 @@ def _size(told: Any) -> int:
 
 
 def _longer(graph: StepGraph, results: set[int], chain: _Chain, told: Any) -> _Chain | None:
-    """The chain and the loop that alone reads its result, if oneDNN can do what that does."""
+    """Return the chain extended by the one loop that reads its result, or None if oneDNN cannot apply that loop's operations."""
     y, step = chain.out, graph.steps[chain.at]
     users = [k for k, s in enumerate(graph.steps) if any(r.buffer == y.buffer for r in s.refs())]
     after = [k for k in users if k > chain.last]
@@ -176,7 +176,7 @@ def _longer(graph: StepGraph, results: set[int], chain: _Chain, told: Any) -> _C
 
 
 def _touches(step: Launch, read: set[int], written: int) -> bool:
-    """Return whether a step changes one of these buffers, or uses this one."""
+    """Return whether a step changes one of the buffers `read`, or uses the buffer `written`."""
     return any(r.buffer in read for r in step.writes()) or any(r.buffer == written for r in step.refs())
 
 
@@ -200,7 +200,7 @@ def steps_of(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
     channels = _channels(shape, strides, type(told) is Product)
 
     def operand(x: Expr) -> Any:
-        """A number, or (what it is to the result, where); None for everything else."""
+        """Return a number, or a tensor as (its relation to the result, its place); None for any other expression."""
         if x.op == "cast" and x.args[1] is float32:
             x = x.args[0]
         if is_const(x):
@@ -228,7 +228,7 @@ def steps_of(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
         return Step("div", (value,)) if first else None
 
     def then(op: str, x: Expr, other: Expr, first: bool) -> _Found | None:
-        """Steps for x, and an operation with something else; whether x comes `first` in that."""
+        """Return the steps for `x` followed by an operation with `other`; `first` says whether `x` is its left operand."""
         if op == "add" and other.op == "neg":
             op, other, first = "sub", other.args[0], True
         inner, value = visit(x), operand(other)
@@ -282,7 +282,7 @@ def steps_of(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
 
 
 def _is_filled(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether elements are stored one after the other, in whatever order of dimensions."""
+    """Return whether elements are stored without gaps, in any order of dimensions."""
     step = 1
     for s, n in sorted((s, n) for s, n in zip(strides, shape) if n > 1):
         if s != step:
@@ -292,7 +292,7 @@ def _is_filled(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _channels(shape: tuple[int, ...], strides: tuple[int, ...], columns: bool) -> tuple[tuple[int, int], ...]:
-    """Return how a loop over a result in the order of its memory walks over one number for each channel: (size, step) of its dimensions."""
+    """Return how a loop over a result in memory order walks over one number for each channel: (size, step) of its dimensions."""
     axis = len(shape) - 1 if columns else 1
     inner, step = shape[axis], strides[axis]
     sizes = (math.prod(shape) // (inner * step), 0), (inner, 1), (step, 0)

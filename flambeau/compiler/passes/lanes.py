@@ -1,8 +1,8 @@
-"""Work that has nothing to do with each other, side by side on several threads.
+"""Independent rows of recurrent layers, side by side on several threads.
 
-The steps of a recurrent layer follow each other, and each is a small product and a loop over its gates. Cut in two, threads would meet
-after every one of them, and each would read what the other has just written. But rows of a batch have nothing to do with each other
-until the layer is through: so one thread computes all steps of the first rows, another one those of the next."""
+The steps of a recurrent layer follow each other, and each is a small product and a loop over its gates. Split between threads, each step
+would need a barrier, and each thread would read what the other has just written. But the rows of a batch are independent until the layer
+ends: so one thread computes all steps of the first rows, another one those of the next."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def side_by_side(graph: StepGraph, results: set[int]) -> None:
 
 
 class _Rows(NamedTuple):
-    """A step over rows of a batch. `states` are places whose rows are those of the batch, with their widths in bytes; `sequences` are
-    places whose rows are those of all time steps, from `first` on those of this one, with what they are; the rest is only read. A
-    product has no `first`, and does not tell rows of a state from those of a sequence."""
+    """A step over rows of a batch. `states` maps places whose rows are those of the batch to their widths in bytes; `sequences` maps places
+    whose rows are those of all time steps, of which `first` is this step's first, to their kinds; `shared` is only read. A product has no
+    `first`, and does not distinguish rows of a state from those of a sequence."""
 
     step: Launch
     batch: int
@@ -68,7 +68,7 @@ def _rows(step: Launch) -> _Rows | None:
 
 
 def _split(run: list[_Rows], group: int, lanes: int) -> list[Launch]:
-    """The steps of a run for several threads, or as they were: where rows are few, all threads are better off with a step each."""
+    """Return the steps of a run divided among several threads, or unchanged if there are too few rows or steps to gain by that."""
     plain = [rows.step for rows in run]
     if len(run) < _FEWEST_STEPS or run[0].batch < lanes * _FEWEST_ROWS or not _apart(run):
         return plain
@@ -85,8 +85,8 @@ def _split(run: list[_Rows], group: int, lanes: int) -> list[Launch]:
 
 
 def _apart(run: list[_Rows]) -> bool:
-    """Return whether no row of the batch meets another one: each piece of memory has rows of the batch, and begins at the same place in all
-    steps, or it has rows of all time steps, or it is only read."""
+    """Return whether the rows of the batch are independent: each piece of memory has rows of the batch and begins at the same place in all
+    steps, or has rows of all time steps, or is only read."""
     firsts = sorted(rows.first for rows in run if rows.first is not None)
     if not firsts or any(b - a < run[0].batch for a, b in zip(firsts, firsts[1:])):
         return False
@@ -109,7 +109,7 @@ def _apart(run: list[_Rows]) -> bool:
 
 
 def _part(rows: _Rows, begin: int, count: int, plans: dict[Any, Any], lane: int) -> Launch | None:
-    """A step for some rows of the batch."""
+    """Return a step for `count` rows of the batch from `begin` on, or None if there is no plan for it."""
     step = rows.step
     moved = [
         Ref(a.buffer, a.offset + begin * rows.states[a]) if type(a) is Ref and a in rows.states else a

@@ -1,8 +1,8 @@
-"""In the call that compares: a step on feature maps in another layout beside the recorded calls that it stands for.
+"""In the run that compares: a step on feature maps in another layout is checked against the recorded calls that it replaces.
 
-Sums in another order move a value across `relu`'s zero now and then, so what comes out at the end does not judge such a step. The recorded
-calls are made right after it, on its operands as they lay, and must agree; their results stay, so that all later steps find what they
-would in an eager call. Feature maps of the program's own are laid out as they were and back again where they are, one image at a time: copies
+Sums in another order move a value across `relu`'s zero now and then, so the final results cannot judge such a step. The recorded calls are
+made right after it, on its operands in their recorded layout, and must agree; their results are kept, so that all later steps read what they
+would in an eager call. Feature maps of the program's own are converted to the recorded layout and back in place, one image at a time: copies
 would need more memory than anything else in that call."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Differs(Exception):
 
 
 class AsRecorded:
-    """Made before the step runs, because the recorded calls find everything as the step does."""
+    """Values that a step reads, saved before it runs, so that the recorded calls can be repeated on the same operands."""
 
     def __init__(self, program: Program, relaid: Relaid):
         self.program, self.relaid = program, relaid
@@ -50,7 +50,7 @@ class AsRecorded:
                 or (not together and b not in written and b not in self.relaid.maps and self._is_there(b))
             ):
                 continue
-            # Pages of its own are gone when it is not used any more.
+            # Anonymous pages are returned to the system as soon as the array is freed.
             self.memory[b] = np.frombuffer(mmap.mmap(-1, max(held.size, 1)), np.uint8)
             if (b in mine or together) and self._is_there(b):
                 ctypes.memmove(self._at(b), program.address(Ref(b, 0)), self._size(b))
@@ -58,14 +58,14 @@ class AsRecorded:
             self._fill()
 
     def _fill(self) -> None:
-        """Copy maps that cannot be laid out otherwise where they are."""
+        """Copy the feature maps whose layout cannot be changed in place."""
         for b, (last, picture) in self.relaid.maps.items():
             if b not in self.turned and self._is_there(last):  # not between two calls that became one step
                 self._pixels(b, picture)[...] = self._there(last, picture).transpose(0, 2, 1)
 
     def _turnable(self) -> dict[int, tuple[int, FeatureMap]]:
-        """Feature maps that can be laid out otherwise where they are, by buffers of the recorded calls: nobody else sees them, and no two
-        are in one place."""
+        """Return the feature maps whose layout can be changed in place, by buffers of the recorded calls: only the program uses them, and no
+        two share memory."""
         pictures, offsets = self.relaid.maps, self.program.offsets
         found = {b: (last, p) for b, (last, p) in pictures.items() if last in offsets}
         spans = sorted((offsets[last], offsets[last] + p.bytes) for last, p in found.values())
@@ -82,7 +82,7 @@ class AsRecorded:
                 image.reshape(sides if back else sides[::-1])[...] = before.T
 
     def _is_there(self, b: int) -> bool:
-        """Return whether steps use this buffer, too."""
+        """Return whether a buffer exists in the program, too."""
         held = self.program.graph.buffers[b]
         return b in self.program.offsets or held.source != "new" or b in self.program.results
 
@@ -90,7 +90,7 @@ class AsRecorded:
         return self.memory[b].ctypes.data
 
     def _size(self, b: int) -> int:
-        """Bytes of a buffer that exist: an argument's or parameter's storage may be shorter than what was reserved for it."""
+        """Return the bytes of a buffer that exist: an argument's or parameter's storage may be shorter than was reserved for it."""
         held = self.program.graph.buffers[b]
         return held.size if held.storage is None else min(held.size, held.storage.size_bytes)
 
@@ -128,14 +128,14 @@ class AsRecorded:
                 raise Differs(f"{self.relaid.made[-1].name} gives something else with pictures in another layout")
 
     def _near(self, b: int, place: int, terms: float) -> bool:
-        """Return whether sums over feature maps are as good as the same. Terms may cancel, so their size counts as well."""
+        """Return whether sums over feature maps agree up to rounding. Terms may cancel, so their magnitude `terms` counts as well."""
         size = self._size(b) // 4 * 4
         ours, theirs = (numbers(at, size, np.float32) for at in (place, self._at(b)))
         limit = _OF_RESULTS * _largest(theirs) + _OF_TERMS * terms
         return all(np.allclose(a, b, 0, limit, True) for a, b in zip(_pieces(ours), _pieces(theirs)))
 
     def _terms(self, b: int) -> float:
-        """About how large a sum of as many products of the maps' elements is, if they do not cancel more than chance has them."""
+        """Estimate the magnitude of a sum of that many products of the maps' elements, if they cancel no more than by chance."""
         made = self.relaid.writes()
         read = {of: m for of, (last, m) in self.relaid.maps.items() if last not in made and m.dtype is float32}
         largest = {of: _largest(self._pixels(of, m).view(np.float32)) for of, m in read.items()}
@@ -185,7 +185,7 @@ class AsRecorded:
 
 
 def _pieces(values: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield some values at a time, because what is computed from them needs memory, too."""
+    """Yield a limited number of values at a time, to bound the memory of what is computed from them."""
     flat = values.reshape(-1)
     return (flat[i : i + _PIECE] for i in range(0, len(flat), _PIECE))
 

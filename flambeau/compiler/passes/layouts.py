@@ -1,8 +1,8 @@
 """Feature maps whose channels are last between the calls of a program, where that takes less time.
 
-The library's code for convolutions wants channels together: oneDNN lays maps out in blocks of channels, or takes them channels last
-as they are, and Winograd's algorithm works on channels last. Eager calls find maps as the user has them, so they are laid out and
-back again around each convolution. Of maps that nobody but the program sees that is not needed."""
+The library's code for convolutions wants channels together: oneDNN converts maps to blocks of channels, or takes them channels-last
+unconverted, and Winograd's algorithm works on channels-last maps. Eager calls get maps in the user's layout, so they are converted before and
+after each convolution. Maps that only the program sees need no such conversions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..record.recorder import NotRecordable
 from ..record.steps import StepGraph, new_buffer
 from .convolutions import described, sizes_of
 
-# What things take on one core, in milliseconds for a million bytes (measured: a convolution by oneDNN with and without laying out
-# maps, and what its channels-last code takes more for the weight; Winograd's, which reads and writes maps in either order; a copy
-# from one layout to the other). What other operators take their records say.
+# Times on one core, in milliseconds for a million bytes (measured: a convolution by oneDNN with and without conversion of maps, and
+# the extra time of its channels-last code for the weight; Winograd's, which reads and writes maps in either order; a copy
+# from one layout to the other). The times of other operators are in their records.
 _LAID_OUT, _WEIGHTS, _BY_WINOGRAD, _COPIED = 0.065, 0.1, 0.01, 0.2
 _ARITHMETIC = 1e-8  # milliseconds
 _WORTHWHILE = 0.01  # of what all convolutions take
@@ -67,7 +67,7 @@ class _Groups:
 
 
 class _Estimate:
-    """Estimate of the time gained by groups of feature maps with their channels last."""
+    """Estimate of the time saved by storing groups of feature maps channels-last."""
 
     def __init__(self, program: Program, units: list[Unit], groups: _Groups):
         self.groups = groups
@@ -90,7 +90,7 @@ class _Estimate:
                 self.near.setdefault(group, []).append(unit)
 
     def _takes(self, unit: Unit, chosen: set[int]) -> float:
-        """Time for laying out the maps of a convolution."""
+        """Return the time for converting the layouts of a convolution's maps."""
         usual, told = [b for b in unit.maps if self.groups.of[b] not in chosen], self.told[unit]
         if self.by_winograd[unit]:
             return _BY_WINOGRAD * sum(unit.maps[b].bytes for b in usual) / 1e6
@@ -104,7 +104,7 @@ class _Estimate:
         return before - sum(self._takes(u, chosen) for u in near) + sum(self.own[g] for g in groups & chosen)
 
     def best(self) -> set[int]:
-        """Return all groups whose change of layout is worth it; none if little is gained."""
+        """Return all groups whose change of layout is worth it; none if little is gained in all."""
         chosen = set(self.groups.members)
         for _ in range(3):
             for group in self.groups.members:
@@ -118,7 +118,7 @@ class _Estimate:
 
 
 def _work(told: Any) -> float:
-    """Operations of a convolution, or of its gradients."""
+    """Return the number of operations of a convolution, or of its gradients."""
     shapes = {n: shape for n, (shape, _) in told.tensors.items()}
     weight, result = shapes.get("w", shapes.get("dw")), shapes.get("y", shapes.get("dy"))
     assert weight is not None and result is not None
@@ -127,8 +127,8 @@ def _work(told: Any) -> float:
 
 
 class _Rewriting:
-    """The calls of a program anew, with some maps in buffers of their own where their channels are last. A map is copied from one
-    layout to the other where a call needs it so, and it is not."""
+    """The calls of a program rewritten so that some maps are channels-last, in buffers of their own. A map is copied from one layout to the
+    other where a call needs the one that is not there."""
 
     def __init__(
         self, graph: StepGraph, program: Program, units: list[Unit], known: dict[int, FeatureMap], last: set[int]
@@ -159,7 +159,7 @@ class _Rewriting:
         self.program.calls = self.calls
 
     def _relaid(self, unit: Unit, mine: list[int]) -> list[Call] | None:
-        """A call with its maps channels last, and how it is planned then; None where it is not possible."""
+        """Return the calls that replace a call, with its maps `mine` channels-last; None if that is not possible."""
         for b in mine:
             if b not in self.other:
                 self.other[b] = new_buffer(self.graph, self.known[b].bytes).buffer
@@ -180,8 +180,8 @@ class _Rewriting:
                 self._copy(b, last, by_formula)
 
     def _copy(self, b: int, last: bool, by_formula: bool = False) -> None:
-        """Copy a map to its other layout: in the order of that one for a formula, with which it may become one loop, and else in the
-        order of the one that it had."""
+        """Copy a map to its other layout: in the order of the new one for a formula, with which the copy may be fused, else in the order of
+        the old one."""
         found, (source, to) = self.known[b], (b, self.other[b]) if last else (self.other[b], b)
         read, written = Place(source, 0, found.strides(not last)), Place(to, 0, found.strides(last))
         part = named("channels last" if last else "channels first")

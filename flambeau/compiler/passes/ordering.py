@@ -1,4 +1,4 @@
-"""Less memory at the same time: steps that free some come earlier, and what is quickly computed again is not kept."""
+"""Less memory in use at once: steps that free memory are moved up, and values that are quickly recomputed are not stored."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def free_earlier(graph: StepGraph, results: set[int]) -> None:
 
 
 def _prepared(graph: StepGraph, before: list[Any], step: Any) -> bool:
-    """Return whether a plan finds something in the memory that all plans share: nothing may come between."""
+    """Return whether a plan reads the memory that all plans share, after earlier steps wrote it: no step may come between."""
     plan = isinstance(step, Launch) and step.plan is not None
     return plan and any(graph.buffers[b].source == "workspace" for s in before for b in _touched(s) if b >= 0)
 
@@ -77,7 +77,7 @@ def _freeing(graph: StepGraph, waiting: list[Any], own: set[int], left: dict[int
 
 
 def peak(graph: StepGraph, own: set[int]) -> int:
-    """The most bytes of these buffers that are in use at the same time."""
+    """Return the most bytes of the buffers `own` that are in use at the same time."""
     return max(_in_use(graph, lifetimes(graph, own)), default=0)
 
 
@@ -97,8 +97,7 @@ def _in_use(graph: StepGraph, lives: Lives) -> list[int]:
 
 
 def recompute(graph: StepGraph, results: set[int]) -> None:
-    """Recompute the results of short formulas before a late use instead of storing them, if their inputs are alive anyway and peak
-    memory shrinks."""
+    """Recompute results of short formulas before a late use instead of storing them, if their inputs are alive and peak memory shrinks."""
     own = {b.index for b in graph.buffers if b.source == "new"} - results
     for _ in range(len(graph.steps)):
         lives = lifetimes(graph, own)
@@ -119,7 +118,7 @@ def recompute(graph: StepGraph, results: set[int]) -> None:
 
 
 def _again(graph: StepGraph, b: int, worst: int, users: dict[int, list[int]], lives: Lives, own: set[int]) -> bool:
-    """Compute one buffer a second time, after the worst moment; whether that is possible."""
+    """Compute buffer `b` a second time, after the step `worst` of peak memory; return whether that is possible."""
     made, *uses = users[b]
     step = graph.steps[made]
     later = [i for i in uses if i > worst]

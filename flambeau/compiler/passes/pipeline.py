@@ -76,7 +76,7 @@ def run(graph: StepGraph, results: set[int]) -> list[Stage]:
 
 
 class _Work:
-    """A graph on its way through the passes."""
+    """A graph during the passes, with the stages so far."""
 
     def __init__(self, graph: StepGraph, results: set[int]):
         self.graph, self.results = graph, results
@@ -84,7 +84,7 @@ class _Work:
         self.trail = [_stage("recording", graph, self.lines)]
 
     def over_calls(self, *passes: tuple[str, OverCalls]) -> None:
-        """Rewrite calls of operators; what they are now is planned again."""
+        """Run passes that rewrite operator calls; the calls that they change are planned again."""
         program, before = program_of(self.graph, self.results), len(self.trail)
         for name, rewrite in passes:
             known = list(program.calls)

@@ -1,4 +1,4 @@
-"""Matrix products that run again and again, by the code that is fastest for their shape."""
+"""Matrix products of a program, which run many times, by the code that is fastest for their shape."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _BIAS = 4  # which argument of a product it is
 
 
 def prefer_primitives(graph: StepGraph, results: set[int]) -> None:
-    """Multiply by transposed matrices, as linear layers do, with code of oneDNN's that is made for their shape. Eager calls use code
-    that needs no preparation; it lays such a matrix out before it multiplies, on one thread. Sums may be rounded in another order."""
+    """Multiply by transposed matrices, as linear layers do, with oneDNN primitives made for their shape. Eager calls use code that needs no
+    preparation, but copies such a matrix first, on one thread. Sums may be rounded in another order."""
     made: dict[Any, tuple] = {}
     for i, step in enumerate(graph.steps):
         if not isinstance(step, Launch) or type(step.plan) is not DirectProduct:

@@ -1,4 +1,4 @@
-"""Rows that a table gives several times, as words of a text do, are multiplied once.
+"""Rows of a table that are read several times, as embeddings of repeated words are, are multiplied once.
 
 A layer that reads embeddings multiplies a matrix X of rows of a table. Equal rows give equal results, and in the gradients of the
 layer's weight and of the table they only occur as sums over the rows that are equal. So with the rows that differ, X' of them, and the
@@ -35,7 +35,7 @@ _ROWS, _INNER, _LETTERS, _STEPS = 6, 8, slice(4, 6), slice(9, 12)  # where a pro
 
 
 def multiply_once(graph: StepGraph, results: set[int]) -> None:
-    """Let products whose left operand are rows of a table, and their gradients, compute with the rows that differ. Sums are rounded in
+    """Compute products whose left operand consists of rows of a table, and their gradients, with the distinct rows only. Sums are rounded in
     another order."""
     for step in list(graph.steps):
         rows = _rows_of(step.call) if isinstance(step, Launch) and step.call is not None else None
@@ -65,7 +65,7 @@ class _Reading:
         self.count, (self.rows, self.dim) = numel_of(index.shape), table.shape
         self.users: dict[int, list[Any]] = {}
         for s in graph.steps:
-            # A failed test makes its call again, and no other.
+            # Only a failed test calls its operator again, so the operands of that call do not count.
             for b in {s.place.buffer} if isinstance(s, Test) else used(s):
                 self.users.setdefault(b, []).append(s)
         self.forward: list[tuple[Launch, DirectProduct]] = []
@@ -93,7 +93,7 @@ class _Reading:
         return bool(self.forward) and len([*self.forward, *self.weights, *self.tables]) <= _PRODUCTS
 
     def _whole(self, ref: Any, elements: int) -> bool:
-        """Return whether it is all of a buffer of the function's own."""
+        """Return whether a reference covers all of a buffer of the function's own."""
         if type(ref) is not Ref or ref.offset:
             return False
         buffer = self.graph.buffers[ref.buffer]
@@ -114,7 +114,7 @@ class _Reading:
         return any(self._writes(step, grad) for step in steps[first:])
 
     def _repeats(self) -> bool:
-        """Return whether rows occurred several times in the recorded call: what its arguments were is still there."""
+        """Return whether rows occurred several times in the recorded call, whose arguments still exist."""
         buffer = self.graph.buffers[self.index.buffer]
         held = buffer.storage
         if held is None or held.ptr != buffer.address or self.index.offset + 8 * self.count > held.size_bytes:
@@ -123,7 +123,7 @@ class _Reading:
         return len(set(read)) <= _WORTH_IT * self.count
 
     def _sort(self, user: Launch, product: DirectProduct) -> bool:
-        """Return whether a product uses the rows in a way that is known."""
+        """Add a product to those that use the rows in a known way; return whether it is one."""
         rows, columns, inner = product.table[_ROWS : _ROWS + 3]
         letters, steps = bytes(product.table[_LETTERS]), product.table[_STEPS]
         _, out, a, b = user.arguments[:4]
@@ -138,7 +138,7 @@ class _Reading:
         return False
 
     def _find_tables(self, grad: Ref) -> None:
-        """Products with the same gradient whose results are added to the table's, and are used for nothing else."""
+        """Find the products with the same gradient whose results are only added to the table's gradient."""
         for user in self.users[grad.buffer]:
             product = as_direct(user.plan) if isinstance(user, Launch) and user.plan is not None else None
             if product is None or user.arguments[2] != grad:
@@ -152,7 +152,7 @@ class _Reading:
                 self.tables.append((user, product, others[0]))
 
     def _adds(self, step: Any, rows: Ref, columns: int) -> bool:
-        """Return whether a step is all of a call that adds these rows to those of the table."""
+        """Return whether a step is the only one of a call that adds these rows to those of the table."""
         call = step.call if isinstance(step, Launch) else None
         if call is None or call.steps != [step] or call.fixed or call.op.row_sums is None:
             return False
@@ -197,7 +197,7 @@ class _Reading:
             self._replace(adding, self._adding_at(adding.call, first))  # type: ignore[arg-type]
 
     def _adding_at(self, call: Call, index: Ref) -> list[Any]:
-        """A call that adds rows, planned again with another index."""
+        """Return the steps of a call that adds rows, planned again with another index."""
         given = call.op.bind(call.args, call.kwargs)
         old = call.op.row_sums(**given)[1]
         new = replace(old, buffer=index.buffer, start=index.offset, strides=contiguous_strides(old.shape))
@@ -218,7 +218,7 @@ def _launch(name: str, kernel: Any, letters: str, numbers: int, arguments: list[
 
 
 def _with(user: Launch, product: DirectProduct, left: Ref | None = None) -> Launch:
-    """A product by another plan, and perhaps with another left operand."""
+    """Return the product with another plan, and with the left operand `left` if that is given."""
     address = jit.address_of(product.runner)
     given = [product.address, user.arguments[1], left or user.arguments[2], *user.arguments[3:]]
     return Launch(user.name, address, jit.signatures[address], given, product, user.weight)

@@ -1,1 +1,1 @@
-"""Recording: a function runs eagerly, and its native calls become steps over buffers, with what it returned and left behind."""
+"""Recording: a function runs eagerly, and its native calls become steps over buffers, with its results and side effects."""

@@ -1,4 +1,4 @@
-"""Comparison of what a recording computes with what the function computes."""
+"""Comparison of a recording's values with those of the function."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def kind_of(d: Any) -> Any:
 
 
 def numbers(address: int, size: int, kind: Any) -> np.ndarray:
-    """Numbers in memory, as float32 or float64."""
+    """Return numbers in memory as an array of float32 or float64."""
     raw = np.frombuffer(view(address, size), kind)
     if kind is np.uint16:
         return (raw.astype(np.uint32) << 16).view(np.float32)
@@ -106,7 +106,7 @@ def _digest(address: int, size: int) -> bytes:
 
 
 def _rows(address: int, size: int, kind: Any) -> Iterator[np.ndarray]:
-    """Numbers in memory in rows, the last one filled up with zeros, some at a time."""
+    """Yield numbers in memory as rows, a piece at a time, the last row padded with zeros."""
     size -= size % np.dtype(kind).itemsize
     for at in range(0, size, _PIECE):
         values = numbers(address + at, min(_PIECE, size - at), kind)
@@ -132,7 +132,7 @@ def _sums(address: int, size: int, kind: Any) -> array:
 
 
 def _odd_sums(rows: np.ndarray) -> np.ndarray:
-    """The sums of rows in which there may be infinities and nan."""
+    """Return the weighted sums of rows that may contain infinities and nan."""
     odd = ~np.isfinite(rows)
     kinds = np.where(np.isnan(rows), 3.0, np.where(rows > 0, 5.0, 7.0)) * odd
     with np.errstate(invalid="ignore", over="ignore"):
@@ -141,8 +141,8 @@ def _odd_sums(rows: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _summing(letter: str) -> Any:
-    """sums(numbers, rows, place for the sums, place for a number that is not zero afterwards if a sum is not finite). NumPy could do
-    this, too, but its code for it and a library of linear algebra would have to be in memory."""
+    """Return a native function sums(numbers, number of rows, place for the sums, place for a flag that is set if a sum is not finite).
+    NumPy's version would load a library of linear algebra into memory."""
     kind, name, size = ("float", "f32", 4) if letter == "f" else ("double", "f64", 8)
     bits = array("Q", array("d", array(letter, WEIGHTS.tolist())).tobytes())  # as LLVM writes numbers of both kinds
     weights = ", ".join(f"{kind} 0x{word:016X}" for word in bits)
@@ -162,7 +162,7 @@ def _summing(letter: str) -> Any:
 
 
 def _magnitudes(address: int, size: int, kind: Any) -> tuple[np.ndarray, float]:
-    """The largest magnitude of each row, and of all, without infinities and nan."""
+    """Return the largest magnitude of each row, and of all, ignoring infinities and nan."""
     found = [np.abs(np.where(np.isfinite(rows), rows, 0)).max(1) for rows in _rows(address, size, kind)]
     together = np.concatenate(found)
     return together, float(together.max(initial=0.0))

@@ -1,8 +1,8 @@
 """Compiled functions whose results will be differentiated by the caller: `compile(model)` in an ordinary training loop.
 
-The function is one graph and its derivative another, which is recorded when a backward pass first comes along. In between stands one
-node of the autograd graph, from the function's results to the leaves that it read. It holds what eager's nodes would hold: the
-memory that the derivative reads, and the versions this memory had."""
+The function is one graph and its derivative another, which is recorded at the first backward pass. One node of the autograd graph connects
+the function's results with the leaves that it read. It holds what eager's nodes would hold: the memory that the derivative reads, and its
+versions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DOUBLE = "torch.compile with aot_autograd does not currently support double back
 
 
 class Whole:
-    """A storage, where a program expects a tensor."""
+    """A storage in the form of a tensor, as a program expects its arguments."""
 
     __slots__ = ("_storage", "shape")
     _offset, _strides = 0, (1,)
@@ -65,7 +65,7 @@ class Boundary(Node):
 
 @contextlib.contextmanager
 def cut_off(leaves: list[Tensor]) -> Iterator[None]:
-    """Context manager: graphs end at those of these tensors that stand for arguments with a history."""
+    """Context manager: end graphs at those of these tensors that stand for arguments with a history."""
     ends = [(t.grad_fn, t.grad_fn.edges) for t in leaves if isinstance(t.grad_fn, Boundary)]
     for end, _ in ends:
         end.edges = ()
@@ -77,8 +77,8 @@ def cut_off(leaves: list[Tensor]) -> Iterator[None]:
 
 
 class Derivative:
-    """The second half of a recording. `leaves` are tensors of the state, or positions of arguments; `layouts` are those of the
-    results that gradients come for."""
+    """The backward half of a recording. `leaves` are tensors of the state, or positions of arguments; `layouts` are those of the results for
+    which gradients arrive."""
 
     def __init__(self, leaves: list[Any], live: list[Tensor], storages: dict[int, UntypedStorage], saved: int):
         self.leaves, self.storages, self.saved = leaves, storages, saved
@@ -95,8 +95,8 @@ class Derivative:
         self.trail: list[Stage] = []
 
     def try_out(self, results: list[Tensor]) -> None:
-        """Results are not differentiated, it seems: find the derivative with gradients that are made up, so that the function can be
-        one native call nevertheless. Where code of the user's would run in a backward pass, nothing is done."""
+        """Record the derivative with synthetic gradients if results seem never to be differentiated, so that the function can be one native
+        call nevertheless. Do nothing if a backward pass would run user code."""
         self.undifferentiated += 1
         if self.undifferentiated <= _PATIENCE or self.problem:
             return
@@ -108,11 +108,11 @@ class Derivative:
         try:
             with no_grad():
                 node.found(list(grads))
-        except RuntimeError:  # what it needs has been changed: nobody can differentiate this, and nobody wants to
+        except RuntimeError:  # saved values were changed in place: the results cannot be differentiated
             self.undifferentiated = -sys.maxsize
 
     def gradients(self, grads: list) -> list[Tensor]:
-        """Incoming gradients as the program expects them: zeros for those that did not come, laid out like the results."""
+        """Return incoming gradients in the form that the program expects: laid out like the results, zeros for missing ones."""
         found = []
         for g, (shape, strides, d, where) in zip(grads, self.layouts):
             if g is None:
@@ -123,7 +123,7 @@ class Derivative:
         return found
 
     def record(self, node: FunctionNode, grads: list[Tensor]) -> list:
-        """Run the derivative eagerly and write it down."""
+        """Run the derivative eagerly and record it."""
         recorder = StepRecorder()
         for storage in self.storages.values():
             recorder.know_storage(storage, "state")
@@ -171,14 +171,14 @@ class Derivative:
         return self.make(grads, made, None)
 
     def arrived(self, found: list, grads: list) -> tuple:
-        """Gradients of the leaves, but nothing for those that no gradient which came leads to."""
+        """Return the gradients of the leaves, with None for leaves that no incoming gradient reaches."""
         if all(g is not None for g in grads):
             return tuple(found)
         reached = set().union(*(to for to, g in zip(self.reaches, grads) if g is not None))
         return tuple(g if i in reached else None for i, g in enumerate(found))
 
     def rehearse(self, node: FunctionNode, grads: list[Tensor], answers: Any = None) -> list:
-        """Return prints of what the program finds, on memory full of garbage, with these answers of other processes."""
+        """Run the program on memory full of garbage, with these `answers` of other processes, and return fingerprints of its results."""
         assert self.program is not None
         made = [UntypedStorage(slot.size) for slot in self.slots]
         tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]
@@ -194,7 +194,7 @@ class Derivative:
         return found
 
     def compare(self, ours: list, theirs: list) -> None:
-        """Compare a recorded derivative's values with eager ones: it is used only once they were the same."""
+        """Compare a recorded derivative's values with eager ones: it is used only after they were equal."""
         for a, b in zip(ours, theirs):
             if (a is None) != (b is None) or (a is not None and not a.matches(b)):
                 self.problem = "a gradient came out differently"
@@ -209,7 +209,7 @@ def _made_up(shape: tuple, strides: tuple, d: Any, where: Any) -> Tensor:
 
 
 class CompiledNode(Node):
-    """Graph node from the results of a compiled function to the leaves that it read; `memory` must not change until it is walked."""
+    """Graph node from the results of a compiled function to the leaves that it read; `memory` must not change before its backward pass."""
 
     def __init__(self, derivative: Derivative, tensors: Any, memory: list[UntypedStorage]):
         self.derivative = derivative
@@ -234,11 +234,11 @@ class CompiledNode(Node):
         return self.found(grads)
 
     def needed(self) -> list[tuple[UntypedStorage, int]]:
-        """The memory that the derivative reads, and the versions it had."""
+        """Return the memory that the derivative reads, with the versions it had."""
         return self.versions
 
     def found(self, came: list) -> tuple:
-        """The gradients of the leaves, from those of the results that came."""
+        """Compute the gradients of the leaves from the incoming ones."""
         raise NotImplementedError
 
     def release(self) -> None:
@@ -246,7 +246,7 @@ class CompiledNode(Node):
 
 
 class FunctionNode(CompiledNode):
-    """The node of a function on the CPU. It holds the memory that the derivative reads."""
+    """The node of a function on the CPU, which holds the memory that the derivative reads."""
 
     def __init__(
         self,
@@ -258,11 +258,11 @@ class FunctionNode(CompiledNode):
         super().__init__(derivative, tensors, [*saved, *(t._storage for t in tensors), *derivative.watched])
         self.arguments = [t._bare_alias() for t in tensors]
         self.saved = saved
-        self.live = live  # results with their own graph, if the function ran as it is
+        self.live = live  # results with their own graph, if the function ran eagerly
         self.inner: list[Tensor] = []  # the leaves of that graph
 
     def needed(self) -> list[tuple[UntypedStorage, int]]:
-        """Return the storages, with their versions, that the recorded backward steps read; none where the function ran eagerly."""
+        """Return the storages, with their versions, that the recorded backward steps read; none if the function ran eagerly."""
         if self.live is not None or self.derivative.program is None:
             return []
         read, saved = self.derivative.reads, len(self.saved)
@@ -272,7 +272,7 @@ class FunctionNode(CompiledNode):
         return [v for v, place in zip(self.versions, places) if place in read] + self.versions[len(places) :]
 
     def wrap(self, t: Tensor, position: int) -> Tensor:
-        """A result, with this node as its history."""
+        """Return an alias of a result with this node as its history."""
         result = t._bare_alias()
         result._autograd = AutogradState()
         result._autograd.grad_fn, result._autograd.output_nr = self, position
@@ -312,7 +312,7 @@ class FunctionNode(CompiledNode):
         return not any(isinstance(n, UsersNode) or n.hooks or n.prehooks or n.retain for n in nodes)
 
     def eager(self, grads: list[Tensor]) -> list:
-        """The gradients of the leaves by the function's own graph, which ends at its arguments."""
+        """Compute the gradients of the leaves by the function's own graph, which ends at its arguments."""
         assert self.live is not None
         with cut_off(self.inner):
             return run_backward(self.live, grads, True, False, self.inner, False)

@@ -1,7 +1,7 @@
 """A recording as a form and numbers: two recordings of one form differ in sizes only, and each number is a function of these.
 
-The form has everything that must be the same whatever the sizes are: kernels, which buffer is which argument of a step, dtypes, what is
-returned. The numbers are counts, strides, offsets, sizes of memory, each with the place where a program has it."""
+The form is everything that must be equal at all sizes: kernels, which buffer is which argument of a step, dtypes, the structure of the
+result. The numbers are counts, strides, offsets, sizes of memory, each with the place where a program stores it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .steps import Launch, Number, Test
 
 
 class Facts:
-    """The form of a recording, its numbers, and where each of them is: a tuple that begins with the kind of place."""
+    """The form of a recording, its numbers, and the place of each: a tuple that begins with the kind of place."""
 
     def __init__(self, recorded: Recorded, tensors: list[Tensor]):
         self.form: list[Any] = []
@@ -31,7 +31,7 @@ class Facts:
         self._effects(recorded)
 
     def kept(self, other: Facts) -> Facts:
-        """Return the facts with what is the same held once, by others of the same form."""
+        """Return these facts after sharing the form and the places of others of the same form, to save memory."""
         self.form, self.places = other.form, other.places
         return self
 
@@ -110,7 +110,7 @@ class Facts:
             self._value("again", (i, ()), (step.again.arguments, step.again.keywords))
 
     def _value(self, kind: str, path: Any, value: Any) -> None:
-        """Add what an operator is called with."""
+        """Add an argument of an operator to the form and the numbers."""
         if isinstance(value, Value):
             self.form.append((value.buffer, value.dtype))
             self._number(value.start, kind, path, "start", 0)
@@ -129,7 +129,7 @@ class Facts:
             self.form.append(value)
 
     def _effects(self, recorded: Recorded) -> None:
-        """Add what the call leaves behind besides values in memory."""
+        """Add the side effects of the call other than values in memory; raise NotRecordable for those that depend on more."""
         if recorded.derivative is not None or recorded.inputs or recorded.counted or recorded.switched:
             raise NotRecordable("it leaves more behind than values in memory")
         self.form.append(([(id(s), n) for s, n in recorded.bumps], recorded.argument_bumps))

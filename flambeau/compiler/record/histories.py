@@ -29,8 +29,8 @@ def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
 
 
 def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str], result: Any = None) -> None:
-    """Arguments that a function changed in place have the history that their stand-ins got, and the attributes; views among its results
-    are views of the arguments: a change of one is part of the other's history."""
+    """Give arguments that a function changed in place the history and the attributes of their stand-ins, and make views of stand-ins among
+    its results views of the arguments: a change of one is part of the other's history."""
     of = {id(table[id(t)]): t if t._base is None else t._base for t in given.tensors if id(t) in table}
     for view in tensors_in(result) if of else ():
         view._base = of.get(id(view._base), view._base)

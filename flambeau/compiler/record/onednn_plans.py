@@ -1,4 +1,4 @@
-"""The plans of oneDNN that native calls run, found by the addresses that the calls are given."""
+"""The plans of oneDNN that native calls run, found by the table addresses among the calls' arguments."""
 
 from __future__ import annotations
 

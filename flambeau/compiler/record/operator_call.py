@@ -1,8 +1,8 @@
 """Steps that call an operator through Python, as a whole.
 
-An operator that got a number from one of its arguments may give something that looks otherwise in the next call: another shape, another
-part of its argument. What it gives is then compared with what it gave when it was recorded, and where they differ the whole function is
-run as it is instead. That is possible only while the program has changed nothing that existed before it."""
+An operator that read a number from one of its arguments may return something else in the next call: another shape, another part of its
+argument. Its results are then compared with the recorded ones, and if they differ the whole function is run eagerly instead. That is possible
+only while the program has changed nothing that existed before it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .steps import Call, Launch, StepGraph
 
 
 class Placed(Protocol):
-    """A program with memory: the graph, the buffers that later steps need, and where each of them is."""
+    """A program with memory: the graph, the buffers that later steps need, and the arena."""
 
     graph: StepGraph
     needed: set[int]
@@ -33,7 +33,7 @@ class Placed(Protocol):
 
 
 class Stale(Exception):
-    """The program cannot run now, and has changed nothing."""
+    """Raised when the program cannot run now, before it has changed anything."""
 
 
 class OtherLayout(Stale):
@@ -80,7 +80,8 @@ def changes_outside(graph: StepGraph, steps: list[Any]) -> bool:
 
 
 def can_restart(graph: StepGraph) -> bool:
-    """Return whether a call can be started anew: nothing that existed before is changed ahead of a result whose layout may differ."""
+    """Return whether a replay can be abandoned for an eager call: nothing that existed before is changed ahead of a result whose layout may
+    differ."""
     compared = [i for i, step in enumerate(graph.steps) if isinstance(step, Call) and step.results is not None]
     return not compared or not changes_outside(graph, graph.steps[: compared[-1]])
 
@@ -91,7 +92,7 @@ def holds_numbers(graph: StepGraph) -> bool:
 
 
 def _found(program: Placed, call: Call, result: Any, made: list[UntypedStorage]) -> dict[int, UntypedStorage]:
-    """The storages of the buffers that later steps need."""
+    """Return the storages of the buffers that later steps need."""
     needed = [b for b in call.makes if b in program.needed]
     found = {} if call.results is None else _compared(program, call, result)
     missing = [b for b in needed if b not in found]
@@ -114,7 +115,7 @@ def _found(program: Placed, call: Call, result: Any, made: list[UntypedStorage])
 
 
 def _compared(program: Placed, call: Call, result: Any) -> dict[int, UntypedStorage]:
-    """The storages of results that are new, by buffer; all results must look as they did."""
+    """Return the storages of new results, by buffer; raise OtherLayout unless all results have their recorded layout."""
     tensors = [t for t in parts_of(result) if t is not None]
     assert call.results is not None
     if len(tensors) != len(call.results):
@@ -140,7 +141,7 @@ def _said(call: Call) -> str:
 
 
 def tensor_at(program: Placed, v: Value) -> Tensor:
-    """The tensor that a value is in the present call."""
+    """Return the tensor that a value denotes in the present call."""
     alone = replace(v, start=0)
     if v.buffer < 0:
         return alone.over(UntypedStorage(0))
@@ -149,7 +150,7 @@ def tensor_at(program: Placed, v: Value) -> Tensor:
 
 
 class _Collector(watching.Watcher):
-    """The storages that an operator makes, and the numbers that it reads, in order."""
+    """Watcher of the storages that an operator makes, and the numbers that it reads, in order."""
 
     def __init__(self) -> None:
         self.found: list[UntypedStorage] = []

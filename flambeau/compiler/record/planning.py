@@ -1,4 +1,4 @@
-"""Calls of operators and the native calls that they are: how a recording is seen by passes, and how what they make of it is planned again."""
+"""Operator calls and the native calls that implement them: a recording as a program for passes, and the planning of rewritten calls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _with_steps(graph: StepGraph, call: Call, steps: list[Any]) -> Call:
 
 
 def _between(graph: StepGraph, steps: list[Any]) -> Call:
-    """A step that belongs to no operator."""
+    """Return a step that belongs to no operator as a call that cannot be made again."""
     written, touched = effects(graph, steps)
     read = [Value(b, 0, make_size((1,)), (1,), uint8, cpu) for b in sorted(touched)]
     stays = isinstance(steps[0], (Test, Performed))
@@ -66,12 +66,12 @@ def _refused(*args: Any) -> None:
 
 
 def lowered(program: Program, planner: Planner) -> list[Any]:
-    """The steps of a program, calls that passes have made planned again."""
+    """Return the steps of a program, after planning the calls that passes have made."""
     return [step for call in program.calls for step in (planner.steps(call) if call.steps is None else call.steps)]
 
 
 def named(name: str) -> Call:
-    """Return a part of a call that belongs to no operator, under a name."""
+    """Return a call that stands for no operator and has only a name."""
     return Call(_step(name), _refused, (), {})
 
 
@@ -84,7 +84,7 @@ def joined_call(steps: list[Any]) -> Call | None:
 
 
 def emitted(graph: StepGraph, loop: Loop, name: str = "") -> Any:
-    """Return a loop as a native call, which is a part of a call of its own."""
+    """Return a loop as a native step, which is the only one of a new call."""
     if name:
         loop = replace(loop, parts=(named(name),))
     ordered = collapsed(loop.parts[0], loop.sizes, loop.reads, loop.results, loop.device)
@@ -94,13 +94,13 @@ def emitted(graph: StepGraph, loop: Loop, name: str = "") -> Any:
 
 
 def loop_at(step: Any) -> Loop | None:
-    """The loop that a step is, if it is all of a call that is a loop."""
+    """Return the loop of a step whose call consists of that one loop, else None."""
     call = step.call
     return None if call is None or call.steps != [step] else loop_in(call)
 
 
 class Planner(StepRecorder):
-    """Writes down the native calls that a call would make, over the buffers of a graph; none of them runs."""
+    """Recorder of the native calls that a call would make over the buffers of a graph, without running them."""
 
     skips = 1
 
@@ -133,14 +133,14 @@ class Planner(StepRecorder):
         return leaf.steps
 
     def made(self, new: UntypedStorage) -> None:
-        """A storage was made: of a result, or for the kernel's own use."""
+        """Note a new storage: that of a result, or one for the kernel's own use."""
         if self._expected and new.ptr:
             self.memory.lay(self.graph.buffers[self._expected.pop(0)], new.ptr)
         else:
             super().made(new)
 
     def _laid_out(self, call: Call) -> dict[Value, Tensor]:
-        """A tensor for each value, where no other buffer of the call is."""
+        """Return a tensor for each value of a call, with disjoint addresses for its buffers."""
         values = [*call.arguments(), *call.returned()]
         ends: dict[int, int] = {}
         for v in values:

@@ -1,4 +1,4 @@
-"""Numbers of a program as functions of one size: polynomials with values at some sizes, exact or not at all."""
+"""Numbers of a program as functions of one size: polynomials fitted to values at some sizes, exactly or not at all."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LARGEST = 1 << 62
 
 
 class Function(NamedTuple):
-    """A number as a function of a size t: (c0 + c1 t + c2 t^2 + c3 t^3) / `divisor`, which is an integer for every integer t. `numerator`
-    0 means that integer, or what it is as a floating-point number (`real`); others that they are divided by it (1 / n of a mean).
-    `narrow` says that the result is rounded to 32 bits. One that does not depend on the size has its `value` as it is."""
+    """A number as a function of a size t: (c0 + c1 t + c2 t^2 + c3 t^3) / `divisor`, an integer for every integer t. A `numerator` other than
+    0 is divided by that integer (1 / n of a mean); with 0 the number is the integer itself, or its floating-point value (`real`). `narrow`
+    says that the result is rounded to 32 bits. A number that does not depend on the size has its `value`."""
 
     coefficients: tuple[int, ...]
     divisor: int = 1
@@ -41,7 +41,7 @@ class Function(NamedTuple):
 
 
 def fitted(sizes: Sequence[int], values: Sequence[float]) -> Function | None:
-    """The function that has these values at these sizes (at least six); None if there is none of a kind that is known here."""
+    """Return the function with these values at these sizes (at least six), or None if no function of the supported kind has them."""
     if all(v is values[0] or repr(v) == repr(values[0]) for v in values):  # signs of zero count, and nan is one value
         whole = 0 if type(values[0]) is float else values[0]
         return Function((int(whole), *(0,) * _DEGREE), value=values[0])
@@ -53,7 +53,7 @@ def fitted(sizes: Sequence[int], values: Sequence[float]) -> Function | None:
     terms = sum(abs(c) * max(sizes) ** k for k, c in enumerate(found.coefficients))
     if terms >= _LARGEST or any(found(t) != value for t, value in zip(sizes, values)):
         return None
-    # A polynomial whose values at as many integers in a row as it has coefficients are integers has no others.
+    # A polynomial with integer values at as many consecutive integers as it has coefficients has them at all integers.
     ends = range(sizes[0], sizes[0] + _DEGREE + 1)
     if any(sum(c * t**k for k, c in enumerate(found.coefficients)) % divisor for t in ends):
         return None
@@ -74,7 +74,7 @@ def _fitted_real(sizes: Sequence[int], values: Sequence[float]) -> Function | No
 
 
 def _interpolated(sizes: Sequence[int], values: Sequence[float]) -> list[Fraction]:
-    """Coefficients of the polynomial through some points, by Newton's divided differences."""
+    """Return the coefficients of the polynomial through some points, by Newton's divided differences."""
     table = [Fraction(v) for v in values]
     found = [Fraction(0)] * len(sizes)
     basis = [Fraction(1)]  # the product of (t - size), for the sizes before
@@ -106,7 +106,7 @@ class Functions:
             into[i] = int.from_bytes(kind(f(t)).tobytes(), "little", signed=True)
 
     def at(self, sizes: np.ndarray) -> np.ndarray:
-        """The integers at many sizes, a row for each function that varies."""
+        """Return the integers at many sizes, a row for each function that varies."""
         return (self.rows @ np.stack([sizes**k for k in range(_DEGREE + 1)])) // self.divisors[:, None]
 
 

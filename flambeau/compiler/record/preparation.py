@@ -1,4 +1,4 @@
-"""From a recorded call to a recording: how everything was before, what the call has changed, and whether that can be done again."""
+"""From a recorded call to a recording: the state before the call, its changes, and whether these can be replayed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ differentiable = naming.late("compiler.record.differentiable")
 
 
 class Changes(NotRecordable):
-    """The function changes Python's state."""
+    """Raised when the function changes Python's state."""
 
 
 class Prepared:
@@ -72,7 +72,7 @@ class Prepared:
             buffer.dtype = t.dtype
 
     def _know_gradient(self, leaf: Tensor) -> set[int]:
-        """The gradient that a leaf has, and where it is: it may be gone after the call."""
+        """Note the gradient that a leaf has, which the call may drop, and return the buffers of its memory."""
         grad = leaf.grad if leaf.is_leaf else None
         self._grads[id(leaf)] = None if grad is None else (weakref.ref(grad), grad._storage.version)
         if grad is None or grad.is_sparse:
@@ -187,7 +187,7 @@ class Prepared:
         return differentiable.Derivative(leaves, results.live, dict(self.storages), len(saved)), saves
 
     def _standing(self, storage: UntypedStorage) -> UntypedStorage:
-        """A storage of the state; for that of an argument, which comes with each call, something empty."""
+        """Return a storage of the state, or an empty one in place of an argument's, which comes with each call."""
         return storage if id(storage) in self.storages else UntypedStorage(0)
 
     def _first(self, i: int) -> bool:
@@ -214,7 +214,7 @@ class Prepared:
                 raise Changes(f"it changes an argument: {problem}")
 
     def _guard_grads(self, graph: Any) -> None:
-        """A gradient that the function reads must stay where it is."""
+        """Add guards that a gradient which the function reads keeps its memory."""
         used = {r.buffer for s in graph.steps for r in s.refs()}
         extra: list[Any] = []
         for t in [*self.state, *self.given.tensors]:
@@ -236,7 +236,7 @@ class Prepared:
         self.observed += observe(extra)
 
     def _as_input(self, leaf: Tensor, grad: Tensor, buffer: Any) -> None:
-        """A gradient that is another tensor in each call is read like an argument, behind the others."""
+        """Make a gradient that is another tensor in each call an input of the program, after its arguments."""
         position = len(self.given.tensors) + len(self.inputs)
         buffer.source = ("argument", position)
         self.arguments[buffer.index] = (position, grad._offset * grad.dtype.itemsize)
@@ -244,8 +244,8 @@ class Prepared:
         del self.storages[id(grad._storage)]
 
     def _live_options(self, graph: Any) -> list[Callable[[], dict[str, Any]]]:
-        """Return a function for each optimizer update that reads its options in each call from the optimizer's groups, whose
-        numbers may change. Where the function itself reads groups, or a group is used in another way, the recorded options stay."""
+        """Return a function for each optimizer update that reads its options in each call from the optimizer's groups, whose numbers may
+        change. If the function itself reads groups, or a group is used in another way, the recorded options stay."""
         found: list[Callable[[], dict[str, Any]]] = []
         for update in graph.updates:
             item = None if "param_groups" in self.reach.names or self.reach.computed else self._group_item(update)
@@ -272,7 +272,8 @@ class Prepared:
         return None
 
     def _only_known(self, graph: Any) -> None:
-        """Steps touch arguments only between their first and last elements: what lies around them may be another tensor next time."""
+        """Check that steps touch arguments only between their first and last elements: the memory around them may belong to another tensor
+        next time."""
         spans: dict[int, list[tuple[int, int]]] = {}
         for t in self.given.tensors:
             place = self.recorder.memory.find(t._storage.ptr) if t._storage.ptr else None
@@ -312,7 +313,7 @@ def _is_ours(optimizer: Any) -> bool:
 
 
 class GradItem(TensorItem):
-    """A leaf's gradient is a certain tensor."""
+    """Guard that a leaf's gradient is a certain tensor."""
 
     __slots__ = ("leaf",)
 
@@ -329,7 +330,7 @@ class GradItem(TensorItem):
 
 
 class LooseGradients(Item):
-    """Gradients that are read and may be replaced by other tensors: each has memory of its own."""
+    """Guard of gradients that are read and may be replaced by other tensors: each must have memory of its own."""
 
     __slots__ = ("leaves", "others")
 

@@ -1,8 +1,8 @@
-"""Recording: a function runs eagerly, and every native call is written down with the memory that it touches.
+"""Recording: a function runs eagerly, and every native call is recorded with the memory that it touches.
 
-The recorder of `graph` says which call runs; the stubs in front of compiled code say which kernel is called with what; new
-storages and looks at memory from the host are told too. So an operator whose effect is not only native calls is known as such, and
-becomes a step that calls it."""
+The recorder of `graph` reports which call runs, the stubs in front of compiled code which kernel gets which arguments; new storages and reads
+of memory by the host are reported, too. So an operator whose effect is more than native calls is known as such, and becomes a step that calls
+it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from .views import Views
 
 
 class Loose:
-    """Gradients that existed before, by buffer. A call that does not use them may drop them, as in an eager call: their memory is
-    free then. One that a step uses is pinned: it is kept."""
+    """Gradients that existed before, by buffer. A call that does not use them may drop them, as in an eager call: their memory is free then.
+    One that a step uses is pinned: it is kept alive."""
 
     def __init__(self) -> None:
         self.known: dict[int, list[weakref.ref]] = {}
@@ -67,7 +67,7 @@ class Leaf(Running):
         self.converts = False  # whether it has got a number from a tensor
         self.numbers: list[bytes] = []  # those that it has got
         self.generator: Generator | None = None
-        # The generator's state before, and when it was made ready: to look at its engine is to do that.
+        # The generator's state before the operator, and after its engine was prepared, which reading it does.
         self.mark: Any = None
         self.ready: Any = None
 
@@ -81,7 +81,7 @@ class StepRecorder(Recorder):
     restarts = False  # whether a call that finds something else than was recorded can be made again as it is
     keeps_numbers = False  # whether numbers that a derivative holds may be compared in later calls
     under_way = 0  # messages that were started and not waited for
-    prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
+    prepare: Any = None  # the class that saves the state before, if it is not `preparation.Prepared`
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class StepRecorder(Recorder):
 
     @functools.cached_property
     def plans(self) -> Plans:
-        """The plans of oneDNN that native calls run."""
+        """Return the plans of oneDNN that native calls run."""
         return Plans()
 
     @functools.cached_property
@@ -114,7 +114,7 @@ class StepRecorder(Recorder):
 
     @contextlib.contextmanager
     def native_calls(self) -> Iterator[None]:
-        """Context manager: this recorder is told of native calls, but for those of finalizers that a garbage collection runs."""
+        """Context manager: report native calls to this recorder, except those of finalizers that a garbage collection runs."""
         with around_collections(self._unaware):
             native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
             try:
@@ -124,7 +124,7 @@ class StepRecorder(Recorder):
 
     @contextlib.contextmanager
     def _unaware(self) -> Iterator[None]:
-        """Context manager: nothing is recorded of what this thread does, and everything of it runs."""
+        """Context manager: record nothing of this thread, and let all its native calls run."""
         stack, modes_before, told = modes.own.stack, list(modes.own.stack), native_call.recorder.value
         stack.replace([mode for mode in modes_before if mode is not self])
         native_call.recorder.value = None
@@ -155,13 +155,13 @@ class StepRecorder(Recorder):
         return leaf
 
     def failed(self, running: Leaf) -> None:
-        """Perhaps a hook for saved tensors has raised the exception: what was done until then counts."""
+        """Record an operator that raised, perhaps by a hook for saved tensors: what it did until then counts."""
         self.end(running, None)
         if running.problem:
             self.refuse(f"{running.name} ends with an exception")
 
     def _number(self, function: Callable, args: tuple) -> Any:
-        """The function reads a number only to return it: put it aside, where it is found when the program has run."""
+        """Handle a number that is read only to be returned: copy it to a buffer of its own, from which it is read after a replay."""
         t: Tensor = args[0]
         held = self.held(t)
         with watching.without(self):
@@ -192,7 +192,7 @@ class StepRecorder(Recorder):
         leaf.ready = leaf.generator.state_bytes()
 
     def end(self, leaf: Leaf, result: Any) -> None:
-        """The operator is done: its native calls are its effect, or it will be called again as a whole."""
+        """Record an operator that has run: by its native calls if they are its whole effect, else as a call of the operator."""
         whole, op = leaf.call, leaf.call.op
         given = whole.args, whole.kwargs
         self._adopt(leaf, given, result)
@@ -227,8 +227,8 @@ class StepRecorder(Recorder):
             self.graph.generators.append(leaf.generator)
 
     def _adopt(self, leaf: Leaf, given: tuple[tuple, dict], result: Any) -> None:
-        """Results over memory that nobody has told of, an array's of NumPy: it is the operator's own, if all that this was given are
-        tensors and plain values."""
+        """Adopt memory of unknown origin under an operator's results, such as a NumPy array's: it is the operator's own if all its arguments
+        are tensors and plain values."""
         known = plain_parts(given)
         if known is None:
             return
@@ -240,8 +240,8 @@ class StepRecorder(Recorder):
                 leaf.problem = leaf.problem or "its result is memory of another library"
 
     def _results(self, call: Call, op: Any, result: Any) -> list[Value]:
-        """Return the results of an operator that has read a number from a tensor, to be compared in later calls. It is a problem
-        if the number, or what follows from it, shows elsewhere than in these results, or if the call cannot be started anew."""
+        """Return the results of an operator that has read a number from a tensor, to be compared in later calls. Refuse to record if the
+        number may have an effect other than these results, or if the call cannot be restarted."""
         parts = [part for part in parts_of(result) if part is not None]
         tensors = [part for part in parts if isinstance(part, Tensor)]
         if (
@@ -256,10 +256,10 @@ class StepRecorder(Recorder):
         return [self.held(t) for t in tensors]
 
     def find(self, address: int) -> Ref | None:
-        """The place that a step is about to use."""
+        """Return the place at an address that a step is about to use, pinning a gradient that is stored there."""
         place = super().find(address)
         if place is not None and place.buffer in self.loose.known and not self.loose.pin(place.buffer):
-            return None  # something else lies there now
+            return None  # other data is stored there now
         return place
 
     # -- what is told -----------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class StepRecorder(Recorder):
         self._step(Launch("zeros" if self.running is None else self.running.name, MEMSET, "pil", [place, value, size]))
 
     def loaded(self, address: int, size: int) -> None:
-        """New memory got values that Python had: they depend on nothing but guarded values."""
+        """Record values from Python that are written to new memory: they depend only on guarded values."""
         place = self.find(address)
         if place is None:
             self.refuse("values for unknown memory")
@@ -288,16 +288,16 @@ class StepRecorder(Recorder):
         self._step(Launch(name, MEMCPY, "ppl", [place, ctypes.string_at(address, size), size]))
 
     def constant(self, t: Tensor) -> None:
-        """A table of this library's, which never changes, is about to be read."""
+        """Note that one of this library's constant tables is about to be read."""
         if t.device is cpu:
             self.know_storage(t._storage, "state")
 
     def _step(self, step: Any) -> None:
-        """The next step: of the operator that runs, or between operators."""
+        """Append a step: to the operator that runs, or between operators."""
         (self.graph.steps if self.running is None else self.running.steps).append(step)
 
     def tested(self, address: int, size: int, error: Exception | None) -> None:
-        """An operator tests a number in which a kernel reports errors."""
+        """Record that an operator tests a number in which a kernel reports errors."""
         place = self.find(address)
         if place is not None and error is not None and self.running is None:
             self.graph.steps.append(Test(str(error), place, size, error=error))
@@ -310,7 +310,7 @@ class StepRecorder(Recorder):
         self.running.steps.append(test)
 
     def _called(self, kernel: Any, arguments: int, count: int) -> int:
-        """A native function is called. Whether it should not run."""
+        """Record a call of a native function, and return whether it shall be skipped."""
         if threading.get_ident() != self.thread:
             return 0
         try:
@@ -349,12 +349,12 @@ class StepRecorder(Recorder):
         self._step(launch)
 
     def _not_native(self, why: str) -> None:
-        """The operator that runs does something that native calls alone do not do again."""
+        """Note that the operator that runs does something that its native calls alone do not repeat."""
         self.told(f"a native call between operators: {why}", why)
 
     # -- optimizers -------------------------------------------------------------------------------------------------
     def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:
-        """The update of a list of parameters. What its kernels get by value is computed anew whenever the program runs."""
+        """Record an optimizer's update of a list of parameters. The numbers that its kernels get are computed in each run."""
         used = update.variant(options)
         count = len(used.scalars)
         names = tuple(n for n, v in options.items() if v is not None and type(v) not in (bool, str))

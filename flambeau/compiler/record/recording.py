@@ -34,7 +34,7 @@ def _references(thing: Any) -> int:
     return sys.getrefcount(thing)
 
 
-# Until Python 3.10 whoever calls a function holds its arguments, too, while it runs.
+# Up to Python 3.10 the caller of a function holds references to its arguments, too, while it runs.
 _HELD_BY_CALLERS = _references(object()) - 2
 
 
@@ -42,7 +42,7 @@ class GradSlot:
     """A leaf whose gradient the function sets: a tensor of the state, or an argument."""
 
     def __init__(self, holder: Any, header: Header | None, mold: Callable | None = None):
-        # `mold` makes what is spread over ranks of this rank's part.
+        # `mold` makes a tensor that is spread over ranks from this rank's part.
         self.holder, self.header, self.mold = holder, header, mold
         self.tensor: Tensor | None = None
         self.counts = (0, 0)
@@ -59,7 +59,7 @@ class Recorded:
         self.switched: list[tuple[dict, str, bool]] = []  # entries of dicts that the call sets, and to what
         # numbers that the call only adds to: in a dict or a cell, and how much
         self.counted: list[tuple[Any, str, int]] = []
-        # leaves whose gradients it reads wherever they are, and how often it changes them
+        # leaves whose gradients are inputs, at any address, and how often the call changes them
         self.inputs: list[tuple[Tensor, int]] = []
         self.options: list[Any] = []
         self.objects: list[Any] = []  # arguments that are known by what they are: no others take their places in memory
@@ -73,14 +73,14 @@ class Recorded:
         self.exclusive: Any = None
         self.state_ranges: list[tuple[int, int]] = []
         self.seconds = 0.0
-        self.sizes = ""  # for which it is, if for many
+        self.sizes = ""  # the sizes that it serves, as text, if there are many
         self.times: list[tuple[str, float]] = []  # of native calls, when it was compared
         self.trail: list[Stage] = []
-        self.busy = False  # whether it runs, further out: a recording belongs to one thread
+        self.busy = False  # whether it runs in an outer call: a recording belongs to one thread
         self.derivative: Derivative | None = None
-        self.family: Any = None  # what it has in common with recordings for other sizes, where these cost little
-        self.light = False  # whether it was made in a hurry, for one of many sizes
-        self.due: float = math.inf  # calls after which one without haste is worth making
+        self.family: Any = None  # the state shared with recordings for other sizes, if there is any
+        self.light = False  # whether it was made without passes, for one of many sizes
+        self.due: float = math.inf  # calls after which a full recording is worth making
         self.saves: list[Any] = []  # slots of what the derivative reads, or the storage itself where it existed before
 
     def fits(self, given: Arguments) -> str:
@@ -98,7 +98,7 @@ class Recorded:
 
     # -- running ----------------------------------------------------------------------------------------------------
     def _with_inputs(self, tensors: Any) -> Any:
-        """The arguments, and behind them the gradients that are read."""
+        """Return the arguments followed by the gradients that the program reads."""
         if not self.inputs:
             return tensors
         grads: list[Any] = [leaf.grad for leaf, _ in self.inputs]
@@ -115,7 +115,7 @@ class Recorded:
         return self.make(tensors, made, None) if self.derivative is None else self._with_history(tensors, made)
 
     def _with_history(self, tensors: list[Tensor], made: list[UntypedStorage]) -> Any:
-        """The results, with a node that knows their derivative."""
+        """Return the results with a node that knows their derivative."""
         assert self.derivative is not None
         saved = [made[s] if type(s) is int else s for s in self.saves]
         return self.make(tensors, made, differentiable.FunctionNode(self.derivative, tensors, saved))
@@ -189,7 +189,7 @@ class Recorded:
             self._remember(made)
 
     def _remember(self, made: list[UntypedStorage]) -> None:
-        """Remember the gradients made, so that one look at their words tells later whether they can be written in place."""
+        """Remember the gradients made, so that a look at their memory tells later whether they can be written in place."""
         slots = [s for s in self.grads if s.header is not None]
         self.kept = []
         if not GRADIENTS_ARE_KNOWN or len(slots) != len(self.grads) or any(type(s.holder) is int for s in slots):
@@ -211,8 +211,8 @@ class Recorded:
 
     # -- the first run ----------------------------------------------------------------------------------------------
     def check(self, tensors: list[Tensor], run: Callable[[dict[int, Tensor]], Any]) -> tuple[str, Any]:
-        """Run the recording, undo it, run the function (`run`, which takes what stands for which tensor), and compare: why they differ
-        (or nothing), and the function's result."""
+        """Run the recording, undo it, run the function (`run`, which takes a mapping of tensors to stand-ins), and compare: return why they
+        differ (or ""), and the function's result."""
         tensors = self._with_inputs(tensors)
         self.kept, self.program.changed = [], None  # it may have run, for another size
         allocator.empty_cache()  # blocks that the arena stands for
@@ -232,7 +232,7 @@ class Recorded:
         return problem, result
 
     def _adopt(self) -> None:
-        """Write later gradients where the function has put them, if nothing else holds these."""
+        """Write later gradients into the memory of those that the function has made, if nothing else holds them."""
         made: list[Any] = [None] * len(self.slots)
         for slot in self.grads:
             if slot.header is None or type(slot.holder) is int:
@@ -266,8 +266,8 @@ class Recorded:
         )
 
     def _spare_storages(self) -> tuple[list[UntypedStorage], SetAside]:
-        """Memory for the results of a rehearsal: that of gradients which the function is going to drop, where there are some; and what
-        is in these, which is put back before the function runs."""
+        """Return storages for the results of a rehearsal: those of gradients that the function is going to drop, as far as there are any; and
+        their saved contents, which are restored before the function runs."""
         found: list[Any] = [None] * len(self.slots)
         for slot in self.grads:
             if slot.header is not None and type(slot.holder) is not int:
@@ -276,13 +276,13 @@ class Recorded:
                     found[slot.header.slot] = held._storage
         try:
             aside = SetAside([storage for storage in found if storage is not None])
-        except OSError:  # no place for files: there is memory
+        except OSError:  # no space for files: keep the bytes in memory
             found, aside = [None] * len(self.slots), SetAside([])
         return [UntypedStorage(slot.size) if mine is None else mine for slot, mine in zip(self.slots, found)], aside
 
     def _rehearse_afterwards(self, tensors: list[Tensor], run: Callable) -> tuple[str, Any, list, list, list]:
-        """Run the function, then the program from the state before, with the messages that the function got: what went wrong, the
-        function's result, and prints as `_rehearse` gives them. The state is then as the function has left it."""
+        """Run the function, then the program from the state before, with the messages that the function got: return what went wrong, the
+        function's result, and fingerprints as `_rehearse` does. The state is then as the function has left it."""
         held = {id(s): s for s in (*self.state_storages, *(t._storage for t in tensors)) if s.ptr}
         states, answers = messages.States(list(held.values()), self.program.graph.draws), messages.Answers()
         self.state_storages = []
@@ -298,7 +298,7 @@ class Recorded:
         return problem, result, *prints
 
     def _rehearse(self, tensors: list[Tensor], answers: Any = None) -> tuple[str, list, list, list]:
-        """Run the program and undo it: what went wrong, and prints of what the state, the results and the gradients came to be."""
+        """Run the program and undo it: return what went wrong, and fingerprints of the state, the results and the gradients."""
         made, aside = self._spare_storages()
         shown = {t._storage.ptr for t in tensors_in(self.make(tensors, made, None))}
         problem, ours, gradients = "", [], []

@@ -1,4 +1,4 @@
-"""Steps that stand for recorded ones over feature maps in another layout."""
+"""Steps over feature maps in another layout, with the recorded steps that they replace."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .steps import Launch, StepGraph
 
 
 class Relaid(NamedTuple):
-    """Steps in a row and what they give the same as: the recorded calls and their native calls, and, by the buffers that these have, the
-    feature maps that the steps have in others. In the first run both are made, and must agree."""
+    """Consecutive steps and their recorded equivalent: the calls, their native calls, and, by the buffers of these, the feature maps that the
+    steps have in other buffers. In the first run both are made, and must agree."""
 
     made: list[Launch]
     origins: tuple[Call, ...]
@@ -24,8 +24,8 @@ class Relaid(NamedTuple):
 
 
 def relaid_of(graph: StepGraph, *made: Launch) -> Relaid | None:
-    """Return the recorded meaning of steps of one call that use feature maps in another layout. None where there is no such map,
-    where all steps are loops, whose elements stay the same, or where something that the recorded calls read no longer exists."""
+    """Return the recorded equivalent of steps of one call that use feature maps in another layout. None if there is no such map, if all steps
+    are loops, whose elements stay the same, or if something that the recorded calls read no longer exists."""
     call = made[0].call
     if call is None or not graph.maps or all(step.is_loop for step in made):
         return None
@@ -44,8 +44,8 @@ def relaid_of(graph: StepGraph, *made: Launch) -> Relaid | None:
 
 
 def relaid_steps(graph: StepGraph) -> list[Relaid]:
-    """Return the recorded meaning of all relaid steps: for each step, if no other step of its call writes its results, else for all
-    steps of the call together, if no other step is between them."""
+    """Return the recorded equivalents of all relaid steps: for each step, if no other step of its call writes its results, else for all steps
+    of the call together, if no other step is between them."""
     places: dict[Call, list[int]] = {}
     for i, step in enumerate(graph.steps):
         if isinstance(step, Launch) and step.call is not None:

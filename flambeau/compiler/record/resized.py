@@ -1,6 +1,6 @@
-"""Programs for many sizes: their words are functions of one size, and are written anew when that changes.
+"""Programs for many sizes: their numbers are functions of one size, and are rewritten when that changes.
 
-Buffers lie where they lie for the largest size, so that nothing has to be placed again."""
+Buffers have the same offsets at all sizes, those of the largest, so that nothing has to be placed again."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from .steps import Launch, Test
 
 
 class Resized:
-    """A recording for all sizes from `first` to `last`; it was made at `last`. `functions` has one for each number of its facts, whose
-    position in a list of different ones it gives."""
+    """A recording for all sizes from `first` to `last`, made at `last`. `functions` has one function for each number of its facts; equal ones
+    are stored once."""
 
     def __init__(self, recorded: Recorded, facts: Facts, functions: list[Function], first: int, last: int):
         self.recorded, self.first, self.last = recorded, first, last
@@ -54,7 +54,7 @@ class Resized:
         return [(place, u) for place, u in zip(self.places, self.which) if place[0] == kind]
 
     def _resized_headers(self) -> list[tuple[Any, list[int], list[int], int]]:
-        """Results whose header varies: what holds it, and which values its sizes, its strides and its offset are."""
+        """Return the results whose header varies: its holder, and which values are its sizes, its strides and its offset."""
         found: dict[int, dict[str, list[int]]] = {}
         for (_, k, field, _), u in self._of("result"):
             found.setdefault(k, {"shape": [], "strides": [], "offset": []})[field].append(u)
@@ -81,7 +81,7 @@ class Resized:
             raise NotRecordable("it needs more memory for smaller sizes")
 
     def _own_products(self) -> None:
-        """Tables of products are shared with eager calls: take copies, and build the program anew over these."""
+        """Copy the tables of products, which are shared with eager calls, and rebuild the program over the copies."""
         self.products: list[Launch] = []
         limits: list[int] = []
         graph = self.recorded.program.graph
@@ -97,7 +97,7 @@ class Resized:
         self.recorded.program = Program(graph, before.arguments, before.results)
 
     def _first_shared(self, sizes: list[int]) -> int:
-        """The first size from which on a product, whose sizes are these values, runs on several threads."""
+        """Return the smallest size at which a product, whose sizes are these values, runs on several threads."""
         low, high = self.first, self.last + 1
         while low < high:
             middle = (low + high) // 2
@@ -106,7 +106,7 @@ class Resized:
         return low
 
     def _find_rows(self) -> None:
-        """The table of words in memory that vary: where each is, which value it gets, and what is added to that."""
+        """Fill the table of words in memory that vary: the address of each, which value it gets, and what is added to that."""
         program = self.recorded.program
         self.starts = {id(s): at for s, (_, _, at) in zip(program.origins, program.instructions) if s is not None}
         self.patched = {word: 3 * row + 2 for row, (word, _, _) in enumerate(program._patches)}
@@ -143,7 +143,7 @@ class Resized:
 
     # -- running ----------------------------------------------------------------------------------------------------
     def resize(self, t: int) -> Recorded:
-        """The recording, for this size from now on."""
+        """Set the recording to size `t`, and return it."""
         recorded = self.recorded
         if t == self.size:
             return recorded
@@ -199,7 +199,7 @@ class Resized:
 
 
 def _exchanged(value: Any, path: tuple, found: dict[tuple, dict]) -> Any:
-    """Return what an operator is called with, with the numbers that were found for each path."""
+    """Return an argument of an operator with its numbers replaced by those found for its `path`."""
     if isinstance(value, Value):
         numbers = found[path]
         shape = [int(numbers["shape", d]) for d in range(len(value.shape))]

@@ -1,4 +1,4 @@
-"""Instructions for making anew what a recorded function returned and left behind."""
+"""Instructions for repeating the results and side effects of a recorded function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .views import Views
 
 
 class Header(NamedTuple):
-    """A tensor to be made over one of the storages that are made anew in each call."""
+    """Header of a tensor over one of the storages that are allocated in each call."""
 
     slot: int
     shape: Any
@@ -27,11 +27,11 @@ class Header(NamedTuple):
     dtype: Any
     contiguous: bool
     requires_grad: bool = False
-    history: tuple[Node, int] | None = None  # a graph that was already walked: it holds no values
-    live: int = -1  # which result of the graph that is to be walked yet
+    history: tuple[Node, int] | None = None  # a graph whose backward pass has run: it holds no values
+    live: int = -1  # index among the results whose graph is still to be differentiated
 
     def make(self, made: list[UntypedStorage], node: Node | None = None) -> Tensor:
-        """The tensor; where its graph is to be walked yet, `node` is its history."""
+        """Make the tensor; `node` is its history if its graph has not been differentiated yet."""
         t = new_tensor(
             made[self.slot], self.shape, self.strides, self.offset, self.dtype, made[self.slot].device, self.contiguous
         )
@@ -48,7 +48,7 @@ class Header(NamedTuple):
 
 
 class Slot:
-    """A storage that is made anew in each call."""
+    """A storage that is allocated in each call."""
 
     __slots__ = ("buffer", "size")
 
@@ -57,7 +57,7 @@ class Slot:
 
 
 class Made:
-    """A result that may be returned in several places: made in the first of them."""
+    """A result that may be returned in several places: it is made for the first of them."""
 
     def __init__(self, header: Header):
         self.header, self.places = header, 1
@@ -79,7 +79,7 @@ class Made:
 
 
 class Results:
-    """Collects what the function made, while the tensors still exist."""
+    """Collector of the function's results, while the tensors still exist."""
 
     def __init__(
         self,
@@ -102,12 +102,12 @@ class Results:
         self.headers: list[Made] = []  # of new tensors among them
 
     def add_number(self, value: float, buffer: int, size: int) -> None:
-        """A number that is only returned; the program leaves it in this buffer."""
+        """Add a number that is only returned; the program leaves it in `buffer`."""
         self.numbers[id(value)] = (len(self.slots), ctypes.c_float if size == 4 else ctypes.c_double)
         self.slots.append(Slot(buffer, size))
 
     def slot(self, storage: UntypedStorage) -> int | None:
-        """The slot of a storage that the function made; None for one that existed before."""
+        """Return the slot of a storage that the function made, or None for one that existed before."""
         place = self.memory.find(storage.ptr) if storage.ptr else None
         if storage.ptr and (place is None or place.offset):
             raise NotRecordable("a result lies in memory of unknown origin")
@@ -140,7 +140,7 @@ class Results:
         return Header(*layout, True, None, len(self.live) - 1)
 
     def maker(self, value: Any) -> Callable[[list, list, Node | None], Any]:
-        """A function (arguments, new storages, node of the derivative) that makes the returned value again."""
+        """Return a function (arguments, new storages, node of the derivative) that makes the returned value again."""
         if isinstance(value, Tensor):
             return self._tensor_maker(value)
         self.returned.append((type(value), self.numbers[id(value)] if id(value) in self.numbers else _form(value)))
@@ -199,7 +199,8 @@ class Results:
         return self._made[id(t)].make
 
     def _view_maker(self, t: Tensor) -> Callable[[list, list, Node | None], Any]:
-        """A view of an argument, or of a tensor that the function found: by its place where that says all, else by the calls that made it."""
+        """Return a maker of a view of an argument, or of another known tensor: from its layout if that is sufficient, else by the calls that
+        made it."""
         base = None if self.stand_ins or t.requires_grad else t._base
         if base is not None and t.dtype is base.dtype and self._is_known(base):
             shape, strides, shift, of = t.shape, t._strides, t._offset - base._offset, self._finder(id(base))
@@ -222,19 +223,19 @@ class Results:
         return id(t) in self.positions or id(t) in self.known
 
     def _finder(self, number: int) -> Callable[[Any, Any], Any]:
-        """A function (arguments, new storages) that finds a tensor that existed before, by its id: an argument comes with each call."""
+        """Return a function (arguments, new storages) that finds a tensor which existed before, by its id: an argument comes with each call."""
         position, held = self.positions.get(number), self.known.get(number)
         if position is not None:
             return lambda arguments, made: arguments[position]
         return lambda arguments, made: held
 
     def keep(self, storages: list[UntypedStorage]) -> list[int | None]:
-        """Slots for memory that a derivative will read; None for what existed before."""
+        """Return slots for memory that a derivative will read; None for storages that existed before."""
         return [self.slot(s) for s in storages]
 
 
 def _form(value: Any) -> Any:
-    """Return what must be the same of a returned value in each call."""
+    """Return the part of a returned value that must be equal in each call."""
     if type(value) is dict:
         return tuple(value)
     return len(value) if isinstance(value, (tuple, list)) and type(value) is not Size else value
@@ -288,7 +289,7 @@ def saved_storages(live: list[Tensor]) -> list[UntypedStorage]:
 
 
 def leaves_of(live: list[Tensor]) -> list[Tensor]:
-    """The leaves that gradients of some tensors arrive at."""
+    """Return the leaves that gradients of some tensors reach."""
     found: dict[int, Tensor] = {}
     for t in live:
         for node in nodes_of(t.grad_fn):
@@ -300,7 +301,7 @@ def leaves_of(live: list[Tensor]) -> list[Tensor]:
 
 
 def nodes_of(start: Node | None) -> list[Node]:
-    """Return all nodes of a graph, as far as the arguments of a function."""
+    """Return all nodes of a graph, up to the arguments of a function."""
     order = [] if start is None else [start]
     seen = set(map(id, order))
     for node in order:  # grows while it is walked
@@ -360,8 +361,8 @@ def spent(start: Node | None) -> bool:
 
 
 def is_live(t: Tensor, arguments: Any) -> bool:
-    """Return whether a result can be differentiated by the caller in a way that depends on the call: its
-    graph keeps values, or leads to one of these arguments (given by id), which are others in each call."""
+    """Return whether a result can be differentiated by the caller in a way that depends on the call: its graph saves values, or leads to one
+    of these arguments (given by id), which differ between calls."""
     if t.grad_fn is None:
         return False
     if not spent(t.grad_fn):
@@ -371,13 +372,13 @@ def is_live(t: Tensor, arguments: Any) -> bool:
 
 def live_in(result: Any, arguments: Any, before: Any) -> list[Tensor]:
     """Return the new tensors in a result that a caller can differentiate. Tensors over storages from before the call (given by id) are
-    no part of it: views of these have a history of their own."""
+    excluded: views of these have a history of their own."""
     found = {id(t): t for t in tensors_in(result)}.values()
     return [t for t in found if id(t) not in arguments and id(t._storage) not in before and is_live(t, arguments)]
 
 
 def same_results(a: Any, b: Any, alike: Callable[[Tensor, Tensor], bool]) -> bool:
-    """Return whether two results are alike: structures of tensors with equal headers and, by `alike`, values, and of equal constants."""
+    """Return whether two results have the same structure, tensors with equal headers and, by `alike`, equal values, and equal constants."""
     if type(a) is not type(b):
         return False
     if isinstance(a, Tensor):

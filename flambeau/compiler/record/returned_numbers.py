@@ -1,7 +1,7 @@
 """Numbers that a function reads from tensors only to return them: `return loss.item()`.
 
-What Python does with a number cannot be seen, so reading one is a reason not to record a function. But where nothing follows but
-the making of a tuple, list or dict and the `return`, nothing is done with it: it can be read anew whenever the recording runs."""
+The use that Python makes of a number cannot be recorded, so reading one is a reason not to record a function. But if only the making of a
+tuple, list or dict and the `return` follow, it is not used: it can be read anew whenever the recording runs."""
 
 from __future__ import annotations
 

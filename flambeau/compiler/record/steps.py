@@ -27,7 +27,7 @@ MEMCPY = ctypes.cast(_LIBC.memcpy, ctypes.c_void_p).value or 0
 
 
 class Number(NamedTuple):
-    """A number that is known only when the program runs: value `position` of update number `update`."""
+    """Reference to a number that is known only when the program runs: value `position` of update number `update`."""
 
     update: int
     position: int
@@ -37,7 +37,7 @@ class Number(NamedTuple):
 
 
 class VaryingNumber(float):
-    """A number that is not known yet, in a call that is only planned."""
+    """Placeholder of a number that is not known yet, in a call that is only planned."""
 
     number: Number
 
@@ -54,7 +54,7 @@ class Same(NamedTuple):
 
 
 class OtherCall(NamedTuple):
-    """A native call, some of whose arguments are those of a step."""
+    """A native call that shares some arguments with a step."""
 
     address: int
     signature: str
@@ -63,8 +63,8 @@ class OtherCall(NamedTuple):
 
 
 class Other(NamedTuple):
-    """The native calls that a step stands for: they give the same, but for rounding. In the first run both are made; where they differ
-    by more than that, these are used from then on. The memory that they use is that of the step, or existed before."""
+    """The native calls that a step replaces, with equal results but for rounding. In the first run both are made; if they differ by more than
+    that, these calls are used from then on. They use the memory of the step, or memory that existed before."""
 
     calls: tuple[OtherCall, ...]
     results: tuple[tuple[int, int], ...]  # positions of the step's arguments, and bytes
@@ -90,12 +90,12 @@ class Launch:
         return (a for a in self.arguments if type(a) is Ref)
 
     def exchanged(self, old: int, new: int) -> Launch:
-        """Return the step with one buffer exchanged for another."""
+        """Return the step with buffer `old` replaced by `new`."""
         given = [Ref(new, a.offset) if type(a) is Ref and a.buffer == old else a for a in self.arguments]
         return replace(self, arguments=given)
 
     def renamed(self, instead: dict[int, int], call: operators.Call) -> Launch:
-        """Return the step as a part of another call, with buffers exchanged as in `instead` (old to new)."""
+        """Return the step as a part of another call, with buffers replaced as in `instead` (old to new)."""
         now = self
         for old in {r.buffer for r in self.refs()} & instead.keys():
             now = now.exchanged(old, instead[old])
@@ -103,7 +103,7 @@ class Launch:
 
     @property
     def written(self) -> frozenset[int] | None:
-        """The positions of the arguments that are written to; None if that is not known: any may be."""
+        """Return the positions of the arguments that are written to, or None if that is not known."""
         if self.plan is not None:
             return frozenset(range(1, 1 + self.plan.results))
         known = jit.facts.get(self.address)
@@ -124,8 +124,8 @@ class Launch:
 
     @property
     def is_formula(self) -> bool:
-        """Return whether the step is a loop over a formula, or a reduction of one: its
-        results depend only on what it reads, and all of them are written."""
+        """Return whether the step is a loop over a formula, or a reduction of one: its results depend only on its operands and are written
+        completely."""
         return self.is_loop or self.address in compiled.reductions
 
     @property
@@ -135,7 +135,7 @@ class Launch:
 
 
 def operands(step: Launch) -> tuple[list, list] | None:
-    """Return what a loop over a formula writes and what it reads: (a place and its strides in elements, or a number; bytes of an
+    """Return the results and the operands of a loop over a formula, each as (a place with its strides in elements, or a number; bytes per
     element). None for other steps."""
     known = compiled.maps.get(step.address)
     if known is None:
@@ -148,7 +148,7 @@ def operands(step: Launch) -> tuple[list, list] | None:
 
 
 def places_of(step: Launch, kinds: str, rank: int) -> list[Any]:
-    """The operands of a loop: places with their strides in elements, or numbers."""
+    """Return the operands of a loop: places with their strides in elements, or numbers."""
     first, *rest = step.arguments
     count = sum(k in "cbs" for k in kinds)
     if type(first) is bytes:
@@ -161,7 +161,7 @@ def places_of(step: Launch, kinds: str, rank: int) -> list[Any]:
 
 @dataclass(eq=False, slots=True)
 class Test:
-    """The number at a place must be zero; if not, the operator that reports an error there is called again, to raise it."""
+    """Check that the number at a place is zero; if not, the operator that reports an error there is called again, to raise it."""
 
     name: str
     place: Ref
@@ -176,9 +176,9 @@ class Test:
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """An operator that is called through Python: its arguments, and the buffers that it makes, in order. `changes` says whether it
-    changes something besides; `results` are what it returns, where that may look otherwise in another call, and `numbers` what it has
-    read from its arguments, where they must be the same in another call: its derivative has them."""
+    """An operator that is called through Python: its arguments, and the buffers that it makes, in order. `changes` says whether it has other
+    effects; `results` are its results if their layout may differ in another call, and `numbers` those that it has read from its arguments, if
+    they must be equal in another call because its derivative uses them."""
 
     name: str
     function: Callable
@@ -193,7 +193,7 @@ class Call:
 
     @property
     def sends(self) -> str:
-        """The kind of message that the step exchanges with other processes, or an empty string (see `Op.sends`)."""
+        """Return the kind of message that the step exchanges with other processes, or an empty string (see `Op.sends`)."""
         return "" if self.call is None else self.call.op.sends
 
     def refs(self) -> Iterator[Ref]:
@@ -224,19 +224,19 @@ class StepGraph:
     draws: list[Any] = field(default_factory=list)  # all that random numbers come from
     exact: bool = False  # whether passes must keep every bit
     portable: bool = False  # whether all steps must be calls that a program without Python can make
-    resizable: bool = False  # whether none may be made for its sizes
-    rounded_otherwise: bool = False  # whether one has not
+    resizable: bool = False  # whether no step may be specialised to its sizes
+    rounded_otherwise: bool = False  # whether a pass has changed the order of roundings
     # Whether feature maps may have another layout between steps; None: where that is expected to take less time.
     layouts: bool | None = False
-    relaid: list[str] = field(default_factory=list)  # the operators whose steps have them so
+    relaid: list[str] = field(default_factory=list)  # the operators whose steps use such a layout
     # Feature maps with channels last, by buffer: the recorded buffer, and the `FeatureMap`.
     maps: dict[int, tuple[int, Any]] = field(default_factory=dict)
     recomputes: bool = False  # whether long formulas, too, are computed again rather than kept
-    # What is: the operator, and bytes that are not kept.
+    # What is recomputed: the operator, and the bytes that are saved.
     recomputed: list[tuple[str, int]] = field(default_factory=list)
 
     def text(self, known: dict[int, tuple] | None = None) -> str:
-        """Return the steps as text, one a line. `known` caches lines for the next time, when few steps differ."""
+        """Return the steps as text, one on each line. `known` caches lines for the next time, when few steps differ."""
         lines = []
         for step in self.steps:
             if known is None or not isinstance(step, Launch):
@@ -252,13 +252,13 @@ class StepGraph:
 
 
 def new_buffer(graph: StepGraph, size: int, source: str = "new") -> Ref:
-    """Memory of the function's own, or the memory that plans of oneDNN share, which holds nothing between two steps."""
+    """Add a buffer of the function's own, or, by `source`, one in the memory that oneDNN's plans share, which is empty between steps."""
     graph.buffers.append(Buffer(len(graph.buffers), 0, size, source))
     return Ref(graph.buffers[-1].index, 0)
 
 
 def effects(graph: StepGraph, steps: list[Any]) -> tuple[set[int], set[int]]:
-    """The buffers that steps write to, and all that they touch, without the memory that plans of oneDNN share."""
+    """Return the buffers that steps write, and all that they touch, without the memory that plans of oneDNN share."""
     touched = {b for step in steps for b in used(step) if b >= 0}
     written = {
         r.buffer
@@ -271,7 +271,7 @@ def effects(graph: StepGraph, steps: list[Any]) -> tuple[set[int], set[int]]:
 
 
 def used(step: Any) -> set[int]:
-    """The buffers that a step reads or writes, now or when it is made again."""
+    """Return the buffers that a step reads or writes, now or when its operator is called again."""
     again = step.again.refs() if isinstance(step, Test) and step.again else ()
     return {r.buffer for r in (*step.refs(), *again)}
 
@@ -284,7 +284,7 @@ def _line(step: Any) -> str:
         return f"call {step.name}({held})  # {step.why}"
     others = [a for a in step.arguments if not isinstance(a, (Ref, bytes)) and a is not None]
     if step.plan is not None:
-        others = others[1:]  # where the plan's table is says nothing to people
+        others = others[1:]  # the address of the plan's table says nothing to readers
     written = step.written or ()
     places = [(i, a) for i, a in enumerate(step.arguments) if type(a) is Ref]
     given = ", ".join(map(repr, [*(a for i, a in places if i not in written), *others]))

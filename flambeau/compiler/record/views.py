@@ -14,14 +14,14 @@ from .operator_call import parts_of
 
 
 class ViewCall:
-    """A call that makes views of one tensor. `of` is the id of a tensor that existed before, or another such call and which of its results."""
+    """A call that makes views of one tensor. `of` is the id of a tensor that existed before, or (another such call, index of its result)."""
 
     def __init__(self, of: Any, function: Callable, settings: tuple, keywords: dict[str, Any]):
         self.of, self.function, self.settings, self.keywords = of, function, settings, keywords
         self.records = grad_mode.enabled
         self.takers = 0  # how often a replay asks for one of the results
         self.base: Callable[[Any, Any], Any] | None = None  # the tensor that it makes views of, in a replay
-        # The replay's storages, the results, and how many are to be taken yet.
+        # The replay's storages, the results, and how many of them are still to be taken.
         self._made: tuple[Any, list[Any], int] = (None, [], 0)
 
     @property
@@ -29,7 +29,7 @@ class ViewCall:
         return self.of if type(self.of) is int else self.of[0].root
 
     def resolve(self, tensor_of: Callable[[int], Callable[[Any, Any], Any]]) -> None:
-        """Count one more use of its results; `tensor_of` maps the id of a tensor that existed before to the function that finds it."""
+        """Count one more use of the call's results; `tensor_of` maps the id of a tensor that existed before to the function that finds it."""
         self.takers += 1
         if self.base is not None:
             return
@@ -53,16 +53,16 @@ class ViewCall:
 
 
 class Views:
-    """Calls that made views of tensors which existed before, while a function is recorded."""
+    """Calls, noted while a function is recorded, that made views of tensors which existed before."""
 
     def __init__(self, tensors: Sequence[Tensor] = ()) -> None:
-        # What existed before, and its version then, by id. Nothing is kept alive.
+        # Tensors that existed before, by id, with their versions then. None is kept alive.
         self.roots = {id(t): (weakref.ref(t), t._storage.version) for t in tensors}
         self._known: dict[int, tuple[weakref.ref, ViewCall, int, tuple]] = {}
 
     def note(self, function: Callable, args: tuple, keywords: dict[str, Any], result: Any) -> None:
-        """Note a call, if its results share memory with its first argument, which is known, and nothing else in it is a tensor. A call
-        that others are parts of is noted last, and counts."""
+        """Note a call if its results share memory with its first argument, which is known, and no other argument is a tensor. Calls made
+        inside another one are noted before it, so that the outer call counts."""
         t = args[0] if args else None
         if not isinstance(t, Tensor):
             return
@@ -81,8 +81,8 @@ class Views:
         return known[1:3] if known is not None and known[0]() is t and known[3] == _geometry(t) else None
 
     def call_of(self, t: Tensor) -> tuple[ViewCall, int] | None:
-        """Return the call that makes this result again, and which of its results it is; None where that would not be the same: with a
-        history of another kind, or of a tensor that was changed in place meanwhile."""
+        """Return the call that makes this result again, and the result's index; None if that would differ: with a history of another kind, or
+        after an in-place change of the tensor."""
         found = self._place(t)
         if found is None or not t.requires_grad:
             return found

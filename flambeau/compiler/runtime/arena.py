@@ -1,4 +1,4 @@
-"""Memory of a function's own buffers: one arena, in which those that live at different times share memory."""
+"""Memory of a function's own buffers: one arena, in which buffers with disjoint lifetimes share memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Lives = dict[int, tuple[int, int]]
 
 
 def lifetimes(graph: StepGraph, wanted: set[int]) -> Lives:
-    """First and last step in which each buffer of the function's own is used."""
+    """Return the first and the last step in which each buffer of the function's own is used."""
     found: Lives = {}
     ends: dict[int, int] = {}  # of steps that run side by side, the last
     for i, step in enumerate(graph.steps):
@@ -81,7 +81,7 @@ def in_place(graph: StepGraph, lives: Lives) -> dict[int, int]:
 
 
 def _is_last(ref: Ref, step: int, lives: Lives) -> bool:
-    """Return whether nobody needs it later, and it was not made by this very step."""
+    """Return whether a step is the last to use a buffer, and not the one that made it."""
     first, last = lives.get(ref.buffer, (step, -1))
     return last == step and first < step
 

@@ -1,4 +1,4 @@
-"""The memory of arenas: shared by the programs of a thread, and given back to the system while none runs."""
+"""The memory of arenas: shared by the programs of a thread, and returned to the system while none runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 class _Shared(threading.local):
-    """The arena of this thread: what programs have in it is worth nothing between their runs, so that they can share it."""
+    """The arena of this thread. Programs keep nothing in it between their runs, so they can share it."""
 
     held: Any = None  # a weak reference
 
@@ -27,10 +27,10 @@ _shared = _Shared()
 
 
 def shared_arena(size: int) -> UntypedStorage:
-    """Return the arena of this thread, made larger where it has fewer bytes."""
+    """Return the arena of this thread, reallocated if it has fewer than `size` bytes."""
     known = None if _shared.held is None else _shared.held()
     if known is None or known.size_bytes < size:
-        # Memory that is not used costs nothing.
+        # A quarter more than asked for: pages that are never touched cost nothing.
         known = UntypedStorage(max(size if known is None else size + size // 4, 1))
         _end_in_small_pages(known, size)
         _shared.held = weakref.ref(known)
@@ -38,7 +38,7 @@ def shared_arena(size: int) -> UntypedStorage:
 
 
 def _end_in_small_pages(arena: UntypedStorage, size: int) -> None:
-    """The huge page in which what is used of an arena ends would be taken as a whole."""
+    """Use small pages for the end of an arena: the huge page in which its used part ends would be allocated as a whole."""
     start, stop = (arena.ptr + size) // _HUGE_PAGE * _HUGE_PAGE, (arena.ptr + arena.capacity) // _PAGE * _PAGE
     if arena.ptr <= start < stop and arena.capacity >= _HUGE_PAGE:
         _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _NOHUGEPAGE)

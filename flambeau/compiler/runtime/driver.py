@@ -1,8 +1,8 @@
 """The native function that runs a list of steps: one call from Python, however many kernels there are.
 
-A step is three 64-bit words: the address of a *caller*, and what it is given: a function and a block of arguments, one word each. A
-caller exists once for every signature; it reads the block, calls the function, and returns 0 to go on, 1 where it failed, or how many
-steps further to go on. Before the first step, addresses that are new in every call are written into the blocks."""
+A step is three 64-bit words: the address of a *caller*, and its two arguments: a function and a block of arguments, one word each. A caller
+exists once for every signature; it reads the block, calls the function, and returns 0 to continue, 1 on failure, or by how many steps to
+continue further on. Before the first step, addresses that differ in every call are written into the blocks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _KINDS = {
 
 @functools.cache
 def runner(brief: bool) -> Any:
-    """run(steps, count, patches, number of patches, values, place for the result): 0, or 1 + the number of the step that failed."""
+    """Return run(steps, count, patches, number of patches, values, place for the result), which writes 0, or 1 + the index of the step that
+    failed."""
     f = Function("define void @run(ptr %steps, i64 %count, ptr %patches, i64 %fresh, ptr %values, ptr %result)")
     with f.loop("%fresh") as p:
         row = f.place("%patches", f.mul(p, 3))
@@ -37,7 +38,7 @@ def runner(brief: bool) -> Any:
 
 
 def _step(f: Function, steps: str, index: Value) -> str:
-    """Run a step; what its caller returned."""
+    """Emit the run of a step; return the name of its caller's result."""
     row = f.place(steps, f.mul(index, 3))
     caller, function, block = (f.item(row, k, "ptr") for k in range(3))
     return f.call("i64", caller, f"ptr {function}", f"ptr {block}")
@@ -68,8 +69,8 @@ def tester(size: int) -> int:
 
 @functools.cache
 def cell_caller(store: bool, size: int) -> int:
-    """A caller over cells, numbers of `size` bytes that should all be equal. Block: their addresses, how many, the value. It fails
-    unless all have the value, or stores it."""
+    """Return the address of a caller over cells, numbers of `size` bytes that should be equal. Block: their addresses, count and value. It
+    fails unless all have the value, or (`store`) writes it."""
     f, kind = _caller("cells"), f"i{8 * size}"
     addresses, count, value = f.item("%block", 0, "ptr"), f.item("%block", 1), f.item("%block", 2, kind)
     with f.loop(count) as i:
@@ -85,8 +86,8 @@ def cell_caller(store: bool, size: int) -> int:
 
 @functools.cache
 def forker() -> int:
-    """A caller that runs lists of steps side by side, each in order. Block: how many steps further to go on, how many lists there are,
-    then for each its address and how many steps it has. None of the steps may fail."""
+    """Return the address of a caller that runs lists of steps side by side, each in order. Block: how many steps to skip afterwards, the
+    number of lists, then the address and length of each. None of the steps may fail."""
     lane = Function("define internal void @lane(ptr %block, i64 %rank, i64 %size)")
     with lane.loop(lane.item("%block", 1), "%rank", "%size") as number:
         place = lane.place("%block", lane.add(lane.mul(number, 2), 2))
@@ -101,8 +102,8 @@ def forker() -> int:
 
 @functools.cache
 def checker() -> Any:
-    """Return check(rows, count, place for the result): it finds the number of the first row (address, expected word) whose word in
-    memory differs, or the count."""
+    """Return check(rows, count, place for the result), which finds the index of the first row (address, expected word) whose word in memory
+    differs, or the count."""
     f = Function("define void @check(ptr %rows, i64 %count, ptr %result)")
     with f.loop("%count") as i:
         row = f.place("%rows", f.mul(i, 2))

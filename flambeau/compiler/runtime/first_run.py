@@ -1,7 +1,7 @@
 """The first run of a program: on memory full of garbage, one step after the other, and undone afterwards.
 
-It needs little more memory than the function itself: what a step changes is copied when that step comes, not before, and by then the
-arena gives back what no later step uses."""
+It needs little more memory than the function itself: memory that a step changes is copied right before that step, when the arena has already
+returned to the system what no later step uses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SetAside:
                 written += self.file.write(place[written:])
 
     def put_back(self) -> None:
-        """Restore what was there before."""
+        """Restore the saved bytes."""
         if self.file is None:
             return
         self.file.seek(0)
@@ -51,7 +51,7 @@ class SetAside:
 
 
 def _nameless_file() -> Any:
-    """A file that is gone when it is closed; where the system has none without a name, another module has to be imported."""
+    """Open a file that vanishes when it is closed; `tempfile` is imported only on systems without nameless files."""
     try:
         folder = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - nobody else can open it
         return os.fdopen(os.open(folder, os.O_RDWR | os.O_TMPFILE, 0o600), "r+b", buffering=0)
@@ -74,8 +74,8 @@ def to_the_end(action: Callable[[], Any]) -> Any:
 
 
 class Rehearsal:
-    """First run of a program: what has to be done before and after each step, and what there was before it ran. `shown` are addresses of memory
-    that results look at: what is there must stay until these are compared; None if that is not known."""
+    """First run of a program: the work before and after each step, and the saved state from before the run. `shown` are addresses of memory
+    that results view, which must stay until these are compared; None if that is not known."""
 
     def __init__(
         self, program: Program, tensors: list[Tensor], made: list[UntypedStorage], shown: set[int] | None = None
@@ -122,7 +122,7 @@ class Rehearsal:
             self.saved += [(at, ctypes.string_at(at, size), kind) for at, size, kind in self._outside(b, tensors)]
 
     def _find_brief(self, tensors: list[Tensor]) -> None:
-        """Find the parts of changed memory that are needed for nothing else: they are restored right after the step."""
+        """Find the parts of changed memory that nothing else needs: they are restored right after the step."""
         if self.shown is None:
             return
         graph = self.program.graph
@@ -137,7 +137,7 @@ class Rehearsal:
                         self._brief.setdefault(i, []).append(place)
 
     def _outside(self, index: int, tensors: list[Tensor]) -> list[tuple[int, int, Any]]:
-        """The memory behind a buffer that existed before: where, how much, and numbers of which kind it holds."""
+        """Return the memory of a buffer that existed before: address, size, and the kind of its numbers."""
         argument = self.program.arguments.get(index)
         if argument is None:
             buffer = self.program.graph.buffers[index]
@@ -150,8 +150,8 @@ class Rehearsal:
         return [(first_address(t), extent(t), kind_of(t.dtype)) for t in sharing]
 
     def widths(self, step: Any) -> list[int] | None:
-        """Of a loop over a formula that can be run some elements at a time: the bytes from one element to the next behind each of its
-        arguments but the first, which says how many there are. Then `piece` copies what it changes instead of `before`."""
+        """Return, for a loop over a formula that can run in pieces, the bytes per element behind each argument after the first, which is
+        their count; else None. Then `piece` copies what changes instead of `before`."""
         places = self._brief.get(self._number.get(id(step), -1), [])
         if not places or not isinstance(step, Launch) or type(step.arguments[0]) is not int:
             return None
@@ -168,14 +168,15 @@ class Rehearsal:
         return widths if all((at, size) in starts for at, size, _ in places) else None
 
     def piece(self, step: Any, first: int, count: int, whole: int) -> None:
-        """Copy what is about to be changed by `count` of a loop's elements, from `first` on."""
+        """Save the memory that `count` of a loop's elements, from `first` on, are about to change."""
         for address, size, kind in self._brief[self._number[id(step)]]:
             width = size // whole
             at = address + first * width
             self._copies.append((at, ctypes.string_at(at, count * width), kind))
 
     def before(self, step: Any, in_pieces: bool = False, in_room: bool = False) -> None:
-        """Prepare for a step that is about to run: `in_pieces`, or `in_room` that something else needs as well."""
+        """Fill and save memory for a step that is about to run. `in_pieces`: `piece` saves the rest; `in_room`: return unused arena memory
+        first."""
         number = self._number.get(id(step), -1)
         for address, size in self._filled.pop(number, ()):
             ctypes.memset(address, _GARBAGE, size)
@@ -191,7 +192,7 @@ class Rehearsal:
             self.program.rest([(at, at + buffers[b].size) for b, at in offsets.items() if self._lives(b, number)])
 
     def _lives(self, b: int, number: int) -> bool:
-        """Return whether a buffer is used by steps before this one, or by it, and by it or later ones."""
+        """Return whether a buffer is alive at step `number`: used by it or an earlier step, and by it or a later one."""
         return self._first.get(b, number + 1) <= number <= self._last.get(b, -1)
 
     def after(self, step: Any) -> None:
@@ -206,7 +207,7 @@ class Rehearsal:
             copies.pop()
 
     def undo(self) -> list[tuple[int, Print]]:
-        """Restore everything that was changed, and return the changed values. To be called again if it was interrupted."""
+        """Restore everything that was changed, and return the changed values. May be called again after an interruption."""
         self._put_back(self._copies)
         self._put_back(self.saved)
         for generator, mark in self._generators:
@@ -220,7 +221,7 @@ def changed_by(step: Any) -> list[Any]:
 
 
 def extent(t: Tensor) -> int:
-    """Bytes from the first to the last element."""
+    """Return the bytes from the first to the last element."""
     if 0 in t.shape:
         return 0
     return (1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides))) * t.dtype.itemsize

@@ -1,9 +1,9 @@
-"""Results of collectives in a compared call: the recording gets it from here, instead of sending a second time.
+"""Results of collectives in a call that compares: the recording is given the stored ones, instead of sending a second time.
 
-All ranks must exchange the same messages in the same order, and each decides by itself whether it runs a function as it is, records it,
-compares a recording or runs one. So every call, whatever it does, sends exactly what the function as it is would send. A call that
-compares runs the function first and keeps what each collective has written; then the recording runs, from the state that was there
-before, and its collectives are answered with that."""
+All ranks must exchange the same messages in the same order, and each decides independently whether it runs a function eagerly, records it,
+compares a recording or runs one. So every call, whatever it does, sends exactly what the eager function would send. A call that compares runs
+the function first and stores the result of each collective; then the recording runs, from the restored state, and its collectives are given
+these results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .first_run import SetAside, to_the_end
 
 
 class Answers(modes.Observer):
-    """Observes a function: which operators exchange messages, and what they leave in their arguments and results."""
+    """Observer of the operators that exchange messages while a function runs, which keeps their written arguments and results."""
 
     sees_messages = True
 
@@ -54,7 +54,7 @@ class Answers(modes.Observer):
         return result
 
     def _passed_on(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
-        """Pass a call on to the observer before this one, and return what it makes of it."""
+        """Pass a call on to the observer before this one, and return that one's result."""
         return run(*args, **kwargs) if self._former is None else self._former.operator(op, run, args, kwargs)
 
     def begin(self, name: str, scope: int, sequence: int = -1) -> Any:
@@ -65,7 +65,7 @@ class Answers(modes.Observer):
             self._former.end(event)
 
     def give(self, program: Any, call: Call) -> None:
-        """Store the result of the next collective where a step of a program would; nothing for one that is only started."""
+        """Store the result of the next collective where a step of a program would; nothing for a step that only starts one."""
         assert call.call is not None
         if call.call.op.sends == "start":
             return
@@ -79,21 +79,21 @@ class Answers(modes.Observer):
 
 
 def _left(op: Any, args: tuple, kwargs: dict, result: Any, kind: type) -> list[Any]:
-    """The arguments that an operator writes, and its results: tensors, or values that stand for them."""
+    """Return the arguments that an operator writes, and its results: tensors, or values that stand for them."""
     found: list[Any] = []
     mapped((written_arguments(op, args, kwargs) if op.writes else (), result), kind, found.append)
     return found
 
 
 class Copies(NamedTuple):
-    """Bytes of storages, and states of generators."""
+    """Saved bytes of storages, and states of generators."""
 
     memory: SetAside
     generators: list[tuple[Any, Any]]
 
 
 class States:
-    """State that existed before a call, as it was and as the call left it, so that a recording can run in between."""
+    """State that existed before a call, saved before and after it, so that a recording can run from the earlier one."""
 
     def __init__(self, storages: list[Any], generators: list[Any]):
         self._storages = storages

@@ -1,7 +1,7 @@
 """A graph made runnable: every buffer has a place, every native call a block of arguments, and the driver runs them all.
 
-Buffers of the function's own are in one arena, where those that live at different times share memory. What is new in every call
-(addresses of arguments and results, numbers of optimizers) is written into the blocks by the driver before the first step.
+Buffers of the function's own are in one arena, where those with disjoint lifetimes share memory. Words that differ in every call (addresses
+of arguments and results, numbers of optimizers) are written into the blocks by the driver before the first step.
 
 Another way of running the steps, such as one captured CUDA graph, takes this class's place. It is made and used like this:
 
@@ -57,7 +57,7 @@ _UNSIGNED = (1 << 64) - 1
 
 
 class Segment(NamedTuple):
-    """Native steps that follow each other, or one call of an operator."""
+    """Consecutive native steps, or one call of an operator."""
 
     first: int
     size: int
@@ -65,8 +65,8 @@ class Segment(NamedTuple):
 
 
 class Program:
-    """`arguments` maps buffers to the position of an argument and how far its first element is from the buffer's start; buffers in
-    `results` are made anew in every call."""
+    """A graph that can be run. `arguments` maps buffers to the position of an argument and the distance of its first element from the
+    buffer's start; buffers in `results` are allocated in every call."""
 
     def __init__(self, graph: StepGraph, arguments: dict[int, tuple[int, int]], results: list[int]):
         self.graph, self.arguments, self.results = graph, arguments, results
@@ -147,7 +147,7 @@ class Program:
         self._add(driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name)
 
     def _add_fork(self, group: list[Launch]) -> None:
-        """Steps that run side by side: first what runs them all, then each of them, for those who run one after the other."""
+        """Add steps that run side by side: first one that runs them all, then each of them, for runs of one step after the other."""
         lists: dict[int, list[int]] = {}
         fork = len(self.instructions)
         count = len({step.lane for step in group})
@@ -211,12 +211,12 @@ class Program:
         return ("result", index) if index in self.results else buffer.source
 
     def _add_plan(self, plan: Any) -> None:
-        """oneDNN says in the plan's table whether it failed."""
+        """Add a test of the error flag in a oneDNN plan's table."""
         self.plans.append(plan)
         self._add_test(plan)
 
     def _make_room(self, step: Launch) -> None:
-        """Reserve tests that find nothing for the calls that a step stands for, which may take their places."""
+        """Reserve tests that always succeed, whose places the calls that a step replaces may take."""
         assert step.other is not None
         number = len(self.instructions) - 1
         self._others[number] = (step, 0)
@@ -231,7 +231,7 @@ class Program:
             self._add(driver.tester(8), 0, "p", [ctypes.addressof(flag)], functools.partial(self._again, number))
 
     def _again(self, number: int) -> None:
-        """A step has met infinities or nan, which it spreads further than the calls that it stands for: these are made."""
+        """Make the calls that a step replaces, because it has met infinities or nan, which it would spread further than they do."""
         self._flags[number].value = 0
         step, k = self._others[number]
         self.scratch += [
@@ -279,7 +279,7 @@ class Program:
         raise Stale("the step counts of an optimizer's parameters differ")
 
     def _fix(self) -> None:
-        """Fix the program in place: nothing moves from now on."""
+        """Fix all addresses: nothing moves from now on."""
         self.block = array("q", [*map(_signed, self.words), 0])
         base = self.block.buffer_info()[0]
         rows = []
@@ -332,7 +332,7 @@ class Program:
         return self.graph.generators
 
     def _needed(self) -> set[int]:
-        """Buffers that something reads besides the call that makes them."""
+        """Return the buffers that something reads besides the call that makes them."""
         needed = set(self.results)
         for step in self.graph.steps:
             made = set(step.makes) if isinstance(step, Call) else set()
@@ -341,7 +341,7 @@ class Program:
 
     # -- running ----------------------------------------------------------------------------------------------------
     def run(self, tensors: list[Any], made: list[UntypedStorage], options: list[dict[str, Any]]) -> None:
-        """Run every step: on these arguments, into these storages for the results, with these options of the updates."""
+        """Run every step on these arguments, with results in the storages `made` and these options of the updates."""
         if self._left:
             raise Stale("an error came while messages were under way, which may still write to its memory")
         values = self.values
@@ -359,7 +359,7 @@ class Program:
         self._run()
 
     def place(self, made: list[UntypedStorage], which: Iterable[int]) -> None:
-        """Results go into these storages from now on."""
+        """Set the storages that results go into from now on."""
         values, places = self.values, self.result_values
         for i in which:
             place = places[i]
@@ -392,7 +392,7 @@ class Program:
         self._left = False
 
     def _go_on(self, first: int, count: int) -> None:
-        """Serve a native step that asks for something, if only that an error is raised; then run those behind it."""
+        """Handle native steps that report a failure or a request, and run those after them."""
         end = first + count
         while self.status.value:
             first += self.status.value
@@ -405,7 +405,7 @@ class Program:
         give_back(self.arena, self.arena_size, used or [])
 
     def _draw(self) -> None:
-        """Run with the generators locked, where their engines are now."""
+        """Run with the generators locked, and with the present addresses of their engines."""
         locks = [g.lock for g, _, _ in self.engines]
         for lock in locks:
             lock.acquire()
@@ -474,7 +474,7 @@ class Program:
 
 
 class Cell(NamedTuple):
-    """The value of a scalar of an update, before or after."""
+    """Reference to the value of a scalar of an update, before or after it."""
 
     update: int
     scalar: int

@@ -1,4 +1,4 @@
-"""A program run one native step after the other, in rehearsals: each step is timed, and compared with the calls that it stands for."""
+"""Runs of a program one native step at a time, in rehearsals: each step is timed, and compared with the calls that it replaces."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run_stepwise(program: Program, rehearsal: Rehearsal) -> None:
 
 
 def _run_in_pieces(program: Program, i: int, widths: list[int], rehearsal: Rehearsal) -> None:
-    """A loop, some elements at a time, so that no more has to be copied at once."""
+    """Run a loop some elements at a time, so that less memory has to be copied at once."""
     at = program.instructions[i][2]
     usual = program.block[at : at + 1 + len(widths)]
     whole = usual[0]
@@ -67,8 +67,8 @@ def _run_in_pieces(program: Program, i: int, widths: list[int], rehearsal: Rehea
 
 
 def _compare(program: Program, i: int, step: Launch, k: int) -> None:
-    """Make the call that a step stands for, whose results stay, so that later steps find what they would in an eager call; from
-    now on only that, if the step's own results were others."""
+    """Make the calls that a step replaces, and keep their results, so that later steps read what they would in an eager call; if the step's
+    own results differed, use only these calls from now on."""
     assert step.other is not None
     places = [(program.address(step.arguments[p]), size) for p, size in step.other.results]
     ours = [(Print(place, size), place) for place, size in places]

@@ -1,1 +1,1 @@
-"""Functions that cannot be recorded whole: statements that cannot are run by Python, the parts between them are compiled."""
+"""Functions that cannot be recorded whole: Python runs the statements that cannot be, and the parts between them are compiled."""

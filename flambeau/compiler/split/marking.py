@@ -1,4 +1,4 @@
-"""Search for the statements of a function that cannot be recorded, and why."""
+"""Search for the statements of a function that cannot be recorded, with the reasons."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def unreachable(
 
 
 def users_of(given: Source, names: set[str]) -> dict[ast.stmt, str]:
-    """Statements that read variables which are other numbers in each call."""
+    """Return the statements that read variables whose numbers differ in each call, with the reason."""
     found = {s: loads(header(s)) & names for s in statements(given.tree.body)}
     return {s: f"the number '{sorted(used)[0]}' is another one in each call" for s, used in found.items() if used}
 
 
 def makers(given: Source, result: Any) -> dict[ast.stmt, str]:
-    """Statements that make what the function returned, as far as a recording could not make it again."""
+    """Return the statements that make those parts of the function's result that a recording cannot make again."""
     if is_plain(result):
         return {}
     bad: dict[ast.stmt, str] = {}
@@ -74,7 +74,7 @@ def is_plain(value: Any) -> bool:
 
 
 class Marks:
-    """Record of what happens between the marks of a function that runs with one before every statement."""
+    """Record of what happens between the marks of a function that runs with a mark before every statement."""
 
     def __init__(self, given: Source):
         self.function, self.statements = marked(given, self.mark)
@@ -86,7 +86,7 @@ class Marks:
         self.recorder, self.prepared = recorder, prepared
 
     def mark(self, number: int) -> None:
-        """A statement begins: what has happened since the last mark is the doing of the one before."""
+        """Note that statement `number` begins: what happened since the last mark was done by the statement before."""
         why = self._news()
         if why and self.now >= 0:
             self.found.setdefault(self.statements[self.now], why)

@@ -1,10 +1,10 @@
-"""A function in parts: what can be recorded becomes parts that are compiled, and Python runs between them.
+"""A function in parts: the statements that can be recorded become compiled parts, and Python runs between them.
 
-Where a function reads a value, prints, or changes Python's objects, it cannot be one recording. So it runs once with a mark before
-every statement, which tells what each of them does; then each statement that cannot be recorded stays as it is, and those before,
-between and behind them become functions of the variables they read, which give back the variables they set. These functions are
-compiled like any other, and are split further if they need it. Loops, conditions and `with` blocks stay where they are; what
-is in them is split. Where a statement that stays calls a function or module of the user's, that is compiled by itself."""
+A function that reads a value, prints, or changes Python's objects cannot be one recording. So it runs once with a mark before every
+statement, to find out what each of them does; then each statement that cannot be recorded stays in Python, and those before, between and
+after them become functions of the variables they read, which return the variables they set. These functions are compiled like any other, and
+are split further if necessary. Loops, conditions and `with` blocks stay in place; their bodies are split. A function or module of the user
+that a remaining statement calls is compiled separately."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def refusal(given: Source) -> str:
 
 
 def marked(given: Source, mark: Callable[[int], None]) -> tuple[types.FunctionType, list[ast.stmt]]:
-    """The function with a call of `mark` before every statement, and the statements by their numbers."""
+    """Return the function with a call of `mark` before every statement, and the statements by their numbers."""
     found = list(statements(given.tree.body))
     numbers = {id(s): k for k, s in enumerate(found)}
 
@@ -80,7 +80,7 @@ def marked(given: Source, mark: Callable[[int], None]) -> tuple[types.FunctionTy
 
 
 def header(s: ast.stmt) -> ast.stmt:
-    """A statement without the blocks that it holds, for finding out what can be reached from it."""
+    """Return a statement without the blocks that it contains, for finding out what can be reached from it."""
     if not isinstance(s, BLOCKS):
         return s
     inner = copy.copy(s)
@@ -100,9 +100,9 @@ def alone(given: Source, s: ast.stmt) -> types.FunctionType | None:
 
 
 class Split:
-    """A function that calls compiled parts. `bad` are the statements that stay, and why; `compiled` makes a compiled function of
-    a part (its source, its name) or of a function or module that a statement which stays calls (no source, no name). `varying` are
-    variables that no part should be given: they are other numbers in each call."""
+    """A function that calls compiled parts. `bad` maps the statements that stay to the reasons; `compiled` makes a compiled function of a
+    part (its source, its name) or of a function or module that a remaining statement calls (no source, no name). `varying` are variables that
+    no part should be given, because their numbers differ in each call."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Split:
 
     @staticmethod
     def _inside_loop(s: ast.stmt, leaving: ast.AST) -> bool:
-        """Return whether a `break` or `continue` leaves a loop that the statement holds."""
+        """Return whether a `break` or `continue` leaves a loop that is inside the statement."""
         if not isinstance(leaving, (ast.Break, ast.Continue)):
             return False
         return any(
@@ -171,7 +171,7 @@ class Split:
         )
 
     def _staying(self, s: ast.stmt, definite: set[str], looped: bool) -> ast.stmt:
-        """A statement that stays, with what is in it split."""
+        """Return a statement that stays, with the statements inside it split."""
         if not isinstance(s, BLOCKS):
             return self._with_inner_calls(s)
         inner = copy.copy(s)
@@ -191,7 +191,7 @@ class Split:
         return inner
 
     def _run(self, run: list[ast.stmt], definite: set[str], looped: bool) -> list[ast.stmt]:
-        """Statements that can be recorded together, as a call of a part."""
+        """Return statements that can be recorded together as a call of a part."""
         names = self.source.locals | {n for n in definite if n.startswith("_flambeau_value")}
         outer = {n for s in self.source.outer for n in s.names}
         exposed, after = flow(run, set())
@@ -228,7 +228,7 @@ class Split:
         return f"_flambeau_value{self._count}"
 
     def _hoisted(self, s: ast.stmt) -> tuple[list[ast.stmt], ast.stmt]:
-        """A statement that stays, and assignments before it of what it reads values from: `f(x).item()` becomes two."""
+        """Return assignments of the operands that a statement reads values from, and the statement after them: `f(x).item()` becomes two."""
         place = "test" if isinstance(s, ast.If) else "iter" if isinstance(s, ast.For) else "value"
         root = getattr(s, place, None)
         if not isinstance(root, ast.expr) or isinstance(s, (ast.While, ast.AugAssign)) or loads(root) & self.varying:
@@ -250,8 +250,8 @@ class Split:
         return found, s
 
     def _hoist(self, e: ast.expr, found: list[ast.stmt], at: ast.stmt) -> ast.expr:
-        """The expression with what it computes first taken out. What is left of that are variables and constants: nothing else
-        may change places with a computation."""
+        """Return the expression with the operands that it computes first moved out to `found`. What remains before them are variables and
+        constants, so that the order of computations is kept."""
         if isinstance(e, ast.Call) and isinstance(e.func, ast.Attribute) and not self._fixed(e.func.value):
             inner = e.func.value
             reads = e.func.attr in _READERS and not isinstance(inner, ast.Name)
@@ -286,7 +286,7 @@ class Split:
         return located(ast.Name(name, ast.Load()), at)
 
     def _with_inner_calls(self, node: Any) -> Any:
-        """A statement or expression whose calls of functions and modules of the user's are compiled."""
+        """Return a statement or expression whose calls of the user's functions and modules are compiled."""
 
         split = self
 
@@ -305,7 +305,7 @@ class Split:
         return Calls().visit(copy.deepcopy(node))
 
     def _inner_call(self, f: Any) -> Any:
-        """Return what a statement that stays shall call instead of a function."""
+        """Return the callable that a remaining statement calls instead of `f`."""
         if not _is_users(f):
             return f
         key = (id(f.__self__), id(f.__func__)) if isinstance(f, types.MethodType) else id(f)
@@ -318,7 +318,7 @@ class Split:
 
 
 def _is_computed(e: ast.expr) -> bool:
-    """Return whether an expression is a computation as a whole, whose truth is asked for only at the end."""
+    """Return whether an expression is one computation, whose truth value is used only at the end."""
     if isinstance(e, ast.Compare) and (len(e.ops) > 1 or isinstance(e.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))):
         return False
     if any(isinstance(n, (ast.BoolOp, ast.IfExp, ast.NamedExpr)) for n in own_nodes(e)):
@@ -334,7 +334,7 @@ def _reads(e: ast.expr) -> bool:
 
 
 def _is_users(f: Any) -> bool:
-    """Return whether something that is called is worth compiling: a module, or a function that is not of a library."""
+    """Return whether a callable is worth compiling: a module, or a function that belongs to no library."""
     if isinstance(f, Module):
         return True
     plain = f.__func__ if isinstance(f, types.MethodType) else f
@@ -361,7 +361,7 @@ def target(function: Any) -> tuple[Any, tuple, str]:
 
 
 def is_plain(module: Any) -> bool:
-    """Return whether calling a module is calling its class's `forward`."""
+    """Return whether calling a module only calls its class's `forward`."""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return "forward" not in module.__dict__ and not any(getattr(module, name, None) for name in hooks)
 

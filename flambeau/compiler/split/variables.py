@@ -1,4 +1,4 @@
-"""Variables that statements read and set: what goes into a part of a function, and what comes out of it."""
+"""Variables that statements read and set: the inputs and outputs of a part of a function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BLOCKS = (ast.If, ast.For, ast.While, ast.With)  # statements whose bodies can b
 
 
 def own_nodes(node: ast.AST) -> Iterable[ast.AST]:
-    """The nodes of a statement, but not those inside functions and comprehensions that it holds."""
+    """Yield the nodes of a statement, except those inside functions and comprehensions that it contains."""
     yield node
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):  # of these, what is evaluated outside
         outside = [*node.decorator_list, *getattr(node, "bases", ())]
@@ -30,7 +30,7 @@ def own_nodes(node: ast.AST) -> Iterable[ast.AST]:
 
 
 def loads(node: ast.AST) -> set[str]:
-    """Names that are read, also inside functions that it holds; a name that is changed (`x += 1`) is read."""
+    """Return the names that a piece of code reads, also inside functions that it contains; `x += 1` reads x."""
     found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
     changed = {n.target.id for n in ast.walk(node) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
     return found | changed
@@ -55,7 +55,7 @@ def stores(node: ast.AST) -> set[str]:
 
 
 def flow(body: list[ast.stmt], definite: set[str]) -> tuple[set[str], set[str]]:
-    """Names that are read before these statements have set them for certain, and those that are certainly set afterwards."""
+    """Return the names that are read before these statements have certainly set them, and those that are certainly set afterwards."""
     exposed: set[str] = set()
     for s in body:
         if isinstance(s, ast.If):
@@ -86,7 +86,7 @@ def flow(body: list[ast.stmt], definite: set[str]) -> tuple[set[str], set[str]]:
 
 
 def shared(tree: ast.FunctionDef, parameters: set[str]) -> set[str]:
-    """Variables that functions inside this one see, and that are set more than once, or later: a copy of one would go stale."""
+    """Return the variables that inner functions capture and that are set more than once, or later: a copy of one would become stale."""
     captured: set[str] = set()
     late: set[str] = set()
     last = {n.id: n.lineno for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}

@@ -23,7 +23,7 @@ from ...nn.parameter import Parameter
 
 ATOMS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 _GPU_THREADS = f"{__name__.partition('.')[0]}.backends.nvidia.threads"
-# What marks of sizes are called on tensors; those that need not hold are dynamic, too.
+# Attributes of tensors that mark sizes; weakly dynamic ones are in the first, too.
 DYNAMIC, STATIC, WEAK = "_dynamo_dynamic_indices", "_dynamo_static_indices", "_dynamo_weak_dynamic_indices"
 
 
@@ -47,7 +47,7 @@ class Arguments:
         return _general(self.key, iter(self.tensors), sizes_count)
 
     def plain(self, args: tuple) -> bool:
-        """Return whether these are all tensors that `Last` knows how to compare."""
+        """Return whether these arguments are all tensors that `Last` knows how to compare."""
         tensors = self.tensors
         if len(args) != len(tensors) or any(a is not t for a, t in zip(args, tensors)) or self.key[-1]:
             return False
@@ -80,7 +80,7 @@ class Arguments:
         return self._describe_object(value)
 
     def _describe_key(self, key: Any) -> Any:
-        """Describe a key of a dict: it may be equal to others that cannot stand for it."""
+        """Describe a key of a dict: a key may be equal to another (1 and True) that cannot replace it."""
         kind = type(key)
         if kind is tuple or kind is frozenset:
             return kind, tuple([self._describe_key(k) for k in key])
@@ -103,7 +103,7 @@ class Arguments:
         return tuple(found)
 
     def _shared(self) -> Any:
-        """Describe which tensors share memory, how far from each other they begin, and which are one; which lists and dicts are one."""
+        """Describe which tensors share memory and at which offsets, and which tensors, lists and dicts are the same object."""
         tensors = self.tensors
         found: list[Any] = []
         if len(self.containers) > 1:
@@ -136,7 +136,7 @@ class Arguments:
 
 
 def _general(part: Any, tensors: Iterator[Tensor], sizes_count: bool) -> Any:
-    """A part of a key without the sizes of tensors. These come in the order of the key."""
+    """Return a part of a key without the sizes of tensors; `tensors` yields these in the order of the key."""
     if type(part) is not tuple:
         return part
     if len(part) == 7 and (part[0] is Tensor or part[0] is Parameter):
@@ -160,7 +160,7 @@ def atom(value: Any) -> tuple:
 
 
 def layout_of(t: Any) -> Any:
-    """None, or shape, strides and dtype of a strided tensor without history."""
+    """Return shape, strides and dtype of a strided tensor without history; None for None."""
     if t is None:
         return None
     if t.is_sparse or not t.is_leaf:
@@ -171,7 +171,7 @@ def layout_of(t: Any) -> Any:
 
 
 def _chosen_gpu() -> int:
-    """The device that "cuda" means, where GPUs are in use."""
+    """Return the index of the device that "cuda" means, 0 if GPUs are not in use."""
     room = sys.modules.get(_GPU_THREADS)
     return 0 if room is None else room.mine.chosen
 
@@ -184,7 +184,7 @@ def general_history(history: Any) -> Any:
 
 
 def settings_key() -> tuple:
-    """The switches that decide what operators do."""
+    """Return the settings that decide what operators do."""
     cast = (casts.active, casts.switched, tuple(casts.dtypes.values()), casts.cache_enabled)
     state = settings._State
     return (

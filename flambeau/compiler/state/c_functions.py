@@ -1,7 +1,6 @@
-"""C functions and types whose results depend on nothing but their arguments: known by identity, because a name can be anybody's.
+"""C functions and types whose results depend on nothing but their arguments: known by identity, because names can be reused.
 
-Whatever is not here may read a clock, a file, a generator of random numbers or state of its own: a function that calls it is not
-recorded as a whole."""
+Any other may read a clock, a file, a generator of random numbers or state of its own: a function that calls it is not recorded as a whole."""
 
 from __future__ import annotations
 
@@ -44,14 +43,14 @@ _MORE = (sys.intern, *ASK_FOR_EXCEPTIONS, sys.getdefaultencoding, sys.is_finaliz
          _abc.get_cache_token)  # fmt: skip
 _LOOKS_AT_FRAMES = frozenset((sys._getframe, getattr(sys, "_getframemodulename", None)))
 _READS_FILES = frozenset(("fromfile", "seterrobj", "_load_from_filelike"))  # of NumPy's functions in C
-# What a class knows or asks besides what it is given.
+# Methods whose results depend on more than their arguments.
 _IMPURE_METHODS = frozenset(("__subclasses__", "now", "utcnow", "today", "fromtimestamp", "utcfromtimestamp", "astimezone", "timestamp",
                              "tofile", "dump"))  # fmt: skip
 _SAMPLES: tuple[Any, ...] = ((), [], {}, {}.values(), {}.items(), set(), "", b"", range(1))
 _ITERATORS = tuple({type(iter(v)) for v in _SAMPLES})
 CONTAINERS = (dict, list, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque)
 NUMBERS = (np.generic, np.dtype, np.ufunc, type(np.sum))  # of NumPy: they never change, either
-# Values that never change: whoever holds one is watched, not the value.
+# Values that never change: their holders are guarded, not the values.
 IMMUTABLE = (range, slice, re.Pattern, datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone,
              types.CodeType, types.GenericAlias, types.UnionType, operator.itemgetter, type(sys.flags),
              type(sys.float_info), type(sys.version_info), _collections._tuplegetter, type(abc.ABC.__dict__["_abc_impl"]))  # fmt: skip
@@ -73,8 +72,8 @@ _FUNCTIONS |= {id(f): f for f in _MORE}
 
 
 def objection(f: Any, by_user: bool = True) -> str:
-    """Return why a C function or method may give something else in the next call, or "". `by_user`: whether code of a user's calls it,
-    not of Python's library."""
+    """Return why a C function or method may return something else in the next call, or "". `by_user` says whether user code calls it, not
+    Python's library."""
     owner = getattr(f, "__self__", None)
     if owner is None or isinstance(owner, types.ModuleType):
         if id(f) in _FUNCTIONS and not (by_user and f in _OF_OBJECTS):
@@ -99,7 +98,7 @@ def _method_objection(f: Any, holder: type | None) -> str:
 
 
 def is_known(cls: type) -> bool:
-    """Return whether a class in C has no hidden state."""
+    """Return whether a class in C is known to have no hidden state."""
     return cls in _TYPES or issubclass(cls, (np.generic, BaseException))
 
 

@@ -1,4 +1,4 @@
-"""Names in code: those that reach more than they name, those that Python calls without naming, and the globals that code uses."""
+"""Names in code: those that reach more than they name, those that Python calls implicitly, and the globals that code uses."""
 
 from __future__ import annotations
 
@@ -12,41 +12,40 @@ from ...optim.optimizer import Optimizer
 
 BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr", "dir", "__getattribute__", "__reduce_ex__",
                                "__reduce__", "__getstate__", "format_map", "attrgetter", "methodcaller"))  # fmt: skip
-# By which another function is made of one.
+# Attributes from which another function can be made of a function.
 OF_FUNCTIONS = frozenset(("__closure__", "__code__", "__defaults__", "__kwdefaults__"))
-# What is another thing in each call: where a tensor is, how often it was changed, where it comes from; what random numbers come
-# next.
+# Attributes that differ in each call: addresses, versions and histories of tensors, states of random generators.
 OF_ONE_CALL = frozenset(("data_ptr", "storage_offset", "storage", "untyped_storage", "_version", "grad_fn", "_base", "is_shared", "is_pinned",
                           "_is_view", "is_set_to", "share_memory_", "_use_count", "__array_interface__",
                           "_profiler_enabled", "initial_seed", "seed", "get_rng_state", "get_state"))  # fmt: skip
-# Names about gradients that do not ask whether a tensor has one.
+# Names with "grad" that do not ask whether a tensor has a gradient.
 OF_GRAD_MODE = frozenset(
     ("requires_grad", "requires_grad_", "no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled", "gradient_checkpointing")
 )  # fmt: skip
-# What is done to gradients of something that a function computes.
+# Methods that observe or keep gradients of intermediate values.
 HOOKS = frozenset(("register_hook", "register_post_accumulate_grad_hook", "register_prehook", "register_multi_grad_hook", "retain_grad"))  # fmt: skip
-# Methods that this library calls on objects of users.
+# Methods of users' objects that this library calls.
 CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad", "__call__"))
-# Names by which code gets at modules inside a module without naming them.
+# Names by which code reaches the modules inside a module without naming them.
 ALL_CHILDREN = frozenset(("children", "modules", "named_children", "named_modules", "_modules", "apply", "get_submodule", "deepcopy",
                            "copy", "compile", "jit", "func", "functional_call", "export", "fx"))  # fmt: skip
-# Names by which code gets at more of an optimizer than its parameters.
+# Names by which code reaches more of an optimizer than its parameters.
 OF_OPTIMIZERS = frozenset(
     {n for n in dir(Optimizer) if not n.startswith("__")} - {"zero_grad"} | {"param_groups", "state", "defaults", "deepcopy", "copy"}
 )  # fmt: skip
-# Methods that Python calls without naming them: one that is added later changes what an object does.
+# Methods that Python calls implicitly: one that is added later changes an object's behaviour.
 IMPLICIT = frozenset(
     n for cls in (int, list, dict, type, property, memoryview, types.GeneratorType) for n in dir(cls) if n.startswith("__")
 ) | {"__getattr__", "__missing__", "__post_init__", "__match_args__", "__name__", "__annotations__"}  # fmt: skip
 
 
 def is_private(name: str) -> bool:
-    """Return whether a name is what every module has: its loader, its file."""
+    """Return whether a name is one that every module has, such as `__loader__` or `__file__`."""
     return name.startswith("__") and name.endswith("__")
 
 
 def formats_attributes(code: types.CodeType) -> bool:
-    """Return whether a text in code reads an attribute or an entry when it is formatted: "{0.name}"."""
+    """Return whether a string constant in code reads an attribute or an entry when it is formatted, as "{0.name}" does."""
     texts = [c for c in code.co_consts if isinstance(c, str)]
     return any(
         "." in part.partition("}")[0] or "[" in part.partition("}")[0] for t in texts for part in t.split("{")[1:]
@@ -61,7 +60,7 @@ def slots_of(cls: type) -> list[str]:
 
 @functools.lru_cache(4096)
 def globals_of(code: types.CodeType) -> tuple[str, ...]:
-    """The global names that code reads or writes."""
+    """Return the global names that code reads or writes."""
     found = (
         i.argval
         for i in dis.get_instructions(code)
@@ -80,7 +79,7 @@ def functions_of(codes: list[types.CodeType]) -> list[types.FunctionType]:
     if not codes:
         return []
     ids = {id(code) for code in codes}
-    # The collector does not tell what a program has frozen, as servers do before they fork.
+    # `gc` hides objects that a program has frozen, as servers do before they fork.
     frozen = gc.get_freeze_count()
     if frozen:
         gc.unfreeze()

@@ -1,4 +1,4 @@
-"""Garbage collections in the middle of a call: finalizers that run then are nobody's doing, and may run at any other moment."""
+"""Garbage collections in the middle of a call: the finalizers that run then do not belong to the call, and may run at any other moment."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 @contextlib.contextmanager
 def around_collections(make: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
-    """Context manager: enter one that `make` makes whenever a garbage collection begins in this thread, and leave it at the end of that.
-    It begins before, and ends behind, what others have put into `gc.callbacks`."""
+    """Context manager: whenever a garbage collection begins in this thread, enter a context made by `make`, and leave it at the end. It is
+    entered before, and left after, the other functions in `gc.callbacks`."""
     thread, entered = threading.get_ident(), list[Any]()
 
     def begin(phase: str, info: dict[str, int]) -> None:

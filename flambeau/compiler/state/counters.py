@@ -1,7 +1,7 @@
 """Numbers that a function only counts up or down: `self.calls += 1`.
 
-Such a number decides nothing, because no code reads it but to add to it. So it is not compared before a recording runs, and is counted
-on afterwards by what the recorded call has added. Whether it is one is found out from the source of all code that can be reached."""
+Such a number decides nothing, because no code reads it but to add to it. So it is not guarded, and a replay adds to it what the recorded call
+has added. The source of all reachable code decides whether a number is of this kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEPS = (ast.Add, ast.Sub)
 
 
 class CountedItem(DictItem):
-    """Entries of a dict, without the numbers that are only counted: of these only that they are integers."""
+    """Guard of the entries of a dict; of numbers that are only counted only that they are integers."""
 
     __slots__ = ("before",)
 
@@ -66,7 +66,7 @@ def set_free(reach: Reach) -> None:
 
 
 def _numbers(item: Item, whole: set[int]) -> dict[str, set[str]]:
-    """The integers that an item watches, each with the ways in which code can name it: `.n` as an attribute, `n` as a variable."""
+    """Return the integers that an item guards, each with the ways in which code can name it: `.n` as an attribute, `n` as a variable."""
     if type(item) is CellItem and type(item.seen) is int:
         name = item.what.partition(" ")[0]
         return {name: {name}}
@@ -89,14 +89,14 @@ def _only_counted(reach: Reach, candidates: set[str]) -> set[str]:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """Names and texts in code, and in the code of functions inside it."""
+    """Return names and strings in code, and in the code of functions inside it."""
     texts = [t for c in code.co_consts for t in (c if type(c) is tuple else (c,)) if isinstance(t, str)]
     found = {*code.co_names, *code.co_freevars, *texts, *re.findall(r"\.(\w+)", " ".join(texts))}
     return found.union(*(_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
 
 
 def _other_uses(tree: ast.AST) -> set[str]:
-    """Return the names that are used otherwise than to be added to. Texts count: they may be names of attributes."""
+    """Return the names that are used otherwise than as targets of `+=` and `-=`. Strings count: they may be names of attributes."""
     targets = {id(s.target) for s in ast.walk(tree) if isinstance(s, ast.AugAssign) and isinstance(s.op, _STEPS)}
     found: set[str] = set()
     for node in ast.walk(tree):

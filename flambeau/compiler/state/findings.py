@@ -1,4 +1,4 @@
-"""Objects on the way: items to guard and values still to be looked at, with what containers and wrappers hold."""
+"""Objects found while state is followed: items to guard, and values still to be examined, with the contents of containers and wrappers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Unreachable(Exception):
 
 
 class Findings:
-    """Objects found so far: `items` to guard, and values still to be looked at. Containers and wrappers add the objects they hold."""
+    """Objects found so far: `items` to guard, and `pending` values still to be examined. Containers and wrappers add the objects they hold."""
 
     items: list[Item]
     pending: list[tuple[str, Any]]
@@ -35,7 +35,7 @@ class Findings:
             self.pending.append((what, value))
 
     def _named(self, what: str, value: Any) -> None:
-        """Add a value that code names itself. A class in C that is not known may be asked for anything."""
+        """Add a value that code names itself. A class in C that is not known raises Unreachable, since any of its methods may be called."""
         if isinstance(value, type) and not is_pythons(value) and not c_functions.is_known(value):
             raise Unreachable(f"{what} is {value.__module__}.{value.__name__}, a class in C whose state cannot be seen")
         self._add(what, value)
@@ -98,8 +98,8 @@ class Findings:
             self._add(what, value)
 
     def _weak(self, what: str, held: Any) -> None:
-        """A recording would keep alive what only a weak reference knows; what lives as long as a model does is kept anyway, the tables
-        of hooks that handles know included."""
+        """Add the target of a weak reference, if it lives as long as a model does, like the tables of hooks that handles refer to. Other
+        targets raise Unreachable: a recording would keep them alive."""
         if not isinstance(held(), (type, Tensor, Module, Optimizer, collections.OrderedDict, type(None))):
             raise Unreachable(f"{what} is a weak reference to a {type(held()).__name__}, which may go away")
         self._add(what, held())
@@ -108,12 +108,12 @@ class Findings:
         self._add(what, gc.get_referents(held)[0])
 
     def _record(self, what: str, op: Any) -> None:
-        """An operator of a user's: what runs when it is called. Its other rules (sharding, ONNX) are only guarded."""
+        """Add a user's operator: the functions that run when it is called. Its other rules (sharding, ONNX) are only guarded."""
         self.items.append(DictItem(what, vars(op)))
         for name in ("kernels", "impl", "autocast", "source"):
             self._add(f"{what}.{name}", getattr(op, name))
 
     @staticmethod
     def _is_number(value: Any) -> bool:
-        """Return whether a value is a number of NumPy's, which never changes; one of a class of a user's may have attributes."""
+        """Return whether a value is an immutable NumPy number; one of a user's subclass may have attributes."""
         return isinstance(value, c_functions.NUMBERS) and not is_pythons(type(value))  # type: ignore[arg-type]

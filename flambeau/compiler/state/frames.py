@@ -1,4 +1,4 @@
-"""Identification of the function that a frame runs: functions that one function has made share their code, and differ in the variables around it."""
+"""Identification of the function that a frame runs: closures made by one function share their code, and differ in their variables."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def function_id(f: types.FunctionType) -> Any:
 
 
 def running_id(frame: types.FrameType) -> Any:
-    """Return the `function_id` of the function that a frame runs. Python 3.10 knows only its variables: functions that share all of
-    these are one."""
+    """Return the `function_id` of the function that a frame runs. Python 3.10 knows only its variables: functions that share all of these
+    have one id."""
     if sys.version_info >= (3, 11):
         return _word(_word(id(frame) + _FRAME) + _RUNS)
     around = len(frame.f_code.co_freevars)
@@ -32,7 +32,7 @@ def running_id(frame: types.FrameType) -> Any:
 
 
 def _frames_are_known() -> bool:
-    """Return whether frames tell which function they run: tried on functions with the same code, and on generators."""
+    """Return whether frames tell which function they run, after a trial on functions with the same code, and on generators."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or object.__basicsize__ != 16:
         return False
 

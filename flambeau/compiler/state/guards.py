@@ -1,8 +1,8 @@
 """Guards: checks that Python's state is still what a recording saw.
 
-Each `Item` watches one object: the entries of a dict, the elements of a list, a tensor's header. A native loop compares words of
-memory (versions of dicts, pointers in lists and slots) with what they were: a thousand in a few microseconds. A word that differs is
-no verdict yet: then the item compares values in Python, and takes the new word over if they are the same."""
+Each `Item` watches one object: the entries of a dict, the elements of a list, a tensor's header. A native loop compares words of memory
+(versions of dicts, pointers in lists and slots) with what they were: a thousand in a few microseconds. If a word differs, the item compares
+values in Python, and stores the new word if they are the same."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def contents(held: Any) -> Any:
 
 
 class Item:
-    """Object that a recording depends on. `what` names it for people."""
+    """Object that a recording depends on. `what` names it in messages."""
 
     __slots__ = ("what",)
     what: str
 
     def rows(self) -> Rows | None:
-        """Return addresses and the values stored there while nothing changes; None if that cannot be seen from outside."""
+        """Return addresses and the words stored there while nothing changes; None if changes do not show in memory."""
         return None
 
     def difference(self) -> str:
@@ -82,11 +82,11 @@ class Item:
         return []
 
     def switched(self) -> list[tuple[dict, str, bool]]:
-        """Return the entries that have changed, if all are entries of a dict from True to False or back: the dict, their names and values."""
+        """Return the changed entries (dict, name, value), if every change is one of a dict's entry from True to False or back."""
         return []
 
     def reads(self, other: Item) -> bool:
-        """Return whether it watches what has changed in another item."""
+        """Return whether this item guards the object that another item has found changed."""
         mine, theirs = (
             getattr(self, "held", getattr(self, "cell", self)),
             getattr(other, "held", getattr(other, "cell", other)),
@@ -156,7 +156,7 @@ class ListItem(Item):
 
 
 class CollectionItem(Item):
-    """The elements of a set or a deque: seen from Python only, but for a set that is empty."""
+    """Guard of the elements of a set or a deque: compared in Python, except for an empty set."""
 
     __slots__ = ("held", "seen")
 
@@ -174,7 +174,7 @@ class CollectionItem(Item):
 
 
 class CellItem(Item):
-    """A variable of an enclosing function."""
+    """Guard of a variable of an enclosing function."""
 
     __slots__ = ("cell", "seen")
 
@@ -190,7 +190,7 @@ class CellItem(Item):
 
 
 class SlotsItem(Item):
-    """Attributes of an object that has no dict."""
+    """Guard of the attributes of an object that has no dict."""
 
     __slots__ = ("held", "names", "seen")
 
@@ -238,7 +238,7 @@ class OwnDictItem(Item):
 
 
 class FunctionItem(Item):
-    """Parts of a function that can be exchanged: its code, defaults, attributes and name."""
+    """Guard of the parts of a function that can be replaced: its code, defaults, attributes and name."""
 
     __slots__ = ("held", "seen", "attributes")
     _WORDS = ("code", "defaults", "keyword defaults", "name", "qualified name", "text", "module")
@@ -262,7 +262,7 @@ class FunctionItem(Item):
 
 
 class TypeItem(Item):
-    """Parts of a class that are not in its dict: its bases and its names."""
+    """Guard of the parts of a class that are not in its dict: its bases and its names."""
 
     __slots__ = ("held", "seen")
 
@@ -281,7 +281,7 @@ class TypeItem(Item):
 
 
 class ValueItem(Item):
-    """Result of a function without arguments: a setting of Python's that no object shows."""
+    """Guard of the result of a function without arguments: a setting of Python's that no object shows."""
 
     __slots__ = ("ask", "seen")
 
@@ -293,7 +293,7 @@ class ValueItem(Item):
 
 
 class TensorItem(Item):
-    """A tensor's header and where its memory is."""
+    """Guard of a tensor's header and the address of its memory."""
 
     __slots__ = ("held", "seen", "storage")
 
@@ -352,7 +352,7 @@ class AutogradItem(Item):
 
 
 class GroupItem(DictItem):
-    """A group of an optimizer's parameters. Its numbers may change: they are inputs of the update, which `options` has."""
+    """Guard of a group of an optimizer's parameters. Its numbers may change: they are inputs of the update, in `options`."""
 
     __slots__ = ("optimizer", "options", "choices", "whole")
 
@@ -381,7 +381,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _choices(options: dict[str, Any]) -> tuple:
-    """Return the part of the options that decides the formula."""
+    """Return the part of the options that decides the formula: all but the values of plain numbers."""
     return tuple((k, None if type(v) in (int, float) else (type(v), v)) for k, v in options.items())
 
 
@@ -446,7 +446,7 @@ class Guard:
 
 
 class Words:
-    """Memory values that must not have changed. Whoever makes one keeps the objects alive."""
+    """Memory words that must not have changed. The objects at their addresses must be kept alive by the caller."""
 
     def __init__(self, rows: list[tuple[int, int]]):
         self.table = array("q", [*(w for row in rows for w in row), 0, 0])
@@ -461,8 +461,8 @@ class Words:
 
 
 def gradient_rows(t: Any, meta: Any) -> Rows | None:
-    """Return the rows that hold while only its leaf, and whoever keeps the gradient and its storage once more, holds them: their reference counts
-    are two, the gradient is the leaf's, and it has no history and no attributes. None if attributes cannot be seen from outside."""
+    """Return rows that hold while only its leaf and one further reference hold a gradient and its storage: their reference counts are two,
+    the gradient is the leaf's, and it has no history and no attributes. None if attributes do not show in memory."""
     storage, own = t._storage, own_dict_row(t)
     rows = [(id(t), 2), (id(storage), 2)]
     rows += [word(id(t) + offset) for offset in TENSOR_SLOTS]

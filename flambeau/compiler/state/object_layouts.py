@@ -1,4 +1,4 @@
-"""Layouts of CPython's objects in memory: each layout is tried out before it is relied on.
+"""Layouts of CPython's objects in memory: each layout is tested before it is relied on.
 
 A row is an address and the word that is stored there while nothing changes. Rows are compared in order, up to the first that differs:
 a word behind a pointer comes after the pointer."""
@@ -24,7 +24,7 @@ def word(address: int) -> tuple[int, int]:
 
 
 def _dicts_have_versions() -> bool:
-    """Return whether the word behind a dict's size changes with every change, also of attributes that hot code stores."""
+    """Return whether the word after a dict's size changes with every change, also of attributes that hot code stores."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 13):
         return False
 
@@ -88,7 +88,7 @@ _MANAGED_DICT = 1 << 4  # a flag of classes whose objects keep the dict before t
 
 
 def dict_rows(held: dict, names: Iterable[str] | None = None) -> Rows | None:
-    """Return memory values that change whenever one of these entries of a dict does, or any."""
+    """Return rows that differ whenever one of the entries `names` of a dict changes, or any entry if that is None."""
     if isinstance(held, collections.OrderedDict) and dict.__len__(held) > 1:
         return None  # its order is kept elsewhere
     if DICTS_HAVE_VERSIONS:
@@ -117,7 +117,7 @@ def _entry_rows(held: dict, names: Iterable[str] | None) -> Rows:
 
 
 def _entries_are_known() -> bool:
-    """Return whether the rows of dicts notice every change: tried on dicts of both kinds, and on those of objects."""
+    """Return whether the rows of dicts notice every change, after a trial on dicts of both kinds, and on those of objects."""
     if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 13):
         return False
 
@@ -153,7 +153,7 @@ def own_dict_row(o: Any) -> Rows | None:
 
 
 def _places(o: Any, fields: tuple[str, ...], size: int) -> tuple[int, ...]:
-    """Return the offsets of these attributes' values in an object; none if they are not found, each once."""
+    """Return the offsets of these attributes' values in an object; () unless each is found exactly once."""
     words = [word(id(o) + 8 * i)[1] for i in range(size // 8)]
     found = tuple(8 * words.index(id(getattr(o, n))) for n in fields if words.count(id(getattr(o, n))) == 1)
     return found if sys.implementation.name == "cpython" and len(found) == len(fields) else ()

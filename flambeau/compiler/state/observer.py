@@ -1,7 +1,7 @@
 """Observation of what runs in a call of a function: every function written in Python outside this library, and every C function these call.
 
-What code *could* run cannot be told from its names: `str(x)`, a property, a patched method, an operator. So it is watched, through
-`sys.setprofile`, which sees this thread only. Shared code, Python's library for one, counts as the code's that calls it."""
+What code *could* run cannot be told from its names: `str(x)`, a property, a patched method, an operator. So it is observed through
+`sys.setprofile`, which sees this thread only. Shared code, such as Python's library, counts as part of its caller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWS = getattr(warnings._showwarnmsg, "__code__", None)  # type: ignore[attr-d
 
 
 class Ran:
-    """Code that ran, of which functions, the globals it saw first, and how often it was entered within one call at most."""
+    """Code that ran: its functions, the globals it saw first, and the largest number of times it was entered in one call."""
 
     __slots__ = ("code", "space", "times", "functions")
 
@@ -41,11 +41,11 @@ class Ran:
 
 
 class Observer:
-    """Observer of a function's calls: the code that they have run, and what they have asked."""
+    """Observer of a function's calls: the code that they have run, and what that code has queried."""
 
     def __init__(self) -> None:
         self.ran: dict[int, Ran] = {}  # by the id of the code
-        # what ran in the function that this one's is a part of: it may run here, too
+        # code that ran in the function of which this one is a part: it may run here, too
         self.expected: dict[int, Ran] = {}
         self.refused: list[str] = []  # what the last call did that may give something else in each call
         self.library_names: set[str] = set()  # in code of this library that ran
@@ -56,7 +56,7 @@ class Observer:
 
     @contextlib.contextmanager
     def watching(self, told: Callable[[str], None] | None = None) -> Iterator[None]:
-        """Context manager: record what this thread runs; call `told` with every objection."""
+        """Context manager: observe what this thread runs; call `told` with every objection to recording it."""
         self.refused.clear()
         if not self.sees():
             yield
@@ -81,7 +81,7 @@ class Observer:
         self.ran = {k: ran for k, ran in self.ran.items() if k in before or ran.code.co_name != MADE}
 
     def besides(self, function: types.FunctionType) -> Observer:
-        """Return an observer that expects the same, but for the function itself, unless this ran inside itself: for parts of the function."""
+        """Return an observer for parts of `function` that expects the same code, except that of the function itself unless it was recursive."""
         made = Observer()
         ran = {**self.expected, **self.ran}
         made.expected = {k: one for k, one in ran.items() if one.code is not function.__code__ or one.times > 1}
@@ -95,7 +95,7 @@ class _Watch:
 
     def __init__(self, observer: Observer, told: Callable[[str], None] | None, former: Any):
         self.observer, self.told, self.former = observer, told, former
-        # of code by its id; it is kept, so that the id stays its own
+        # kinds of code, by its id; the code is kept alive, so that the id stays unique
         self.kinds: dict[int, tuple[int, types.CodeType]] = {}
         self.own: set[int] = set()  # ids of code of this library
         self.entered: dict[int, int] = {}  # how often code was, by its id
@@ -108,7 +108,7 @@ class _Watch:
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[None]:
-        """Context manager: garbage is collected."""
+        """Context manager: note that a garbage collection is running."""
         self.collects = True
         try:
             yield
@@ -116,7 +116,7 @@ class _Watch:
             self.collects = False
 
     def callback(self) -> Callable[[types.FrameType, str, Any], None]:
-        """Return the function that `sys.setprofile` is given. Most events are this library's: they are told by one look."""
+        """Return the function for `sys.setprofile`. Most events are this library's: one lookup dismisses them."""
         own, warn, former, event_of_others = self.own, _warnings.warn, self.former, self._event
 
         def told(frame: types.FrameType, event: str, arg: Any) -> None:
@@ -198,7 +198,7 @@ class _Watch:
         return known[0]
 
     def _is_users(self, frame: types.FrameType | None) -> bool:
-        """Return whether a frame, or the first behind those of shared code, is one of a user's."""
+        """Return whether a frame, or the first outside shared code around it, runs user code."""
         while frame is not None and self._kind(frame) == SHARED:
             frame = frame.f_back
         return frame is not None and self._kind(frame) == USER

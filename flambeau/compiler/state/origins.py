@@ -1,5 +1,4 @@
-"""Origins of code, classes and modules: this library, Python's, or a user. Told by files and identity, not by names, which anybody
-can give."""
+"""Origins of code, classes and modules: this library, Python's, or a user. Decided by files and identity, not by names, which can be reused."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from . import c_functions
 
 LIBRARY, USER, SHARED = range(3)  # what is shared counts as the code's that calls it
 _PACKAGE = __name__.partition(".")[0]
-# They reach files and other processes. What `distributed` sends besides passes the door, or is told to watchers.
+# Rooms that use files and other processes. Other messages of `distributed` pass the door, or are reported to watchers.
 _ROOMS = (
     *(f"distributed/{room}" for room in ("autograd", "checkpoint", "elastic", "launch", "mailbox", "nn/api", "rendezvous", "rpc", "run", "store", "tcp_store")),
     "horovod", "serialization", "serve",
@@ -29,7 +28,7 @@ _PACKAGES = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
 _PYTHON = os.path.dirname(os.path.abspath(types.__file__)) + os.sep
 # Folders of packages that this library calls itself.
 called_by_us = [os.path.join(_PACKAGES, name) + os.sep for name in ("numpy", "llvmlite", "scipy", "cuda", "mpi4py")]
-# What the code that makes a named tuple sees.
+# The globals that the code of a named tuple sees.
 _NAMED_TUPLE = set(collections.namedtuple("Sample", "")().__new__.__globals__)
 _BASES = (object, *c_functions.CONTAINERS, types.SimpleNamespace, type, types.ModuleType, int, float, complex, str, bytes)  # fmt: skip
 _METHODS_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
@@ -37,7 +36,7 @@ HEAP_TYPE = 1 << 9  # a flag of classes that are made at run time: those of Pyth
 
 
 def kind_of(code: types.CodeType, space: dict) -> int:
-    """Whose code it is, which sees these globals."""
+    """Return whose code it is (LIBRARY, SHARED or USER), given the globals that it sees."""
     file = code.co_filename
     if file.startswith(_HOME):
         return LIBRARY
@@ -53,14 +52,14 @@ def kind_of(code: types.CodeType, space: dict) -> int:
 
 
 def _is_own_space(space: dict) -> bool:
-    """Return whether these are the globals of a module of this library's: what is made there has no file."""
+    """Return whether these are the globals of a module of this library: code generated there has no file."""
     name = space.get("__name__")
     known = sys.modules.get(name) if isinstance(name, str) and name.startswith(f"{_PACKAGE}.") else None
     return known is not None and vars(known) is space
 
 
 def is_library(code: types.CodeType, space: dict) -> bool:
-    """Return whether code is this library's own, whatever its function calls itself."""
+    """Return whether code is this library's own, whatever the name of its function."""
     return kind_of(code, space) == LIBRARY
 
 
@@ -70,7 +69,7 @@ def is_users(code: types.CodeType, space: dict) -> bool:
 
 
 def reaches_outside(code: types.CodeType) -> bool:
-    """Return whether code of this library does more than compute: files, other processes."""
+    """Return whether code of this library does more than compute: it uses files or other processes."""
     return code.co_filename.startswith(_OUTSIDE)
 
 
@@ -80,14 +79,14 @@ def is_outside(module: str) -> bool:
 
 
 def is_known_by_identity(cls: type) -> bool:
-    """Return whether what objects of a class hold does not decide which operators run: one of this library's, or made from it, that says
-    `KNOWN_BY_IDENTITY`. Such an object is guarded by whoever holds it."""
+    """Return whether the contents of a class's objects do not decide which operators run: a class of this library, or derived from one, that
+    sets `KNOWN_BY_IDENTITY`. Such an object is guarded by its holder."""
     return any(c.__dict__.get("KNOWN_BY_IDENTITY") and is_library_class(c) for c in cls.__mro__)
 
 
 @functools.lru_cache(4096)
 def is_library_class(cls: type) -> bool:
-    """Return whether a class is this library's own, whatever it calls itself: its module has it under its name."""
+    """Return whether a class is this library's own: its module has it under its name."""
     if cls.__module__.partition(".")[0] != _PACKAGE:
         return False
     place: Any = sys.modules.get(cls.__module__)
@@ -97,7 +96,7 @@ def is_library_class(cls: type) -> bool:
 
 
 def is_put_there(value: Any) -> bool:
-    """Return whether a function, method or callable object in a module or class of this library comes from elsewhere."""
+    """Return whether a function, method or callable object found in this library was put there by other code."""
     if isinstance(value, types.FunctionType):
         return not is_library(value.__code__, value.__globals__)
     if isinstance(value, types.MethodType):
@@ -127,13 +126,13 @@ def is_shared_module(module: types.ModuleType) -> bool:
 
 @functools.lru_cache(4096)
 def shows_its_state(cls: type) -> bool:
-    """Return whether a class hides nothing in C: its state is in its dict and slots, and its methods are functions."""
+    """Return whether a class hides nothing in C: its state is in its dict and slots, and its methods are Python functions."""
     return is_pythons(cls) or cls in _BASES or is_library_class(cls) or issubclass(cls, BaseException)
 
 
 @functools.lru_cache(4096)
 def is_pythons(cls: type) -> bool:
-    """Return whether a class was made by a `class` statement: one that is made in C brings methods in C."""
+    """Return whether a class was made by a `class` statement: one made in C has methods in C."""
     if not cls.__flags__ & HEAP_TYPE or cls.__module__ in sys.builtin_module_names:
         return False
     file = getattr(sys.modules.get(cls.__module__), "__dict__", {}).get("__file__")

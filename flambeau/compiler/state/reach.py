@@ -1,8 +1,8 @@
-"""The Python state that a function depends on: variables around the code that ran, globals that it names, objects behind these.
+"""The Python state that a function depends on: closure variables of the code that ran, globals that it names, objects reachable from these.
 
-Which code ran, an `Observer` has seen; code that did not run does not count, whatever names it. Code of this library is trusted to
-depend on its arguments and on the settings that `function` compares. Of an object only attributes count whose names occur in code
-that ran; where such code looks attributes up by computed names, all count. What cannot be followed is a reason not to record."""
+An `Observer` has seen which code ran; code that did not run does not count, even if it is named. Code of this library is trusted to depend on
+its arguments and on the settings that `function` compares. Of an object only attributes count whose names occur in code that ran; where such
+code looks attributes up by computed names, all count. What cannot be followed is a reason not to record."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ _LOCK = type(new_lock())  # whoever asks whether it is held calls a C function, 
 _PLAIN = (dtype, device, Generator, Node, _LOCK)
 
 
-# Where programs put functions of their own, which this library calls, too.
+# Namespaces that programs patch with functions of their own, which this library calls, too.
 _PATCHED: dict[str, Any] = {"Tensor": gc.get_referents(Tensor.__dict__)[0], "nn.functional": vars(functional)}
 
 
 class Reach(Findings):
-    """Objects reachable from some objects: `items` to guard, tensors, optimizers. `observer` has seen which code runs; with `ran`, only
-    this part of it counts, so that a statement of a function can be examined separately."""
+    """Objects reachable from some roots: `items` to guard, tensors, optimizers. `observer` has seen which code runs; with `ran`, only this
+    part of it counts, so that a statement of a function can be examined separately."""
 
     def __init__(self, observer: Observer | None = None, ran: dict[int, Ran] | None = None) -> None:
         self.observer = Observer() if observer is None else observer
@@ -106,7 +106,7 @@ class Reach(Findings):
         self.pending = []
 
     def explore(self, roots: list[tuple[str, Any]]) -> Reach:
-        """Follow everything from the roots, again until no new names turn up in code."""
+        """Follow everything from the roots, repeatedly until no new names turn up in code."""
         self.roots = {id(code_names.behind_method(value)) for _, value in roots}
         while True:
             before = self._extent()
@@ -125,7 +125,7 @@ class Reach(Findings):
                 return self
 
     def _extent(self) -> tuple:
-        """Return the sizes that grow until everything is found."""
+        """Return the counts that grow until everything is found."""
         return len(self.names), self.computed, self.everything
 
     def _visit_pending(self) -> None:
@@ -133,7 +133,7 @@ class Reach(Findings):
             self._visit(*self.pending.pop())
 
     def _find_the_rest(self) -> None:
-        """Follow what ran and was not found from the roots, a patched operator perhaps."""
+        """Follow the code that ran but was not found from the roots, such as a patched operator."""
         missed = [one for key, one in self.ran.items() if key not in self.followed or not one.functions <= self.known]
         for f in code_names.functions_of([one.code for one in missed]):
             if self._has_run(f):
@@ -151,8 +151,8 @@ class Reach(Findings):
         self.before = {id(f) for f in code_names.functions_of(inner)}
 
     def unforeseen(self) -> list[types.CodeType]:
-        """Code that has run since, and whose state is not among the items. Functions that were made since do not count: what they
-        depend on is the state of those that made them."""
+        """Return code that has run since, and whose state is not among the items. Functions made since do not count: they depend on the state
+        of those that made them."""
         ran = self.observer.ran
         new = [one.code for key, one in ran.items() if key not in self.followed]
         if not new:
@@ -165,11 +165,11 @@ class Reach(Findings):
         return new
 
     def _was_there(self, f: types.FunctionType) -> bool:
-        """Return whether a function was not made by code that was followed, since this was explored."""
+        """Return whether a function existed before the exploration, rather than being made since by code that was followed."""
         return id(f.__code__) not in self.made_inside or id(f) in self.before
 
     def _settings(self) -> None:
-        """Guard the settings that every function depends on, and those that Python keeps for functions that ask."""
+        """Guard the settings that every function depends on, and those of Python that only some functions query."""
         space = vars(builtins)
         self.items.append(DictItem("builtins", space, tuple(n for n in self.names if n in space)))
         for name, held in _PATCHED.items():
@@ -185,7 +185,7 @@ class Reach(Findings):
                 self.items.append(ValueItem(what, ask))
 
     def _used_of(self, held: dict[str, Any]) -> set[str]:
-        """The names in a place of this library's that code may ask for."""
+        """Return the names in a namespace of this library that code may look up."""
         return (
             set(held)
             if self.computed
@@ -197,7 +197,7 @@ class Reach(Findings):
         return {"autograd", "grad"} <= self.names or bool(self.names & code_names.HOOKS) or id(grad) in self.seen
 
     def looks_at_gradients(self) -> bool:
-        """Return whether code that was found may ask whether a parameter has a gradient: it has such a name, or an optimizer."""
+        """Return whether code that was found may ask whether a parameter has a gradient: it uses such a name, or an optimizer."""
         names = {n for n in self.names if "grad" in n} - code_names.OF_GRAD_MODE
         return bool(names or self.computed or self.optimizers)
 
@@ -279,7 +279,7 @@ class Reach(Findings):
                 self._code(what, constant, space)
 
     def _import(self, name: str, space: dict) -> None:
-        """An import inside a function: of what is in `sys.modules` already, or it did not run."""
+        """Guard an import inside a function: its module is in `sys.modules` already, or the import did not run."""
         package = space.get("__package__") or ""
         found = [n for n in (name, f"{package}.{name}".rstrip(".")) if n in sys.modules]
         self.items.append(DictItem("sys.modules", sys.modules, (name, *found)))
@@ -287,7 +287,7 @@ class Reach(Findings):
             self._add(one, sys.modules[one])
 
     def _cached(self, what: str, f: Any) -> None:
-        """A function whose results are kept. If they were kept before it was observed, what it would run is not known: all counts."""
+        """Follow a function whose results are cached. If they were cached before it was observed, its code is not known, and all code counts."""
         inner = f.__wrapped__
         self.everything = self.everything or not self._has_run(inner)
         self._add(what, inner)
@@ -314,7 +314,7 @@ class Reach(Findings):
                 self._class_state(c)
 
     def _operators(self) -> None:
-        """Operators that users have defined, as far as code names where they are found."""
+        """Follow the operators that users have defined, if code names their namespaces."""
         for name, place in vars(sys.modules[f"{_PACKAGE}.ops"]).items():
             if name in self.names and type(place).__name__ == "_Namespace":
                 for face in vars(place).values():
@@ -340,7 +340,7 @@ class Reach(Findings):
         self._dict(f"attributes of {what}", t.__dict__)
 
     def _accumulator(self, what: str, meta: Any) -> None:
-        """The hooks that are called when a leaf has its gradient: as long as they are guarded, their node lives."""
+        """Guard the hooks that are called when a leaf has its gradient; their node is kept alive meanwhile."""
         node = None if meta.accumulator is None else meta.accumulator()
         for hooks in () if node is None else (node.prehooks, node.hooks):
             if hooks is not None and id(hooks) not in self.seen:
@@ -359,7 +359,7 @@ class Reach(Findings):
         if not is_library_class(type(o)) or self.computed or self.names & code_names.OF_OPTIMIZERS:  # type: ignore[arg-type]
             self._object(what, o)
             return
-        # Only gradients are cleared: what the optimizer knows of its parameters besides does not matter.
+        # Code only clears gradients: the rest of the optimizer's state does not matter.
         self.items += [DictItem(what, o.__dict__, ("param_groups",)), ListItem(f"{what}.param_groups", o.param_groups)]
         for i, group in enumerate(o.param_groups):
             self.items.append(DictItem(f"{what}.param_groups[{i}]", group, ("params",)))
@@ -391,13 +391,13 @@ class Reach(Findings):
             self._class_state(c)
 
     def _attributes(self, what: str, o: Any, own: bool) -> None:
-        """The attributes of an object that code names, or all."""
+        """Follow the attributes of an object that code names, or all."""
         held, inner = o.__dict__, isinstance(o, Module)
         if not own:
             self.items.append(OwnDictItem(what, o))
-        # Of a module, this library reads what begins with an underscore; what its own layers read besides is not known.
+        # This library reads a module's attributes that begin with an underscore; what else its own layers read is not known.
         layered = inner and any(is_library_class(c) for c in type(o).__mro__ if c not in Module.__mro__)
-        # The methods of a SimpleNamespace, in C, read all.
+        # The methods of a SimpleNamespace are in C and read all attributes.
         if own or self.computed or layered or isinstance(o, (Optimizer, types.SimpleNamespace)):
             self.items.append(DictItem(what, held))
             for name, value in held.items():
@@ -415,7 +415,7 @@ class Reach(Findings):
                 self._add(f"{what}.{name}", held[name])
 
     def _children(self, what: str, modules: dict[str, Any]) -> None:
-        """Modules inside one of a user's. Those that no code names are not called; their parameters may be used yet."""
+        """Follow the modules inside a user's module. Those that no code names are not called, but their parameters may be used."""
         self.items.append(DictItem(f"{what}._modules", modules))
         for name, child in modules.items():
             if name in self.names or not isinstance(child, Module):
@@ -424,7 +424,7 @@ class Reach(Findings):
                 self._data(f"{what}.{name}", child)
 
     def _data(self, what: str, module: Module) -> None:
-        """Parameters and buffers of a module that is not called, and of those inside it."""
+        """Follow parameters and buffers of a module that is not called, and of those inside it."""
         if (id(module), "data") in self.seen:
             return
         self.seen[id(module), "data"] = module
@@ -444,7 +444,7 @@ class Reach(Findings):
             self._class_state(c)
 
     def _class_state(self, cls: type) -> None:
-        """The methods and attributes of a class, as far as code names them or Python calls them."""
+        """Follow the methods and attributes of a class that code names or Python calls implicitly."""
         if not cls.__flags__ & HEAP_TYPE or (id(cls), "state") in self.seen:
             return
         self.seen[id(cls), "state"] = cls

@@ -1,7 +1,7 @@
 """The text of a function as a tree, and functions made of changed trees.
 
-A tree is only used if it compiles to the code that the function has: a file that was edited since, or a rewritten import, is found
-out. Functions made of a changed tree see the same globals and the same variables of enclosing functions."""
+A tree is only used if it compiles to the code that the function has: a file that was edited since, or a rewritten import, is detected.
+Functions made of a changed tree see the same globals and the same variables of enclosing functions."""
 
 from __future__ import annotations
 import __future__
@@ -41,7 +41,7 @@ class Source:
         return names | {p.arg for p in (a.vararg, a.kwarg) if p is not None}
 
     def build(self, tree: ast.FunctionDef, extras: dict[str, Any]) -> types.FunctionType:
-        """A function with this tree, which sees `extras` as variables around it."""
+        """Make a function of this tree, which sees `extras` as closure variables."""
         f = self.function
         code = _code(tree, [*self.cells, *extras], f.__code__)
         cells = {**self.cells, **{name: types.CellType(value) for name, value in extras.items()}}
@@ -54,7 +54,7 @@ class Source:
         return made
 
     def part(self, name: str, inputs: list[str], body: list[ast.stmt], extras: dict[str, Any]) -> Source:
-        """Return some statements as a function of their own, of these variables."""
+        """Return some statements as a function of the variables `inputs`."""
         arguments = ast.arguments(
             posonlyargs=[], args=[ast.arg(arg=n) for n in inputs], kwonlyargs=[], kw_defaults=[], defaults=[]
         )
@@ -76,7 +76,7 @@ def located(tree: Any, like: ast.AST) -> Any:
 
 
 def of(function: Any) -> Source | str:
-    """The source of a function written in Python; or why it is not known."""
+    """Return the source of a function written in Python, or why it is not known."""
     if not isinstance(function, types.FunctionType):
         return "it is not a function written in Python"
     try:
@@ -102,13 +102,13 @@ def of(function: Any) -> Source | str:
 
 
 def _imported(code: types.CodeType) -> list[str]:
-    """Names that the module around a function imports: CPython compiles calls of their attributes otherwise."""
+    """Return the names that the module around a function imports: CPython compiles calls of their attributes differently."""
     return _imports("".join(inspect.findsource(code)[0]))
 
 
 @functools.lru_cache(16)
 def _imports(text: str) -> list[str]:
-    """Names that a module of this text imports."""
+    """Return the names that a module with this text imports."""
     found: set[str] = set()
     left: list[ast.AST] = [ast.parse(text)]
     while left:
@@ -123,7 +123,7 @@ def _imports(text: str) -> list[str]:
 def _code(
     tree: ast.FunctionDef, around: list[str], like: types.CodeType, imported: Sequence[str] = ()
 ) -> types.CodeType:
-    """The code of a function whose definition stands inside one with these variables, in a module that imports these names."""
+    """Return the code of a function defined inside one with the variables `around`, in a module that imports the names `imported`."""
     inner = copy.copy(tree)
     inner.name = MADE
     arguments = ast.arguments(
@@ -139,7 +139,7 @@ def _code(
 
 
 def _same(a: types.CodeType, b: types.CodeType) -> bool:
-    """Return whether two codes do the same, whatever they are called."""
+    """Return whether two code objects do the same, whatever their names."""
     fields = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount", "co_kwonlyargcount")
     if (a.co_flags ^ b.co_flags) & ~inspect.CO_NESTED:
         return False

@@ -16,8 +16,7 @@ def row_statistics(x, base, n, eps, kind):
 
 @loop_kernel
 def layer_norm(out, mean, rstd, x, weight, bias, rows, n, eps):
-    """out = (x - mean) * rstd * weight + bias; weight and bias may be None, and so may `mean` and `rstd`, which are kept for
-    backward."""
+    """out = (x - mean) * rstd * weight + bias; weight and bias may be None, and so may `mean` and `rstd`, which are kept for backward."""
     for i in prange(rows, 4 * n):
         base = i * n
         m, r = row_statistics(x, base, n, eps, x)

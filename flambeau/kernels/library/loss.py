@@ -83,8 +83,7 @@ def reduce_losses(loss, stats, target, weight, count, n, ignore, all_weights, *,
 def cross_entropy_rows(
     loss, stats, soft, x, target, weight, rows, n, ignore, smoothing, *, reduction, smooth, on_host=True, copies=False
 ):
-    """loss = -weight[t] * log softmax(x)[t], mixed with the mean over classes if `smooth`; one number unless reduction
-    is "none"."""
+    """loss = -weight[t] * log softmax(x)[t], mixed with the mean over classes if `smooth`; one number unless reduction is "none"."""
     all_weights = class_weights(x, weight, n)
     for i in prange(rows, 4 * n):
         base = i * n

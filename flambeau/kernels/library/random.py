@@ -106,8 +106,7 @@ def unit53(words, i):
 
 @loop_kernel
 def uniform(out, state, words, n, low, high, top, *, plain):
-    """Uniform on [low, high); `plain`: on [0, 1). A sample that rounding brought to `top`, which is `high` in out's dtype,
-    becomes `low`."""
+    """Uniform on [low, high); `plain`: on [0, 1). A sample that rounding brought to `top`, which is `high` in out's dtype, becomes `low`."""
     if out.dtype is float64:
         for start in range(0, n, CHUNK // 2):
             count = minimum(CHUNK // 2, n - start)

@@ -59,8 +59,7 @@ def softmax_backward_rows(grad_in, grad, y, rows, n, *, log_result=False):
 
 @loop_kernel
 def softmax_columns(out, x, outer, n, inner, *, log_result=False, on_host=True):
-    """softmax along a dimension that is not the last: BLOCK neighbouring columns at a time, so that memory is read
-    in order."""
+    """softmax along a dimension that is not the last: BLOCK neighbouring columns at a time, so that memory is read in order."""
     blocks = (inner + BLOCK - 1) // BLOCK
     narrow = not on_host or out.dtype is bfloat16 or out.dtype is float16
     for task in prange(outer * blocks, 4 * n * BLOCK):

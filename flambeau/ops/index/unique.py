@@ -140,8 +140,7 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]:
-    """The distinct elements (or slices along `dim`) in order; optionally where each element went, and how often each
-    occurs."""
+    """The distinct elements (or slices along `dim`) in order; optionally where each element went, and how often each occurs."""
     need_tensor("unique", input)
     _refuse_complex(input)
     wanted = bool(return_inverse), bool(return_counts)

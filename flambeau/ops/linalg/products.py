@@ -121,8 +121,7 @@ def _check_chain(tensors: list[Tensor]) -> None:
 
 
 def _best_splits(sizes: list[int]) -> list[list[int]]:
-    """Return where to split each run of matrices so that the number of multiplications is least (matrix i is sizes[i] x
-    sizes[i + 1])."""
+    """Return where to split each run of matrices so that the number of multiplications is least (matrix i is sizes[i] x sizes[i + 1])."""
     n = len(sizes) - 1
     cost = [[0.0] * n for _ in range(n)]
     split = [[0] * n for _ in range(n)]

@@ -102,8 +102,7 @@ _NEVER_HOLD = frozenset(
 
 
 class Text:
-    """The source of a door: what stands before the function, its body, and what their names mean. `recording` makes its own function
-    of it."""
+    """The source of a door: what stands before the function, its body, and what their names mean. `recording` makes its own function of it."""
 
     def __init__(self, op: Op, body: str, texts: dict[str, str], before: str = "", **names: Any):
         self.op, self.texts = op, {"arguments": _arguments(op), **texts}

@@ -378,8 +378,7 @@ class CopySlices(Node):
 
 
 def view_through(base: Any, shape: Any, strides: Any, offset: int, d: dtype) -> Any:
-    """The view of `base` with this geometry, counted in elements of `d`: base's own dtype, or the real or complex one
-    that belongs to it."""
+    """The view of `base` with this geometry, counted in elements of `d`: base's own dtype, or the real or complex one that belongs to it."""
     if d is base.dtype:
         return base.as_strided(shape, strides, offset)
     if base.dtype.is_complex:

@@ -113,8 +113,7 @@ def _check_delivery(name: str, out: Any, result: Tensor, recorded: bool, exact: 
 
 
 def write_out(name: str, out: Any, result: Any, recorded: bool = True, exact: bool = False) -> Any:
-    """Deliver `result` into the tensor(s) given as out=; `recorded`: autograd would know this operator; `exact`: a result
-    is not converted."""
+    """Deliver `result` into the tensor(s) given as out=; `recorded`: autograd would know this operator; `exact`: a result is not converted."""
     if isinstance(result, tuple):
         if not isinstance(out, (tuple, list)) or len(out) != len(result):
             raise TypeError(

@@ -46,8 +46,7 @@ def sparse_primitive(fn: AnyFunction, grads: dict[Any, Any], quirks: Quirks, nam
 
 
 def sparse_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str | None = None) -> Any:
-    """Call the sparse form of an operator, or refuse: because an operator it is made of refused (`reason`), or because it
-    has none."""
+    """Call the sparse form of an operator, or refuse: because an operator it is made of refused (`reason`), or because it has none."""
     form, name = op.sparse, op.name
     if form is None:
         raise SparseRefusal(reason or _refusal(name, args, kwargs), final=reason is not None)

@@ -141,8 +141,7 @@ def _reflected_quotient() -> AnyFunction:
 
 
 def _inplace_operator(method: Any) -> AnyFunction:
-    """A method in place as the operator of an augmented assignment: the same code, which leaves what it cannot take to the other
-    operand."""
+    """A method in place as the operator of an augmented assignment: the same code, which leaves what it cannot take to the other operand."""
     space = {**method.__globals__, "_run_inplace": _run_inplace_operator, "_intercept": _intercept}
     face = FunctionType(method.__code__, space, method.__name__, method.__defaults__, method.__closure__)
     face.__kwdefaults__ = method.__kwdefaults__

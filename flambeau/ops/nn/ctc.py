@@ -199,7 +199,6 @@ def ctc_loss(
     reduction: Any = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """The negative log-likelihood of label sequences under (steps, samples, classes) log-probabilities, over all ways to
-    align them."""
+    """The negative log-likelihood of label sequences under (steps, samples, classes) log-probabilities, over all ways to align them."""
     chosen = read_reduction(reduction)
     return _ctc(log_probs, targets, input_lengths, target_lengths, blank, chosen, zero_infinity)

@@ -262,8 +262,7 @@ def _(out: Tensor, target: Tensor, classes: int) -> None:
 
 @internal(batching="each")
 def label_pairs(target: Tensor, classes: int) -> NewTensor:
-    """Return a mask over each row of `target` and all classes: entries before the first
-    -1, paired with classes that no such entry names."""
+    """Return a mask over each row of `target` and all classes: entries before the first -1, paired with classes that no such entry names."""
     return (*target.shape, classes), dt.bool_, target.device
 
 
