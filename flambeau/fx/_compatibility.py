@@ -1,4 +1,4 @@
-"""Marks on public names: whether later versions promise to keep them."""
+"""Marks on public names: whether they promise backward compatibility."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def compatibility(is_backward_compatible: bool) -> Callable[[T], T]:
-    """A decorator that notes the promise, in the docstring and in a table."""
+    """Return a decorator that records the promise in the docstring and in a table."""
 
     def mark(value: T) -> T:
         if is_backward_compatible:

@@ -1,4 +1,4 @@
-"""Making graph modules; PyTorch can put off the generation of their code, here it is always done at once."""
+"""Construction of graph modules. PyTorch can defer the generation of their code; here it is always generated at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .graph_module import GraphModule
 
 @contextlib.contextmanager
 def _use_lazy_graph_module(should_use: bool) -> Iterator[None]:
-    """Context manager within which code may be generated later; it never is."""
+    """Context manager without effect: generation of code is never deferred here."""
     yield
 
 

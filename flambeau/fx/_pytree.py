@@ -1,4 +1,4 @@
-"""Taking arguments apart by a known shape, as the code of graphs with nested arguments does."""
+"""Flattening of arguments by a known tree structure, as the code of graphs with nested arguments does."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def is_fx_symbolic_tracing() -> bool:
 
 
 class ProxyableClassMeta(type):
-    """A metaclass: making an instance from proxies is recorded as a call, while a program is traced."""
+    """Metaclass of classes whose construction from proxies is recorded as a call during tracing."""
 
     def __init__(cls, name: str, bases: tuple[Any, ...], attrs: dict[Any, Any]) -> None:
         _proxyable_classes.setdefault(cls)
@@ -72,7 +72,7 @@ class ProxyableClassMeta(type):
 
 
 def _patch_function(fn: FunctionType, nargs: int) -> FunctionType:
-    """The function with *args, **kwargs and keyword-only parameters as plain ones, so that proxies can replace them."""
+    """Return the function with *args, **kwargs and keyword-only parameters as plain ones, so that proxies can be passed for them."""
     code: CodeType = fn.__code__.replace(
         co_argcount=nargs,
         co_posonlyargcount=0,
@@ -93,7 +93,7 @@ PH = PHBase()
 
 
 class PHWithMeta(PHBase):
-    """An argument that stays an input, with attributes for its node."""
+    """Placeholder in `concrete_args` for an argument that stays an input, with attributes to copy to its node."""
 
     def __init__(self, ph_key: str | None = None) -> None:
         self.ph_key = ph_key
@@ -112,7 +112,7 @@ _CONSTANTS = (Tensor, pytree.TreeSpec)
 
 
 def _annotations_of(function: Any) -> dict[str, Any]:
-    """A function's annotations. This library's own are kept as text, and say Any where PyTorch's layers say nothing."""
+    """Return a function's annotations. Those of this library are evaluated, without `Any`, where PyTorch's layers have none."""
     if (getattr(function, "__module__", None) or "").partition(".")[0] not in ("flambeau", "torch"):
         return inspect.get_annotations(function)
     try:
@@ -147,7 +147,7 @@ class Tracer(TracerBase):
     root: Module
 
     def get_fresh_qualname(self, prefix: str) -> str:
-        """A name for an attribute that the root does not have."""
+        """Return a name for an attribute that the root module does not have yet."""
         for number in itertools.count(self._qualname_counter[prefix]):
             if not hasattr(self.root, f"{prefix}{number}"):
                 self._qualname_counter[prefix] = number
@@ -155,7 +155,7 @@ class Tracer(TracerBase):
         raise AssertionError
 
     def create_arg(self, a: Any) -> Any:
-        """A value as the argument of a node: tensors and modules are found in the root, or put there."""
+        """Convert a value to a node's argument: tensors and modules are looked up in the root module, or added to it."""
         path = self._path_of_value(a)
         if path is not None:
             return self.create_node("get_attr", path, (), {})
@@ -190,19 +190,19 @@ class Tracer(TracerBase):
         return known
 
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
-        """Return whether calls of this module stay calls; by default, those of PyTorch's own layers do."""
+        """Return whether calls of this module are recorded as one node; by default, those of PyTorch's own layers are."""
         module = torch_name(type(m).__module__)
         return module.startswith(("torch.nn", "torch.ao.nn")) and not isinstance(m, Sequential)
 
     def path_of_module(self, mod: Module) -> str:
-        """The path of a module in the root."""
+        """Return the path of a module in the root module."""
         members = self.submodule_paths or {m: name for name, m in self.root.named_modules()}
         if mod not in members:
             raise NameError("module is not installed as a submodule")
         return members[mod]
 
     def call_module(self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Trace a call of a module: become a node, or run `forward` and be traced through."""
+        """Trace a call of a module: record it as a node if it is a leaf, else run `forward` and record its operations."""
         path = self.path_of_module(m)
         with ScopeContextManager(self.scope, Scope(path, type(m))):
             calls = self.num_calls.get(path, 0)
@@ -218,7 +218,7 @@ class Tracer(TracerBase):
         return result
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
-        """The value of a module's attribute while tracing: parameters are proxies."""
+        """Return the value of a module's attribute during tracing: parameters are proxies."""
         members: Iterable[tuple[str, Any]] = ()
         if isinstance(attr_val, Parameter):
             members = self.root.named_parameters()
@@ -304,7 +304,7 @@ class Tracer(TracerBase):
         return pytree.tree_map(specialise, concrete_args[name])
 
     def _specialised(self, name: str, proxy: Proxy, value: Any) -> Any:
-        """The concrete value of an input, and a check in the graph that it is given again."""
+        """Return the concrete value of an input, and add a check to the graph that later calls pass the same value."""
         if isinstance(value, PHBase):
             if value is not PH:
                 _transfer_attrs(value, proxy.node)
@@ -324,8 +324,8 @@ class Tracer(TracerBase):
         return value
 
     def trace(self, root: Any, concrete_args: Any = None) -> Graph:
-        """Return the graph of a module's forward, or of a function. `concrete_args` fixes the values of some arguments, which are then
-        no inputs of the program; `PH` among them marks an input."""
+        """Return the graph of a module's forward, or of a function. `concrete_args` fixes the values of some arguments, which then are no
+        inputs of the program; `PH` among them marks an input."""
         function = self._start(root)
         is_module = isinstance(root, Module)
         code = function.__code__
@@ -399,7 +399,7 @@ class Tracer(TracerBase):
 
 
 def _constants_of(module: Module, prefix: str = "") -> Iterator[tuple[Any, str]]:
-    """Tensors that modules hold as plain attributes, with their paths."""
+    """Yield the tensors that modules hold as plain attributes, with their paths."""
     for name, value in vars(module).items():
         if isinstance(value, _CONSTANTS):
             yield value, prefix + name
@@ -408,7 +408,7 @@ def _constants_of(module: Module, prefix: str = "") -> Iterator[tuple[Any, str]]
 
 
 def symbolic_trace(root: Any, concrete_args: Any = None) -> GraphModule:
-    """A module that does what `root`, a module or function, does: as a graph, which can be read and changed."""
+    """Return a GraphModule that computes the same as `root`, a module or function, by a graph that can be read and changed."""
     tracer = Tracer()
     graph = tracer.trace(root, concrete_args)
     return GraphModule(tracer.root, graph, type(root).__name__ if isinstance(root, Module) else root.__name__)

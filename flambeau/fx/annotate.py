@@ -1,4 +1,4 @@
-"""Types for values of a program that is traced."""
+"""Type annotations for values of a traced program."""
 
 from __future__ import annotations
 

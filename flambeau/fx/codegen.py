@@ -1,4 +1,4 @@
-"""From a graph to the Python function that runs it."""
+"""Generation of the Python function that runs a graph."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _TYPING_NAMES = {list: list, dict: dict, set: set, frozenset: frozenset, tuple: 
 
 
 class _CustomBuiltin(NamedTuple):
-    """Name that the code of every graph may use, and the import line for it in a module written to a file."""
+    """A name that the code of every graph may use, and the line that imports it in a module written to a file."""
 
     import_str: str
     obj: Any
@@ -83,7 +83,7 @@ class PythonCode:
 
 @dataclass(frozen=True)
 class _ParsedStackTrace:
-    """The innermost place of a stack trace."""
+    """The innermost location of a stack trace."""
 
     file: str
     lineno: str
@@ -100,7 +100,7 @@ _PLACE = re.compile(r'File "(.+)", line (\d+), in (.+)')
 def _parse_stack_trace(
     stack_trace: str | None, filter_fn: Callable[[str, str, str], bool] | None = None
 ) -> _ParsedStackTrace | None:
-    """The last place of a trace that the filter accepts."""
+    """Return the last location in a stack trace that the filter accepts."""
     lines = (stack_trace or "").strip().split("\n")
     for line, code in reversed(list(zip(lines, lines[1:]))):
         place = _PLACE.fullmatch(line.strip())
@@ -110,7 +110,7 @@ def _parse_stack_trace(
 
 
 def _format_target(base: str, target: str) -> str:
-    """`self.layer` or `getattr(self, "0")`."""
+    """Return the expression for a path: `self.layer` or `getattr(self, "0")`."""
     for part in target.split("."):
         base = f"{base}.{part}" if part.isidentifier() else f'getattr({base}, "{part}")'
     return base
@@ -143,13 +143,13 @@ class _Options:
 
 
 def _accepted(function: Callable, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that the function has parameters for: users override older forms of these methods."""
+    """Return the options that `function` has parameters for: users' overrides may have older signatures."""
     parameters = inspect.signature(function).parameters
     return {name: value for name, value in options.items() if name in parameters}
 
 
 class CodeGen:
-    """Writes a graph as a Python function. Subclass it for another way of taking arguments and giving results."""
+    """Generates a Python function from a graph. Subclass it to change how arguments are taken and results returned."""
 
     _sym_repr: Callable[[Any], str] = repr
 
@@ -158,7 +158,7 @@ class CodeGen:
         self._func_name = "forward"
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False) -> str:
-        """The `def` line for these parameters."""
+        """Return the `def` line for these parameters."""
         if not free_vars or free_vars[0] != "self":
             free_vars.insert(0, "self")
         if not expanded_def:
@@ -186,11 +186,11 @@ class CodeGen:
         return f"{opening}\n{lines}{closing}"
 
     def process_inputs(self, *args: Any) -> Any:
-        """The graph's placeholders' values from the arguments of the function."""
+        """Return the values of the graph's placeholders for the arguments of the function."""
         return args
 
     def process_outputs(self, outputs: Any) -> Any:
-        """The function's result from what the graph's output node is given."""
+        """Return the function's result for the value of the graph's output node."""
         return outputs
 
     def additional_globals(self) -> list[tuple[str, Any]]:
@@ -222,7 +222,7 @@ class _Writer:
     # -- names --
 
     def add_global(self, hint: str, value: Any) -> str:
-        """The name under which the code reaches the value."""
+        """Return the name under which the code refers to the value."""
         if is_from_torch(value) and not is_device_class(value):
             return type_repr(value) if isinstance(value, type) else qualified_name(value)
         name = self.namespace.create_name(hint, value)
@@ -325,7 +325,7 @@ class _Writer:
         return found
 
     def _forget(self, node: Node, unused: list[Node]) -> None:
-        """Delete values that no later line reads."""
+        """Append code that deletes values which no later line reads."""
         if node.op == "placeholder":
             return
         if node.op == "output":
@@ -336,7 +336,7 @@ class _Writer:
         self.body.append(f";  {self.palette.dim(forgotten)}\n" if names else "\n")
 
     def _note_place(self, node: Node) -> None:
-        """Return a comment with the source location of the next calls."""
+        """Append a comment with the source location of the following calls."""
         if node.op in ("placeholder", "output"):
             return
         wanted = [f"{key}: {node.meta[key]}" for key in self.options.additional_meta or () if key in node.meta]

@@ -1,4 +1,4 @@
-"""Settings of passes; kept for programs that set them."""
+"""Settings of passes, without effect here; programs written for PyTorch set them."""
 
 disable_progress = True
 verbose_progress = False

@@ -30,9 +30,9 @@ _FONT = "DejaVu Sans Mono, Menlo, Consolas, monospace"
 
 
 def draw_graph(graph_module: GraphModule | Graph, parameters: bool = True) -> Drawing:
-    """Draw a graph as SVG: one box per node, inputs at the top, an arrow to each user. A box shows the node's name, its target
-    and, if known (`ShapeProp`, `make_fx`, `export`), the shape of its value. With `parameters=False`, what is fetched from
-    the module or is a parameter of an exported program is left out."""
+    """Draw a graph as SVG: one box per node, inputs at the top, an arrow to each user. A box shows the node's name, its target and, if
+    known (`ShapeProp`, `make_fx`, `export`), the shape of its value. With `parameters=False`, nodes that fetch attributes of the module and
+    parameters of an exported program are left out."""
     graph = graph_module if isinstance(graph_module, Graph) else graph_module.graph
     owner = None if isinstance(graph_module, Graph) else graph_module
     nodes = [n for n in graph.nodes if parameters or not _is_parameter(n)]
@@ -46,7 +46,7 @@ def _is_parameter(node: Node) -> bool:
 
 
 def _box(node: Node, owner: GraphModule | None) -> Box:
-    """Name, target, shape, in the colours of the node's kind."""
+    """Return the box of a node: name, target and shape, in the colours of the node's kind."""
     lines = [node.name]
     if node.op == "call_module":
         kind = type(owner.get_submodule(str(node.target))).__name__ if owner is not None else "module"

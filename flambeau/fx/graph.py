@@ -64,7 +64,7 @@ class _InsertPoint:
 
 
 class _node_list:  # noqa: N801
-    """The nodes of a graph, in order; it may be changed while one walks along."""
+    """The nodes of a graph, in order; nodes may be inserted and removed during iteration."""
 
     def __init__(self, graph: Graph, direction: str = "_next") -> None:
         if direction not in ("_next", "_prev"):
@@ -90,7 +90,7 @@ class _node_list:  # noqa: N801
 
 
 class _Index:
-    """The nodes of a graph, by what they call."""
+    """Index of a graph's nodes by kind and, for functions, by the function called."""
 
     def __init__(self) -> None:
         self.table: dict[tuple[str, Any], dict[Node, None]] = {}
@@ -150,21 +150,21 @@ class Graph:
         return _node_list(self)
 
     def output_node(self) -> Node:
-        """The last node, which is the output."""
+        """Return the last node, which is the output."""
         node = next(iter(reversed(self.nodes)))
         if node.op != "output":
             raise AssertionError(f"Expected output node, got op={node.op}")
         return node
 
     def find_nodes(self, *, op: str, target: Any = None, sort: bool = True) -> list[Node]:
-        """The nodes of this kind that call `target`."""
+        """Return the nodes of kind `op` that call `target`."""
         found = self._index.find(op, target)
         return sorted(found) if sort else found
 
     # -- order --
 
     def _moved(self, node: Node) -> None:
-        """A node was put somewhere; at the end, its number is known, elsewhere all must be counted again."""
+        """Update the order numbers after a node was inserted: at the end it gets the next number, elsewhere all become invalid."""
         if node._next is self._root:
             node._order = node._prev._order + 1 if node._prev is not self._root else 0
         else:
@@ -188,7 +188,7 @@ class Graph:
         name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """A new node at the place where nodes are inserted now; its name is made unique."""
+        """Create a node at the insertion point; its name is made unique."""
         if args and not isinstance(args, tuple):
             raise AssertionError(f"args must be a tuple, got {type(args)}")
         if kwargs and not isinstance(kwargs, dict):
@@ -205,7 +205,7 @@ class Graph:
         return node
 
     def _target_to_str(self, target: Any) -> str:
-        """The name for a node that calls `target`."""
+        """Return a name for a node that calls `target`."""
         if callable(target):
             name = function_name(target)
         else:
@@ -220,7 +220,7 @@ class Graph:
         return self.create_node("placeholder", name, args=args, type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
-        """A parameter, buffer or submodule of the owning module, by its path."""
+        """Add a node that reads a parameter, buffer or submodule of the owning module, by its path."""
         if self.owning_module is not None and not _has_attribute(self.owning_module, qualified_name):
             warnings.warn(
                 "Attempted to insert a get_attr Node with no "
@@ -240,7 +240,7 @@ class Graph:
         self, module_name: str, args: tuple[Any, ...] | None = None, kwargs: dict[Any, Any] | None = None,
         type_expr: Any = None,
     ) -> Node:  # fmt: skip
-        """A call of a submodule of the owning module, by its path."""
+        """Add a call of a submodule of the owning module, by its path."""
         if self.owning_module is not None and self.owning_module.get_submodule(module_name) is None:
             warnings.warn(
                 "Attempted to insert a call_module Node with "
@@ -256,7 +256,7 @@ class Graph:
         self, method_name: str, args: tuple[Any, ...] | None = None, kwargs: dict[Any, Any] | None = None,
         type_expr: Any = None,
     ) -> Node:  # fmt: skip
-        """A call of a method of the first argument."""
+        """Add a call of a method of the first argument."""
         return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
 
     def call_function(
@@ -271,7 +271,7 @@ class Graph:
         return self.create_node("call_function", the_function, args, kwargs, name=name, type_expr=type_expr)
 
     def output(self, result: Any, type_expr: Any = None) -> Node:
-        """Create the last node, with what the graph returns."""
+        """Add the last node, which returns `result`."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
     def node_copy(self, node: Node, arg_transform: Callable[[Node], Any] = lambda x: x) -> Node:
@@ -282,8 +282,8 @@ class Graph:
         return copied
 
     def graph_copy(self, g: Graph, val_map: dict[Node, Node], return_output_node: bool = False) -> Any:
-        """Copy all nodes of `g` but its output to the place where nodes are inserted. `val_map` gives the nodes that stand
-        for some of g's, and is filled in. Returns the value that `g` would return."""
+        """Copy all nodes of `g` except its output to the insertion point. `val_map` maps nodes of `g` to nodes that replace them, and gets
+        entries for the copies. Returns the value that `g` would return."""
         for node in g.nodes:
             if node in val_map:
                 continue
@@ -330,7 +330,7 @@ class Graph:
         to_erase._update_args_kwargs(map_arg(to_erase._args, lambda n: None), map_arg(to_erase._kwargs, lambda n: None))
 
     def inserting_before(self, n: Node | None = None) -> _InsertPoint:
-        """Insert new nodes before `n` (without one, at the beginning), from now on or inside a `with` block."""
+        """Insert new nodes before `n` (by default at the beginning), from now on or inside a `with` block."""
         if n is None:
             return self.inserting_after(self._root)
         if n.graph is not self:
@@ -338,7 +338,7 @@ class Graph:
         return _InsertPoint(self, n.prepend)
 
     def inserting_after(self, n: Node | None = None) -> _InsertPoint:
-        """Insert new nodes after `n` (without one, at the end), from now on or inside a `with` block."""
+        """Insert new nodes after `n` (by default at the end), from now on or inside a `with` block."""
         if n is None:
             return self.inserting_before(self._root)
         if n.graph is not self:
@@ -346,7 +346,7 @@ class Graph:
         return _InsertPoint(self, n.append)
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
-        """Remove nodes without users, unless they have side effects. Returns whether there were any."""
+        """Remove nodes without users, unless they have side effects. Returns whether any was removed."""
         self.lint()
         changed = False
         for node in reversed(self.nodes):
@@ -370,20 +370,20 @@ class Graph:
     # -- code --
 
     def process_inputs(self, *args: Any) -> Any:
-        """The placeholders' values from the arguments of the generated function."""
+        """Return the placeholders' values for the arguments of the generated function."""
         return self._codegen.process_inputs(*args)
 
     def process_outputs(self, out: Any) -> Any:
-        """The generated function's result from the output node's value."""
+        """Return the generated function's result for the output node's value."""
         return self._codegen.process_outputs(out)
 
     def set_codegen(self, codegen: CodeGen) -> None:
-        """Set the object that writes the graph's code."""
+        """Set the CodeGen that generates the graph's code."""
         self._codegen = codegen
 
     def on_generate_code(self, make_transformer: Callable[[TransformCodeFunc | None], TransformCodeFunc]) -> Any:
-        """Register a function that changes the lines of code whenever they are generated; it is made from the previous one. As a context
-        manager, only inside `with`."""
+        """Register a function that transforms the lines of generated code; `make_transformer` gets the previous one. As a context manager,
+        only inside `with`."""
         before = self._codegen._body_transformer
         self._codegen._body_transformer = make_transformer(before)
 
@@ -397,7 +397,7 @@ class Graph:
         return for_a_while()
 
     def python_code(self, root_module: str, **options: Any) -> PythonCode:
-        """The graph as a function; `root_module` is what it calls the module. Options: verbose, include_stride,
+        """Return the graph as the source of a function, in which the module is called `root_module`. Options: verbose, include_stride,
         include_device, colored, expanded_def, record_func, additional_meta."""
         namespace = Namespace()
         kept = {node: node._repr_fn for node in self.nodes}
@@ -431,8 +431,8 @@ class Graph:
     # -- checks --
 
     def lint(self) -> None:
-        """Raise an error unless the graph is well-formed: nodes read only earlier ones of this graph, names are unique, what
-        they call is there."""
+        """Raise an error unless the graph is well-formed: nodes read only earlier nodes of this graph, names are unique, and targets
+        exist."""
         names: set[str] = set()
         values: set[Node] = set()
         for node in self.nodes:
@@ -487,7 +487,7 @@ class Graph:
 
 
 def _has_attribute(module: Module, path: str) -> bool:
-    """Return whether the path leads to a module, a parameter or a buffer."""
+    """Return whether the path leads to a submodule, a parameter or a buffer of the module."""
     owner_path, _, name = path.rpartition(".")
     try:
         owner = module.get_submodule(owner_path)

@@ -1,4 +1,4 @@
-"""A module whose forward is a graph's code."""
+"""Modules whose forward is the generated code of a graph."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KEPT_BY_COPIES = (
 
 
 def reduce_graph_module(body: dict[str, Any], import_block: str) -> Module:
-    """Rebuild a pickled GraphModule: its code is run to define its forward, which is traced."""
+    """Rebuild a pickled GraphModule: execute its code to define its forward, then trace that."""
     source = body.get("_code") or body["code"]
     lines = (import_block + source).split("\n")
     last = max((i for i, line in enumerate(lines) if re.match(r"(import|from) |NoneType =", line)), default=-1)
@@ -95,7 +95,7 @@ def _install(owner: Module, name: str, value: Any) -> None:
 
 
 def _copy_attr(from_module: Module, to_module: Module, target: str) -> None:
-    """Copy an attribute at a path of one module to the same path of another, with empty modules on the way."""
+    """Copy the attribute at a path to the same path of another module, creating empty modules on the way."""
     *prefix, field = target.split(".")
     for item in prefix:
         source, present = getattr(from_module, item), getattr(to_module, item, None)
@@ -109,7 +109,7 @@ def _copy_attr(from_module: Module, to_module: Module, target: str) -> None:
 
 
 def _assign_attr(from_obj: Any, to_module: Module, target: str) -> None:
-    """Install a value at a path, with empty modules on the way."""
+    """Install a value at a path, creating empty modules on the way."""
     *prefix, field = target.split(".")
     for item in prefix:
         present = getattr(to_module, item, None)
@@ -145,7 +145,7 @@ def _has_attr(model: Module, attr_name: str) -> bool:
 
 
 def _explanation(frame: traceback.FrameSummary) -> str:
-    """The traceback of an error in generated code, with the lines around it."""
+    """Return the traceback of an error in generated code, with the lines around it."""
     lines = linecache.getlines(frame.filename)
     number = frame.lineno or 0
     return "\n".join(
@@ -163,7 +163,7 @@ _PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + 
 
 
 class _WrappedCall:
-    """Calls a module; an error in its generated code is shown with that code."""
+    """Callable that runs a module and prints the generated code around an error in it."""
 
     def __init__(self, cls: type, cls_call: Callable | None) -> None:
         self.cls, self.cls_call = cls, cls_call
@@ -184,8 +184,7 @@ class _WrappedCall:
 
 class GraphModule(Module):
     """A module that runs a graph.
-
-    `root` has what the graph refers to: a module, or a dict of paths and values. After changing `graph`, call `recompile()`.
+    `root`, a module or a dict of values by path, has the attributes that the graph refers to. After changing `graph`, call `recompile()`.
     `code` is the generated Python."""
 
     _graph: Graph
@@ -267,7 +266,7 @@ class GraphModule(Module):
         return self._code
 
     def recompile(self) -> PythonCode:
-        """Write the code from the graph anew; call it after changing the graph."""
+        """Generate the code from the graph again; call it after changing the graph."""
         if isinstance(self._graph._codegen, _PyTreeCodeGen):
             info = self._graph._codegen.pytree_info
             self._in_spec, self._out_spec = info.in_spec, info.out_spec
@@ -393,7 +392,7 @@ class GraphModule(Module):
 
     @staticmethod
     def _written_child(place: Path, name: str, child: Module) -> str:
-        """An expression that makes the child; those that do not print as one are saved in a file."""
+        """Return an expression that creates the child; modules whose repr is no such expression are saved in a file."""
         if type(child) in (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
             return repr(child)
         file = place / f"{name}.pt"
@@ -414,7 +413,7 @@ class GraphModule(Module):
         expanded_def: bool = False,
         additional_meta: list[str] | None = None,
     ) -> str:
-        """The code of this module and its graph submodules, with known shapes and source locations. Printed and returned."""
+        """Return, and by default print, the code of this module and its graph submodules, with known shapes and source locations."""
         options = {
             "include_stride": include_stride,
             "include_device": include_device,

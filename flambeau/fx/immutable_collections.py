@@ -1,5 +1,4 @@
-"""Lists and dicts that cannot be changed: arguments of a node are edited by assigning new ones, so that its users are known.
-
+"""Immutable lists and dicts for arguments of nodes: those are changed by assigning new ones, so that users are kept up to date.
 >>> immutable_list([1, 2])[0]
 1
 """
@@ -37,7 +36,7 @@ def _without_changes(base: type, methods: str) -> Callable[[type], type]:
 
 @_without_changes(list, "__delitem__ __iadd__ __imul__ __setitem__ append clear extend insert pop remove reverse sort")
 class immutable_list(list):  # noqa: N801
-    """A list that cannot be changed."""
+    """A list that raises on changes."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self))
@@ -48,7 +47,7 @@ class immutable_list(list):  # noqa: N801
 
 @_without_changes(dict, "__delitem__ __ior__ __setitem__ clear pop popitem setdefault update")
 class immutable_dict(dict):  # noqa: N801
-    """A dict that cannot be changed."""
+    """A dict that raises on changes."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))

@@ -1,4 +1,4 @@
-"""Running a graph node by node, and making a new graph from it on the way."""
+"""Execution of a graph node by node, and transformation of a graph into a new one in the same way."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Interpreter:
         return found
 
     def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
-        """The graph's result for these arguments. `initial_env` has values of nodes that need not be computed."""
+        """Return the graph's result for these arguments. `initial_env` has values of nodes that need not be computed."""
         self.env = initial_env if initial_env is not None else {}
         if enable_io_processing:
             args = self.graph.process_inputs(*args)
@@ -96,13 +96,13 @@ class Interpreter:
             yield
 
     def run_node(self, n: Node) -> Any:
-        """The value of one node; those it reads are known."""
+        """Return the value of one node; the values of its arguments are in `env`."""
         with self._set_current_node(n):
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             return getattr(self, n.op)(n.target, args, kwargs)
 
     def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The next argument of the graph."""
+        """Return the next argument of the graph."""
         if target.startswith("*"):
             return list(self.args_iter)
         try:
@@ -115,7 +115,7 @@ class Interpreter:
             ) from None
 
     def get_attr(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The value at a path of the module."""
+        """Return the value at a path of the module."""
         return self.fetch_attr(target)
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -134,11 +134,11 @@ class Interpreter:
         return self.fetch_attr(target)(*args, **kwargs)
 
     def output(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The values that the graph returns."""
+        """Return the value that the graph returns."""
         return args[0]
 
     def fetch_attr(self, target: str) -> Any:
-        """The value at a path of the module."""
+        """Return the value at a path of the module."""
         found: Any = self.module
         parts = target.split(".")
         for i, part in enumerate(parts):
@@ -148,11 +148,11 @@ class Interpreter:
         return found
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[Any, Any]]:
-        """The values of a node's arguments."""
+        """Return the values of a node's arguments."""
         return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
 
     def map_nodes_to_values(self, args: Any, n: Node) -> Any:
-        """The arguments with values in the place of nodes."""
+        """Return the arguments with nodes replaced by their values."""
 
         def value(node: Node) -> Any:
             if node not in self.env:
@@ -165,8 +165,8 @@ class Interpreter:
 
 
 class Transformer(Interpreter):
-    """An Interpreter that runs on proxies and so makes a new graph. Override `call_function` and its neighbours; they take
-    and return proxies. `transform()` returns the new module."""
+    """An Interpreter that runs on proxies and so makes a new graph. Override `call_function` and similar methods, which take and return
+    proxies. `transform()` returns the new module."""
 
     def __init__(self, module: GraphModule) -> None:
         super().__init__(module)

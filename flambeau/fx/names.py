@@ -1,4 +1,4 @@
-"""Names of a graph's variables, and of functions and types as PyTorch's programs write them."""
+"""Names of a graph's variables, and PyTorch's names of functions and types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OPERATOR_MODULES = ("linalg", "fft", "special")
 
 
 class Home(NamedTuple):
-    """Return the module and the name of a function in PyTorch."""
+    """The module and the name of a function in PyTorch."""
 
     module: str
     name: str
@@ -57,7 +57,7 @@ def _homes_in(space: str) -> Iterator[tuple[str, Any, Home]]:
 
 @functools.cache
 def _homes() -> dict[int, Home]:
-    """Return the public names of functions by id; of several names, the one in `__name__`."""
+    """Return the public names of functions by id; where a function has several, the one equal to its `__name__`."""
     found: dict[int, Home] = {}
     for space in ("torch", "nn.functional", *_OPERATOR_MODULES):
         chosen: dict[int, Home] = {}
@@ -77,13 +77,13 @@ def home_of(function: Any) -> Home | None:
 
 
 def function_name(function: Any) -> str:
-    """`__name__`, as PyTorch's function of that kind has it."""
+    """Return the `__name__` that PyTorch's counterpart of the function has."""
     home = home_of(function)
     return home.name if home else function.__name__
 
 
 def module_name(value: Any) -> str | None:
-    """`__module__`, as PyTorch's object of that kind has it."""
+    """Return the `__module__` that PyTorch's counterpart of the object has."""
     home = home_of(value)
     if home:
         return home.module
@@ -107,7 +107,7 @@ def is_from_torch(value: Any) -> bool:
 
 
 def type_repr(value: Any) -> str:
-    """A type as an annotation shows it."""
+    """Return a type as an annotation shows it."""
     if isinstance(value, type) and not isinstance(value, types.GenericAlias):
         if value.__module__ == "builtins":
             return value.__qualname__
@@ -128,7 +128,7 @@ def _name_of_lambda(function: Callable) -> str:
 
 
 def qualified_name(function: Any) -> str:
-    """The dotted name by which generated code calls a function."""
+    """Return the dotted name by which generated code calls a function."""
     home = home_of(function)
     if home:
         return f"{home.module}.{home.name}"
@@ -149,7 +149,7 @@ def qualified_name(function: Any) -> str:
 
 
 def is_magic(name: str) -> bool:
-    """Return whether it is a name like `__add__`."""
+    """Return whether a name has the form `__add__`."""
     return name.startswith("__") and name.endswith("__")
 
 
@@ -165,7 +165,7 @@ _FORBIDDEN: dict[str, Any] = {**{word: object() for word in keyword.kwlist}, **v
 
 
 def forbid_name(name: str, value: Any) -> None:
-    """Reserve a name that no variable may have: every graph's code sees `value` under it."""
+    """Reserve a name that no variable may have, because every graph's code sees `value` under it."""
     _FORBIDDEN[name] = value
 
 
@@ -175,7 +175,7 @@ def _as_identifier(candidate: str) -> str:
 
 
 class Namespace:
-    """Names of variables: each is given out once, and none hides a builtin."""
+    """Names of variables: each is used once, and none hides a builtin."""
 
     def __init__(self) -> None:
         self._obj_to_name: dict[Any, str] = {}
@@ -183,7 +183,7 @@ class Namespace:
         self._base_count: dict[str, int] = {}
 
     def create_name(self, candidate: str, obj: Any | None) -> str:
-        """A new name like `candidate`; for an object that has one, that one."""
+        """Return a new name derived from `candidate`, or the name that the object has already."""
         if obj is not None and obj in self._obj_to_name:
             return self._obj_to_name[obj]
         found = _NUMBERED.fullmatch(candidate)
@@ -221,5 +221,5 @@ class Namespace:
 
 
 def is_device_class(value: Any) -> bool:
-    """Register `device` as a global name, because that is how a device prints."""
+    """Return whether a value is the class `device`, under whose name devices print."""
     return value is device

@@ -1,4 +1,4 @@
-"""A node of a graph: one call (or input, attribute, output), what it reads and who reads it."""
+"""Node of a graph: one call (or input, attribute, output) with its arguments and users."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _side_effectful_functions: set[Callable] = {
 
 
 def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator: calls of this function are never dead code."""
+    """Mark a function (decorator): its calls are never removed as dead code."""
     _side_effectful_functions.add(fn)
     return fn
 
 
 def _draws(target: Any) -> bool:
-    """Return whether an operator draws random numbers: two calls are not one, and a call moves the generator."""
+    """Return whether an operator draws random numbers: its calls cannot be merged, and each advances the generator."""
     record = getattr(getattr(target, "_overloadpacket", target), "op", None)
     return getattr(record, "kind", "") == "random"
 
@@ -85,7 +85,7 @@ def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
 
 
 def _format_arg(arg: Any, max_list_len: float = float("inf")) -> str:
-    """An argument as `print(graph)` shows it: nodes with a percent sign."""
+    """Return an argument as `print(graph)` shows it: nodes with a percent sign."""
     if hasattr(arg, "_custom_fx_repr_fn"):
         return arg._custom_fx_repr_fn()
     if isinstance(arg, (list, tuple)):
@@ -114,10 +114,9 @@ def _find_module_of_method(orig_method: Callable) -> str:
 
 class Node:
     """A step of a graph.
-
-    `op` is its kind: "placeholder" (an input), "get_attr" (a parameter or buffer by its path), "call_function",
-    "call_method", "call_module", "output". `target` is what is called or fetched, `args` and `kwargs` what it is given: nodes
-    and constants. `users` are the nodes that read this one. `meta` is a dict for whatever passes want to note."""
+    `op` is its kind: "placeholder" (an input), "get_attr" (a parameter or buffer by its path), "call_function", "call_method",
+    "call_module", "output". `target` is what is called or fetched, `args` and `kwargs` are the arguments: nodes and constants. `users` are
+    the nodes that read this one. `meta` is a dict for data of passes."""
 
     def __init__(
         self, graph: Any, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[Any, Any],
@@ -165,7 +164,7 @@ class Node:
             object.__setattr__(self, name, value)
 
     def _change(self, name: str, value: Any) -> None:
-        """Property that notifies the graph or a module's hooks when it is set."""
+        """Set an attribute and notify the graph's index and the module's hooks."""
         if "graph" not in vars(self):  # being unpickled
             object.__setattr__(self, name, value)
             return
@@ -237,7 +236,7 @@ class Node:
 
     @property
     def args(self) -> tuple:
-        """The positional arguments. Assign to change them; the users of all nodes are kept right."""
+        """The positional arguments. Assign to change them; the `users` of all nodes are updated."""
         return self._args
 
     @args.setter
@@ -246,7 +245,7 @@ class Node:
 
     @property
     def kwargs(self) -> dict:
-        """The keyword arguments. Assign to change them; the users of all nodes are kept right."""
+        """The keyword arguments. Assign to change them; the `users` of all nodes are updated."""
         return self._kwargs
 
     @kwargs.setter
@@ -290,7 +289,7 @@ class Node:
         self.kwargs = {**self.kwargs, key: arg}
 
     def replace_input_with(self, old_input: Node, new_input: Node) -> None:
-        """Read `new_input` wherever this node read `old_input`."""
+        """Replace `old_input` by `new_input` in the node's arguments."""
         for hook in getattr(self.graph.owning_module, "_replace_hooks", None) or ():
             hook(old=old_input, new=new_input.name, user=self)
         self._replace_input_with(old_input, new_input)
@@ -322,7 +321,7 @@ class Node:
 
     @property
     def stack_trace(self) -> str | None:
-        """The place in the program where the call was made, if the tracer recorded it."""
+        """The location in the program where the call was made, if the tracer recorded it."""
         return self.meta.get("stack_trace", None)
 
     @stack_trace.setter
@@ -330,7 +329,7 @@ class Node:
         self.meta["stack_trace"] = trace
 
     def is_impure(self, impure_random: bool = True) -> bool:
-        """Return whether leaving the node out would change more than its value."""
+        """Return whether the node has effects besides its value, so that it must not be removed."""
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_module":
@@ -361,7 +360,7 @@ class Node:
         kwarg_types: dict[str, Any] | None = None,
         normalize_to_only_use_kwargs: bool = False,
     ) -> Any:
-        """The arguments matched to the target's parameters, with defaults filled in; None where that cannot be done."""
+        """Return the arguments matched to the target's parameters, with defaults filled in; None if that is not possible."""
         if self.op == "call_function":
             return normalize_function(
                 self.target, self.args, self.kwargs, arg_types, kwarg_types, normalize_to_only_use_kwargs
@@ -385,7 +384,7 @@ class Node:
 
     @staticmethod
     def _pretty_print_target(target: Any) -> str:
-        """`operator.add`, `builtins.getattr`, `torch.relu`."""
+        """Return the name of a target: `operator.add`, `builtins.getattr`, `torch.relu`."""
         if isinstance(target, str):
             return target
         module = getattr(target, "__module__", None)
@@ -400,7 +399,7 @@ class Node:
         *,
         include_tensor_metadata: bool = False,
     ) -> str | None:
-        """The node as one line of `print(graph)`."""
+        """Return the node as one line of `print(graph)`."""
         if self.op == "output":
             if self.type and maybe_return_typename:
                 maybe_return_typename[0] = f" -> {type_repr(self.type)}"

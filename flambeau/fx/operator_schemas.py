@@ -1,4 +1,4 @@
-"""Calls matched to signatures: which parameter each argument is for."""
+"""Matching of calls with signatures: the parameter that each argument is for."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _aten_name(home: Any, kwargs: dict[str, Any]) -> str:
 
 
 def create_type_hint(x: Any) -> Any:
-    """A type that all members of a list or tuple (of types) fit."""
+    """Return a type that covers all members of a list or tuple of types."""
     if not isinstance(x, (list, tuple)):
         return x
     make = (lambda kind: list[kind]) if isinstance(x, list) else (lambda kind: tuple[kind, ...])  # type: ignore[valid-type]
@@ -105,8 +105,8 @@ def normalize_function(
     kwarg_types: dict[str, Any] | None = None,
     normalize_to_only_use_kwargs: bool = False,
 ) -> ArgsKwargsPair | None:
-    """The call's arguments under the names of the parameters, with the defaults; None where the function has no signature
-    that they fit, or takes any number of arguments."""
+    """Return the call's arguments by the names of the parameters, with the defaults; None if the function has no signature that fits them,
+    or takes any number of arguments."""
     module = torch_name(getattr(target, "__module__", None) or "")
     if not (home_of(target) or module.startswith("torch.") or hasattr(target, "_schema") or inspect.isfunction(target)):
         return None

@@ -1,4 +1,4 @@
-"""Functions and methods patched while a program is traced, and those that `wrap` keeps as calls."""
+"""Patches of functions and methods during tracing, and the functions that `wrap` keeps as calls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ABSENT = object()
 
 
 class _Patcher:
-    """Puts functions in the place of others, in dicts of globals and in classes, until it is left."""
+    """Context manager that replaces functions in dicts of globals and in classes, and restores them on exit."""
 
     def __init__(self) -> None:
         self.undo: list[Callable[[], None]] = []
@@ -91,7 +91,7 @@ _patchers: list[_Patcher] = []
 
 @contextlib.contextmanager
 def _maybe_revert_all_patches() -> Iterator[None]:
-    """Context manager within which a trace that is under way has changed nothing."""
+    """Context manager: undo the patches of an active trace, and apply them again on exit."""
     patcher = _patchers[-1] if _patchers else None
     if patcher is not None:
         patcher.revert_all()
@@ -141,7 +141,7 @@ def _patch_wrapped_functions(patcher: _Patcher) -> None:
 
 
 def _autowrap_check(patcher: _Patcher, space: dict[str, Any], function_ids: set[int]) -> None:
-    """Wrap those of the functions that a module's globals hold."""
+    """Patch those of the functions that a module's globals contain."""
     if not patcher.visit_once(space):
         return
     for name, value in list(space.items()):

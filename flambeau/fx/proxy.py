@@ -1,4 +1,4 @@
-"""Proxies: values that are not known yet. What a program does with one becomes a node of a graph."""
+"""Proxies: placeholders for values during tracing. Operations on them become nodes of a graph."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.s
 
 
 class TracerBase:
-    """Records operations on proxies as nodes. Subclasses define control flow, iteration, ... of proxies."""
+    """Records operations on proxies as nodes. Subclasses define what truth tests, iteration, ... of proxies do."""
 
     graph: Graph
     record_stack_traces = False
@@ -94,7 +94,7 @@ class TracerBase:
         name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Add a node to the graph. Override it to check or change what is recorded."""
+        """Add a node to the graph. Override it to check or change the recorded nodes."""
         if kind == "call_function" and self.check_mutable_operations:
             check_for_mutable_operation(target, args, kwargs)
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
@@ -122,7 +122,7 @@ class TracerBase:
             node.meta["seq_nr"] = current["seq_nr"]
 
     def _user_frames(self) -> list[traceback.FrameSummary]:
-        """The calls from the first `forward` on, without this package's own."""
+        """Return the stack frames from the first `forward` on, without those of this package."""
         frames = list(traceback.extract_stack())
         first = next((i for i, frame in enumerate(frames) if frame.name == "forward"), len(frames))
         chosen = [f for f in frames[first:] if not f.filename.startswith(_OWN_FOLDER)]
@@ -131,7 +131,7 @@ class TracerBase:
         return chosen
 
     def proxy(self, node: Node) -> Proxy:
-        """The proxy for a node. Override it for proxies of a class of your own."""
+        """Return a proxy for a node. Override it to use another class of proxies."""
         return Proxy(node, self)
 
     def create_proxy(
@@ -155,7 +155,7 @@ class TracerBase:
         return frame
 
     def create_arg(self, a: Any) -> Any:
-        """A value as the argument of a node: proxies become their nodes. Override it for further types."""
+        """Convert a value to a node's argument: proxies become their nodes. Override it for further types."""
         if isinstance(a, Proxy):
             return a.node
         if hasattr(a, "__fx_create_arg__"):
@@ -193,7 +193,7 @@ class TracerBase:
         return map_aggregate(self.create_arg(key), refuse_nodes)
 
     def to_bool(self, obj: Proxy) -> bool:
-        """Handle the question whether a proxy is true: an error, unless overridden."""
+        """Handle a truth test of a proxy: an error, unless overridden."""
         raise TraceError("symbolically traced variables cannot be used as inputs to control flow")
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
@@ -225,13 +225,13 @@ class GraphAppendingTracer(TracerBase):
 
 
 def assert_fn(x: Any) -> None:
-    """The function that an assert becomes where asserts are traced."""
+    """Check a condition: the function that a traced `assert` is recorded as."""
     if not x:
         raise AssertionError("Assertion failed")
 
 
 def _instruction(frame: FrameType) -> tuple[list[dis.Instruction], int]:
-    """The instructions of a running function, and which one it is at."""
+    """Return the instructions of a frame's code, and the index of the current one."""
     found = list(dis.get_instructions(frame.f_code))
     return found, bisect_left([instruction.offset for instruction in found], frame.f_lasti)
 
@@ -329,7 +329,7 @@ class Proxy:
 
 
 class Attribute(Proxy):
-    """`proxy.name`: a call of `getattr`, unless it is called, which makes it a method."""
+    """The value of `proxy.name`: recorded as a call of `getattr` or, if it is called, as a method call."""
 
     def __init__(self, root: Proxy, attr: str) -> None:
         overrides.register(type(self))

@@ -18,7 +18,7 @@ class _PyTreeInfo(NamedTuple):
 
 
 class _PyTreeCodeGen(CodeGen):
-    """A function whose arguments and result are nested; the graph sees their leaves."""
+    """Generates a function whose arguments and result are nested; the graph sees their leaves."""
 
     def __init__(self, pytree_info: _PyTreeInfo) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class _PyTreeCodeGen(CodeGen):
         return text + self.gen_var_bindings(names, free_vars, expanded_def) if free_vars else text
 
     def _annotations(self, free_vars: list[str], expanded_def: bool) -> str:
-        """Python allows no annotations in an assignment to several names: they come first."""
+        """Return lines that annotate the variables, because an assignment to several names cannot have annotations."""
         annotated = [v for v in free_vars if ":" in v]
         if not annotated:
             return ""

@@ -1,4 +1,4 @@
-"""Source of graphs, run so that tracebacks show its lines, and the imports that it needs."""
+"""Compilation of generated source so that tracebacks show its lines, and the imports that it needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .names import is_from_torch
 
 
 class _SourceCache:
-    """Keeps generated source where tracebacks and `inspect` find it."""
+    """Keeps generated source for tracebacks and `inspect`."""
 
     def __init__(self) -> None:
         self.eval_cache: dict[str, str] = {}
@@ -35,7 +35,7 @@ class _SourceCache:
         return key
 
     def get_source(self, module_name: str) -> str | None:
-        """The source of the generated code, as the standard library asks a module's loader."""
+        """Return the source of a generated module: the method that the standard library calls on a module's loader."""
         return self.eval_cache.get(module_name)
 
 
@@ -81,7 +81,7 @@ _IMPORT_AS = re.compile(r"from ([\w.]+) import ([\w.]+)(?: as (\w+))?")
 
 
 def _imported(block: str) -> dict[str, Any]:
-    """Return the objects that the import lines of a pickled module name; `torch` is this package."""
+    """Return the objects that the import lines of a pickled module name; `torch` means this package."""
     values = {name: builtin.obj for name, builtin in _custom_builtins.items()}
     known = {builtin.import_str for builtin in _custom_builtins.values()}
     for line in block.splitlines():

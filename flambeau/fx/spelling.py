@@ -32,7 +32,7 @@ def _signature(function: Callable) -> inspect.Signature | None:
 
 
 def _order(name: str, keywords: dict[str, Any]) -> dict[str, Any]:
-    """PyTorch's order of keywords, where it is not that of the parameters."""
+    """Return keywords in PyTorch's order, where that differs from the order of the parameters."""
     if name == "multi_head_attention_forward" and "is_causal" in keywords:
         first = ["training", "key_padding_mask", "need_weights", "attn_mask", "is_causal"]
         return {**{key: keywords[key] for key in first}, **keywords}
@@ -40,7 +40,7 @@ def _order(name: str, keywords: dict[str, Any]) -> dict[str, Any]:
 
 
 def spelled(function: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """The arguments of the call, arranged as PyTorch's function passes them on."""
+    """Return the arguments of a call, arranged as PyTorch's function passes them on."""
     signature = _signature(function)
     if signature is None:
         return args, kwargs

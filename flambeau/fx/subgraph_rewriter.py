@@ -29,7 +29,7 @@ MatchFilter = Callable[[utils.matcher_utils.InternalMatch, Graph, Graph], bool]
 
 
 class Match(NamedTuple):
-    """A place that looked like the pattern: the node for the pattern's last one, and which node stood for which."""
+    """A match of the pattern: the node that matches the pattern's last one, and the map from pattern nodes to graph nodes."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -37,7 +37,7 @@ class Match(NamedTuple):
 
 @dataclass
 class ReplacedPatterns:
-    """A Match, and the nodes that are there now."""
+    """A Match, and the nodes that replaced it."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -59,7 +59,7 @@ def replace_pattern_with_filters(
     replacement_callback: Callable[[utils.matcher_utils.InternalMatch, Graph, Graph], Graph] | None = None,
     node_name_match: str = "",
 ) -> list[ReplacedPatterns]:
-    """Replace what looks like `pattern` where all filters agree. `ignore_literals`: constants may differ.
+    """Replace subgraphs that match `pattern` and pass all filters. With `ignore_literals`, constants may differ.
     `replacement_callback` makes a graph for each match, instead of `replacement`."""
     pattern_graph = _graph_of(pattern)
     matcher = utils.matcher_utils.SubgraphMatcher(pattern_graph, ignore_literals=ignore_literals)
@@ -117,7 +117,7 @@ def _replace(
 
 
 def _place(graph: Graph, match: utils.matcher_utils.InternalMatch) -> Node:
-    """Return the place for a replacement: before the first node that reads a result, or behind the last result."""
+    """Return the node before which to insert a replacement: the first that reads a result, else the one after the last result."""
     users = {user for node in match.returning_nodes for user in node.users}
     if users:
         return next(node for node in graph.nodes if node in users)
@@ -134,7 +134,7 @@ def _at(module: Module, path: str) -> Any:
 
 
 def _bring_attributes(gm: GraphModule, replacement: Module) -> None:
-    """Copy the modules and parameters that the replaced parts refer to."""
+    """Copy the submodules and parameters that the replacement refers to into the module."""
     gm.delete_all_unused_submodules()
     for node in gm.graph.nodes:
         if node.op not in ("call_module", "get_attr") or _at(gm, node.target) is not None:

@@ -33,7 +33,7 @@ class TensorType:
 
 
 class _DynType:
-    """A type that is not known while the graph is checked."""
+    """An unknown type or size, consistent with every other."""
 
     def __init__(self) -> None:
         self.__name__ = "_DynType"
@@ -62,7 +62,7 @@ def _agree(first: Any, second: Any, unknown: Any) -> bool:
 
 
 def is_consistent(t1: Any, t2: Any) -> bool:
-    """Return whether one type could be the other: unknown parts agree with everything."""
+    """Return whether two types can be equal: unknown parts are consistent with everything."""
     return _agree(t1, t2, lambda a, b: a == Dyn or b == Dyn or _is_variable(a) or _is_variable(b))
 
 

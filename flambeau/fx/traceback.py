@@ -1,4 +1,4 @@
-"""Notes that travel from the program being traced to the nodes of its graph."""
+"""Metadata that tracing copies from the program to the nodes of its graph."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _State:
 
 
 class NodeSourceAction(Enum):
-    """The action of a pass that made one node from another."""
+    """What a pass did to make one node from another: create or replace it."""
 
     CREATE = "create"
     REPLACE = "replace"
@@ -60,7 +60,7 @@ class NodeSource:
         return "+".join(a.name.lower() for a in self.action)
 
     def print_readable(self, indent: int = 0) -> str:
-        """Print the chain of node sources, one per line."""
+        """Return the chain of node sources as text, one per line."""
         if indent > 9:
             return ""
         line = (
@@ -113,7 +113,7 @@ def set_stack_trace(stack: list[str]) -> None:
 
 @contextlib.contextmanager
 def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
-    """Context manager within which nodes get these entries in `meta["custom"]`."""
+    """Context manager: add these entries to `meta["custom"]` of new nodes."""
     saved = _State.meta
     _State.meta = {**saved, "custom": {**saved.get("custom", {}), **annotation_dict}}
     try:
@@ -123,7 +123,7 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
 
 
 def annotate_fn(annotation_dict: dict[str, Any]) -> Callable[[Callable], Callable]:
-    """A decorator: what the function does is annotated."""
+    """Return a decorator that annotates the nodes traced inside a function."""
 
     def decorate(function: Callable) -> Callable:
         @functools.wraps(function)
@@ -137,7 +137,7 @@ def annotate_fn(annotation_dict: dict[str, Any]) -> Callable[[Callable], Callabl
 
 
 def set_grad_fn_seq_nr(seq_nr: int) -> None:
-    """Note which autograd node's backward we are in."""
+    """Set the sequence number of the autograd node whose backward is running."""
     if _State.preserve:
         _State.meta = {
             **_State.meta,
@@ -197,7 +197,7 @@ def get_current_replay_node() -> Node | None:
 
 
 def get_graph_provenance_json(graph: Graph) -> dict[str, Any]:
-    """Return the nodes that each node was made from, where that is known."""
+    """Return, for each function call, the nodes it was made from, if they were recorded."""
     return {
         node.name: [source.to_dict() for source in node.meta["from_node"]]
         for node in graph.nodes

@@ -1,1 +1,1 @@
-"""Parts of fx that may change."""
+"""Parts of fx that may change without notice."""

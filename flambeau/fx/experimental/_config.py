@@ -1,4 +1,4 @@
-"""Settings of tracing with shapes; kept for programs that read or set them."""
+"""Settings of tracing with symbolic shapes, without effect here; programs written for PyTorch read or set them."""
 
 print_specializations = False
 use_duck_shape = True

@@ -41,7 +41,7 @@ class _Piece:
 
 @dataclass
 class Choice:
-    """Two branches of a conditional call: their recordings, the tensors they capture, and the names of their operands."""
+    """A recorded conditional: the recordings of both branches, the tensors they capture, and the names of their operands."""
 
     yes: _Piece
     no: _Piece
@@ -50,7 +50,7 @@ class Choice:
 
 
 def record(recorder: Any, op: Any, pred: Tensor, true_fn: Callable, false_fn: Callable, operands: tuple) -> Any:
-    """Record a choice, while the recorder is off; returns what the branch taken returns."""
+    """Record a conditional while the recorder is off; return the result of the branch taken."""
     leaves, shape = pytree.tree_flatten(operands)
     yes, no = (_Piece(recorder, function, leaves, shape) for function in (true_fn, false_fn))
     for first, second in [
@@ -75,7 +75,7 @@ def record(recorder: Any, op: Any, pred: Tensor, true_fn: Callable, false_fn: Ca
 
 
 class _Choice(Function):
-    """The derivative of a recorded choice is another one: between the derivatives of the branches."""
+    """Autograd function of a recorded conditional; its backward is a conditional between the derivatives of the branches."""
 
     @staticmethod
     def forward(ctx: Any, call: tuple, results: tuple, *sources: Tensor) -> tuple:

@@ -21,7 +21,7 @@ __all__ = ["FoldedGraphModule", "get_unique_attr_name_in_module", "split_const_s
 
 
 class FoldedGraphModule(GraphModule):
-    """A module that computes its constant part when it is first called (or by `run_folding`)."""
+    """A module that computes its constant part on its first call (or by `run_folding`)."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class FoldedGraphModule(GraphModule):
 
 
 def get_unique_attr_name_in_module(mod_traced: GraphModule, name: str) -> str:
-    """A name like this one that the module does not have."""
+    """Return a name derived from `name` that the module does not have."""
     name = re.sub("[^0-9a-zA-Z_]+", "_", name)
     name = f"_{name}" if name[0].isdigit() else name
     while hasattr(mod_traced, name):
@@ -116,7 +116,7 @@ def _replace_call(gm: GraphModule, call: Node, result: Any, values: dict[Node, A
 
 
 def _does_more(module: GraphModule) -> bool:
-    """Return whether running the module changes anything besides giving its result."""
+    """Return whether running the module has effects besides its result."""
     for node in module.graph.nodes:
         if node.op == "call_function" and node.is_impure():
             return True
@@ -145,8 +145,8 @@ def _constant_nodes(module: GraphModule, skip: Callable[[Node], bool] | None) ->
 def split_const_subgraphs(
     module: nn.Module, skip_folding_node_fn: Callable[[Node], bool] | None = None, device_for_folded_attrs: str = "cpu"
 ) -> FoldedGraphModule:
-    """The module with what does not depend on its inputs taken out, to be computed once. Nodes for which
-    `skip_folding_node_fn` holds stay."""
+    """Split off the part of a module that does not depend on its inputs, to be computed once. Nodes for which `skip_folding_node_fn` holds
+    stay."""
     traced = module if isinstance(module, GraphModule) else symbolic_trace(module)
     constant = _constant_nodes(traced, skip_folding_node_fn)
     if all(node.op == "get_attr" for node in constant):
@@ -172,7 +172,7 @@ def split_const_subgraphs(
 
 
 def _without_inputs(module: GraphModule, given: tuple) -> Graph:
-    """The graph with the attributes that it was given in the place of its inputs."""
+    """Replace the inputs of a graph by nodes that read the attributes passed for them."""
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
     for node, attribute in zip(inputs, given):
         if attribute.op != "get_attr":

@@ -24,8 +24,7 @@ _INFERENCE_RULES: dict[Any, Callable] = {}
 
 
 def register_inference_rule(call_target: Any) -> Callable[[Callable], Callable]:
-    """Decorator: register a function that infers the type of nodes that call a function (it gets the node) or a kind of module (and the
-    module)."""
+    """Decorator: register a rule that infers the type of a node. It gets the node, and for a call of a module also the module."""
 
     def note(function: Callable) -> Callable:
         if call_target in _INFERENCE_RULES:
@@ -50,7 +49,7 @@ def get_greatest_upper_bound(type1: Any, type2: Any) -> Any:
 
 
 def expand_to_tensor_dim(t: Any, n: int) -> TensorType:
-    """A tensor of n dimensions: unknown ones where nothing is known."""
+    """Return a tensor type with n dimensions; for `Dyn`, all of them unknown."""
     if t == Dyn:
         return TensorType((Dyn,) * n)
     if not isinstance(t, TensorType) or len(t.dims) != n:
@@ -215,13 +214,13 @@ class GraphTypeChecker:
         self.env, self.traced = env, traced
 
     def type_check(self) -> bool:
-        """Assign a type to every node; TypeError where that is not possible."""
+        """Infer the type of every node; raises TypeError if annotations contradict the operators."""
         for node in self.traced.graph.nodes:
             self.type_check_node(node)
         return True
 
     def type_check_node(self, n: Node) -> Any:
-        """The type of a node whose arguments have theirs."""
+        """Infer the type of a node whose arguments have types."""
         n.type = Dyn if n.type is None else n.type
         if n.op == "get_attr":
             held = (

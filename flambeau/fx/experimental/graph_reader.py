@@ -26,7 +26,7 @@ class PythonKeyTracer(Tracer):
 
 
 class GraphReader:
-    """Adds nodes to a graph. Tensors that no call has made become attributes of `root`."""
+    """Adds the nodes of a recording to a graph. Tensors that no recorded call has made become attributes of `root`."""
 
     def __init__(self, recorder: GraphRecorder, graph: Graph, root: Module) -> None:
         self.recorder, self.graph, self.root = recorder, graph, root
@@ -35,7 +35,7 @@ class GraphReader:
         self.pieces: dict[str, GraphModule] = {}  # branches of choices, by the names of their attributes
 
     def read(self, outputs: Any) -> Any:
-        """Add the nodes of all calls; return the results of the program with nodes in the place of tensors."""
+        """Add the nodes of all calls; return the program's results with nodes in place of tensors."""
         found = self.recorder.structure(outputs)
         for call in self.recorder.program.calls:
             self.add(call)
@@ -49,7 +49,7 @@ class GraphReader:
         node.meta["tensor_meta"] = _extract_tensor_metadata(tensor if tensor.is_quantized else shown)
 
     def as_meta(self, value: program.Value) -> Tensor:
-        """A meta tensor of the same shape, strides and dtype."""
+        """Return a meta tensor of the same shape, strides and dtype."""
         tensor = self.recorder.tensors[value.number]
         dtype = tensor.int_repr().dtype if tensor.is_quantized else value.dtype  # as its codes
         shown = flambeau.empty_strided(tuple(value.shape), value.strides, dtype=dtype, device="meta")
@@ -62,7 +62,7 @@ class GraphReader:
         return self.nodes[value.number]
 
     def constant(self, value: program.Value) -> Node:
-        """A node for a tensor that the program has from elsewhere."""
+        """Add a node for a tensor that the program did not compute: a constant attribute of `root`."""
         tensor = self.recorder.tensors[value.number]
         kind = "_param_constant" if isinstance(tensor, Parameter) else "_tensor_constant"
         name = f"{kind}{sum(n.startswith(kind) for n in self.constants)}"
@@ -115,7 +115,7 @@ class GraphReader:
         self._keep(node, call.results)
 
     def branch(self, piece: Any, lifted: list[Tensor], names: list[str]) -> GraphModule:
-        """A branch as a module of all operands, those that only the other one needs too."""
+        """Return a branch as a module of all operands, including those that only the other branch uses."""
         recorder = piece.recorder
         reader = GraphReader(recorder, Graph(tracer_cls=self.graph._tracer_cls), Module())
         operands = [

@@ -1,5 +1,4 @@
-"""A program of `torch.ops.aten` from a function that runs: every operator that it calls is written down (`graph.recorder`), to be read
-into a graph (`graph_reader`)."""
+"""Recording of a running function as a program of `torch.ops.aten` calls (`graph.recorder`), which `graph_reader` converts to a graph."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _MODULES = os.path.join(_FOLDER, "nn", "modules") + os.sep
 
 
 class GraphRecorder(TensorRecorder, dispatch.AtenMode):
-    """Writes down the calls of PyTorch's operators."""
+    """Mode that records the calls of PyTorch's operators."""
 
     lifted: list[Tensor] | None = None  # in a branch: the tensors that it has from outside
     describe: Callable[[Any], dict[str, Any]] = staticmethod(lambda op: {})
@@ -51,20 +50,20 @@ class GraphRecorder(TensorRecorder, dispatch.AtenMode):
         return made
 
     def gradients(self, found: list[Any]) -> None:
-        """Gradients must come from operators that were seen."""
+        """Raise NotImplementedError if a gradient was computed by an operator that is not recorded."""
         if any(isinstance(tensor, Tensor) and self.found(tensor) is None for tensor in found):
             raise NotImplementedError(
                 "a graph of this program's gradients: they are computed by something that PyTorch has no operator for"
             )
 
     def inner(self) -> GraphRecorder:
-        """Return a recorder for a branch."""
+        """Return a recorder for a branch of a conditional."""
         made = GraphRecorder()
         made.describe = self.describe
         return made
 
     def branch_names(self, count: int) -> list[str] | None:
-        """Return the names that a branch uses for its operands; None for those of the nodes outside."""
+        """Return the names of a branch's operands, or None to use those of the nodes outside."""
         return [f"arg{i}_1" for i in range(count)]
 
     def branch(self, op: Any, pred: Any, true_fn: Callable, false_fn: Callable, operands: tuple) -> Any:
@@ -72,7 +71,7 @@ class GraphRecorder(TensorRecorder, dispatch.AtenMode):
 
     @staticmethod
     def stack_trace() -> str:
-        """The place in the program where the call is being made."""
+        """Return the location in the user's program of the current call."""
         frames = [
             f
             for f in traceback.extract_stack()
@@ -84,7 +83,7 @@ class GraphRecorder(TensorRecorder, dispatch.AtenMode):
 
 
 def _view_of(known: Tensor, tensor: Tensor) -> tuple[Any, tuple]:
-    """The operator and its further arguments that make a tensor of a known one in the same memory."""
+    """Return the operator, and its further arguments, that makes `tensor` as a view of a known one."""
     aten = flambeau.ops.aten
     shape, strides = list(tensor.shape), list(tensor.stride())
     with flambeau.no_grad():

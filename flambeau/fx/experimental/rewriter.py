@@ -1,4 +1,4 @@
-"""Tracing with asserts: the program's source is changed so that `assert` becomes a call that can be traced."""
+"""Tracing with asserts: the program's source is rewritten so that `assert` becomes a call that can be traced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["AST_Rewriter", "RewritingTracer"]
 
 
 class AST_Rewriter(ast.NodeTransformer):  # noqa: N801
-    """Rewrites functions: `assert x, m` is `torch._assert(x, m)`, `x: T = y` is `x = annotate(y, T)`."""
+    """Rewrites functions: `assert x, m` to `torch._assert(x, m)`, and `x: T = y` to `x = annotate(y, T)`."""
 
     def rewrite(self, fn: Any) -> FunctionType:
         """Return the function with its asserts rewritten."""

@@ -1,4 +1,4 @@
-"""Running a graph on tensors without memory, noting what comes out."""
+"""Propagation of shapes and dtypes through a graph by running it on meta tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FakeTensorProp"]
 
 
 class FakeTensorProp(Interpreter):
-    """Runs a graph with tensors on the device "meta", notes the results in `meta["val"]`, and what they are in
+    """Runs a graph with tensors on the device "meta" and stores the results in `meta["val"]`, and their metadata in
     `meta["tensor_meta"]`."""
 
     def __init__(self, module: GraphModule, mode: Any = None) -> None:
@@ -43,9 +43,9 @@ class FakeTensorProp(Interpreter):
         return found.to("meta") if isinstance(found, Tensor) else found
 
     def propagate(self, *args: Any) -> Any:
-        """Run the graph on tensors without values, made like these arguments."""
+        """Run the graph on meta tensors made from these arguments."""
         return self.propagate_dont_convert_inputs(*(a.to("meta") if isinstance(a, Tensor) else a for a in args))
 
     def propagate_dont_convert_inputs(self, *args: Any) -> Any:
-        """Run the graph on tensors without memory."""
+        """Run the graph on these arguments, which are meta tensors already."""
         return super().run(*args)

@@ -1,4 +1,4 @@
-"""Drawings of graphs through the package `pydot` (and graphviz, to render them)."""
+"""Drawings of graphs with the package `pydot` (and graphviz, to render them)."""
 
 from __future__ import annotations
 

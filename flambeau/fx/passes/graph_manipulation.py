@@ -1,4 +1,4 @@
-"""Small changes of graphs, and the sizes of their values."""
+"""Small changes of graphs, and the memory sizes of their values."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def replace_target_nodes_with(
 
 
 class size_bytes(NamedTuple):  # noqa: N801
-    """Bytes of a node's result, and with its parameters."""
+    """Bytes of a node's result, and of the result together with its parameters."""
 
     output_size: int
     total_size: int
 
 
 def get_size_of_all_nodes(fx_module: GraphModule, args: list | None = None) -> None:
-    """Set `size_bytes` of all nodes; `args` are given to run the graph first."""
+    """Set `size_bytes` of all nodes; if `args` are given, the graph is run on them first."""
     if args is not None:
         ShapeProp(fx_module).propagate(*args)
     for node in fx_module.graph.nodes:
@@ -48,7 +48,7 @@ def get_size_of_all_nodes(fx_module: GraphModule, args: list | None = None) -> N
 
 
 def get_tensor_meta(node: Node) -> TensorMetadata:
-    """The metadata that ShapeProp noted of a node's result."""
+    """Return the metadata that ShapeProp stored for a node's result."""
     found = node.meta.get("tensor_meta")
     if not found:
         raise RuntimeError(
@@ -58,7 +58,7 @@ def get_tensor_meta(node: Node) -> TensorMetadata:
 
 
 def get_size_of_node(fx_module: GraphModule, node: Node) -> size_bytes:
-    """Bytes of a node's result, and with its parameters."""
+    """Return the bytes of a node's result, and of the result together with its parameters."""
     meta = get_tensor_meta(node)
     outputs = meta.shape.numel()
     parameters = 0

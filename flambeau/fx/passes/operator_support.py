@@ -1,4 +1,4 @@
-"""Support tables: classes that tell which nodes another compiler accepts."""
+"""Predicates that tell which nodes another compiler supports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OperatorSupportBase(abc.ABC):
 
 
 def _get_arg_dtype(arg: Node) -> Any:
-    """The dtype of a node's result, or its type where it is no tensor."""
+    """Return the dtype of a node's result, or its type if it is not a tensor."""
     if not isinstance(arg, Node):
         raise AssertionError(f"Expected torch.fx.Node, got {type(arg)}")
     meta = arg.meta.get("tensor_meta")
@@ -72,17 +72,17 @@ def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase
 
 
 def chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
-    """Return a support that accepts a node where all given ones do."""
+    """Return a predicate that accepts a node if all given ones do."""
     return create_op_support(lambda submodules, node: all(x.is_node_supported(submodules, node) for x in op_support))
 
 
 def any_chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
-    """A node is supported where one of the given checks supports it."""
+    """Return a predicate that accepts a node if any given one does."""
     return create_op_support(lambda submodules, node: any(x.is_node_supported(submodules, node) for x in op_support))
 
 
 class OpSupports:
-    """Ready-made supports that decline nodes for common reasons."""
+    """Ready-made predicates that decline nodes for common reasons."""
 
     @classmethod
     def decline_if_input_dtype(cls, dtype: Any) -> OperatorSupportBase:

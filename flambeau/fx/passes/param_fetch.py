@@ -1,4 +1,4 @@
-"""The attributes of layers that other compilers ask for, noted at the nodes that call them."""
+"""Attributes of layers that other compilers need, stored on the nodes that call the layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["default_matching", "extract_attrs_for_lowering", "lift_lowering_attr
 
 
 def default_matching(name: str, target_version: int) -> str:
-    """Map an attribute to the same name for every version of its layer."""
+    """Return the attribute's own name, whatever the version of its layer."""
     return name
 
 

@@ -1,4 +1,4 @@
-"""Passes one after the other (the older kind of PassManager)."""
+"""Sequential execution of passes (the older kind of PassManager)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def inplace_wrapper(fn: Callable) -> Callable:
-    """A function that changes a module, as one that returns it."""
+    """Wrap a function that changes a module in place into one that returns the module."""
 
     @wraps(fn)
     def wrapped_fn(gm: Any, *args: Any, **kwargs: Any) -> Any:
@@ -42,7 +42,7 @@ def log_hook(fn: Callable, level: int = logging.INFO) -> Callable:
 
 
 def loop_pass(base_pass: Callable, n_iter: int | None = None, predicate: Callable | None = None) -> Callable:
-    """The pass, repeated `n_iter` times or while `predicate` holds."""
+    """Return the pass repeated `n_iter` times, or while `predicate` holds."""
     if (n_iter is None) == (predicate is None):
         raise AssertionError("Exactly one of `n_iter`or `predicate` must be specified.")
 
@@ -65,7 +65,7 @@ def loop_pass(base_pass: Callable, n_iter: int | None = None, predicate: Callabl
 
 
 def these_before_those_pass_constraint(these: Callable, those: Callable) -> Constraint:
-    """Return a constraint on passes that may be wrapped: one comes before the other."""
+    """Return a constraint that `these` comes before `those`, also if the passes are wrapped."""
 
     def depends_on(a: Callable, b: Callable) -> bool:
         return unwrap(a) != those or unwrap(b) != these

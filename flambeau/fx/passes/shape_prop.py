@@ -1,4 +1,4 @@
-"""Running a graph once and noting the shape and dtype of every value."""
+"""Propagation of shapes and dtypes by running a graph once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ShapeProp", "TensorMetadata"]
 
 
 class TensorMetadata(NamedTuple):
-    """The shape, dtype and layout that are noted of a tensor."""
+    """The shape, dtype and layout recorded for a tensor."""
 
     shape: Any
     dtype: Any
@@ -46,7 +46,7 @@ def _extract_tensor_metadata(result: Tensor, include_contiguity: bool = True) ->
 
 
 class ShapeProp(Interpreter):
-    """Runs a graph and notes TensorMetadata in every node's `meta["tensor_meta"]`, and the type in `meta["type"]`."""
+    """Runs a graph and stores TensorMetadata in every node's `meta["tensor_meta"]`, and the type in `meta["type"]`."""
 
     def __init__(self, gm: GraphModule, fake_mode: Any = None) -> None:
         super().__init__(gm)
@@ -76,5 +76,5 @@ class ShapeProp(Interpreter):
         return result
 
     def propagate(self, *args: Any) -> Any:
-        """Run the graph on these arguments; the result."""
+        """Run the graph on these arguments; return its result."""
         return super().run(*args)

@@ -66,7 +66,7 @@ class _Split:
             node._fx_partition = name
 
     def find_crossings(self) -> None:
-        """Note which values leave a partition and enter another."""
+        """Record which values leave a partition and enter another."""
         for node in self.module.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
                 continue
@@ -85,7 +85,7 @@ class _Split:
             user.inputs.setdefault(name)
 
     def sorted_names(self) -> list[str]:
-        """The partitions in an order in which each comes after those it reads."""
+        """Return the partitions in topological order: each after those it reads."""
         waiting = {name: dict(p.dependencies) for name, p in self.partitions.items()}
         ready = [name for name, dependencies in waiting.items() if not dependencies]
         done: list[str] = []
@@ -140,7 +140,7 @@ class _Split:
     # -- the main graph --
 
     def take_over(self, node: Node) -> None:
-        """An input or attribute of the original graph in the main graph."""
+        """Copy an input or attribute node of the original graph to the main graph."""
         if node.op == "placeholder":
             default = node.args[0] if node.args else inspect.Signature.empty
             name = node.name if self.options["keep_original_node_name"] else node.target
@@ -182,8 +182,8 @@ def split_module(
     partition_affix: str | None = None,
     tuple_return: bool = False,
 ) -> GraphModule:
-    """A module of submodules `submod_0`, `submod_1`, ...: `split_callback` returns the partition of a node. `qualname_map` is
-    filled with the paths that modules had before."""
+    """Split a module into submodules `submod_0`, `submod_1`, ... by the partition that `split_callback` returns for each node.
+    `qualname_map` gets the original paths of modules."""
     options = {
         "keep_original_node_name": keep_original_node_name,
         "keep_original_input_name": keep_original_input_name,

@@ -1,4 +1,4 @@
-"""A graph split into modules by the tags of its nodes."""
+"""Splitting of a graph into modules by the tags of its nodes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class _Splitter:
         return component.input_placeholders[component.orig_inputs.index(node)]
 
     def call(self, component: Component, return_tuple: bool) -> dict[str, str]:
-        """Make the component a module and call it in the main graph."""
+        """Turn the component into a module and call it in the main graph."""
         results = tuple(self.copies[n] for n in component.orig_outputs)
         single = len(results) == 1 and not return_tuple
         component.graph.output(results[0] if single else results)
@@ -120,8 +120,8 @@ def split_by_tags(
     return_tuple: bool = False,
     GraphModuleCls: type[GraphModule] = GraphModule,  # noqa: N803
 ) -> Any:
-    """A module that calls one module for each tag, in this order; nodes have their tags as `node.tag`. With
-    `return_fqn_mapping` also where parameters have gone."""
+    """Return a module that calls one module for each tag, in this order; nodes have their tags as `node.tag`. With `return_fqn_mapping`,
+    also return the new paths of parameters."""
     split = _Splitter(gm, tags)
     output = gm.graph.output_node()
     for node in gm.graph.nodes:

@@ -1,4 +1,4 @@
-"""Helpers of several passes: names of targets, orders of nodes, groups that must stay together."""
+"""Helpers of several passes: names of targets, node orders, groups that must stay together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CALLABLE_NODE_OPS = {"call_module", "call_function", "call_method"}
 
 
 def get_acc_ops_name(k: Any) -> str:
-    """The name of a class or function; of one in `acc_ops`, the short name."""
+    """Return the name of a class or function; for one in `acc_ops`, the short name."""
     if isinstance(k, str):
         return k
     module = module_name(k) or ""
@@ -39,7 +39,7 @@ def get_acc_ops_name(k: Any) -> str:
 
 
 def get_node_target(submodules: Mapping[str, Any], node: Node) -> str:
-    """The target of a node's call, as text: the class of a module, the name of a function or method."""
+    """Return the target of a node's call as text: the class of a module, the name of a function or method."""
     if node.op not in CALLABLE_NODE_OPS:
         raise AssertionError("Expect op types of " + ", ".join(CALLABLE_NODE_OPS) + f", but found {node.op}")
     if node.op == "call_module":
@@ -53,13 +53,13 @@ def get_node_target(submodules: Mapping[str, Any], node: Node) -> str:
 
 
 def is_node_output_tensor(node: Node) -> bool:
-    """Return whether shape propagation saw a tensor there."""
+    """Return whether shape propagation found that the node's result is a tensor."""
     kind = node.meta.get("type")
     return kind is not None and issubclass(kind, Tensor)
 
 
 class FxNetAccFusionsFinder:
-    """Finds groups of nodes joined by values that are no tensors: they can only run in one place."""
+    """Finds groups of nodes connected by values that are not tensors: they must run on one device."""
 
     def __init__(self, module: GraphModule, acc_nodes: NodeSet) -> None:
         self.module, self.acc_nodes = module, acc_nodes
@@ -68,7 +68,7 @@ class FxNetAccFusionsFinder:
 
     @dataclass
     class FusionGroup:
-        """A group of nodes that are fused, while it grows."""
+        """A group of nodes to fuse, during its construction."""
 
         top_node_idx: int
         nodes: NodeSet
@@ -84,7 +84,7 @@ class FxNetAccFusionsFinder:
             self.inputs |= {n for n in node.all_input_nodes if n.op in CALLABLE_NODE_OPS and n not in self.nodes}
 
     def recursive_add_node(self, fusion_group: Any, inputs: Any, visited: NodeSet | None = None) -> bool:
-        """Add the nodes on paths from the group through `inputs` back to it. Returns whether there is one."""
+        """Add the nodes on paths from the group through `inputs` back to it. Returns whether there is such a path."""
         for arg in list(inputs):
             if visited is not None:
                 if arg in visited:
@@ -134,7 +134,7 @@ _EARLY = (
 
 
 class _Queue:
-    """Nodes in the order they became ready, some before the others."""
+    """Queue of nodes in the order they became ready; calls of functions in `_EARLY` come first."""
 
     def __init__(self) -> None:
         self.items: deque[Node] = deque()
@@ -165,7 +165,7 @@ class _Heap:
 
 
 def _rearranged(gm: GraphModule, ready: Any, failure: Callable[[str], Exception]) -> GraphModule:
-    """Reorder the nodes so that each follows those it reads; `ready` picks the next of those that may come."""
+    """Reorder the nodes topologically; the queue `ready` picks the next of the nodes whose inputs are placed."""
     waiting = {node: len(node.all_input_nodes) for node in gm.graph.nodes}
     for node, count in waiting.items():
         if count == 0:

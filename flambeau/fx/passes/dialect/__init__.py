@@ -1,1 +1,1 @@
-"""Passes for graphs of one kind of operators."""
+"""Passes for graphs of a particular operator set."""

@@ -1,4 +1,4 @@
-"""The largest groups of supported nodes, made into submodules."""
+"""Partitioning of a graph into the largest groups of supported nodes, which become submodules."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _is_getitem(node: Node) -> bool:
 
 
 class CapabilityBasedPartitioner:
-    """Partition the supported nodes of a graph into as few groups as possible, each of which can run at once."""
+    """Partition the supported nodes of a graph into as few groups as possible, each of which can run as a unit."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CapabilityBasedPartitioner:
         return self.operator_support.is_node_supported(dict(self.graph_module.named_modules()), node)
 
     def propose_partitions(self) -> list[Partition]:
-        """The groups, the last in the graph first."""
+        """Return the groups, in reverse order of the graph."""
         groups = _Groups(self.graph_module)
         for node in reversed(self.graph_module.graph.nodes):
             if node.op in ("placeholder", "output") or not self._is_node_supported(node):
@@ -77,7 +77,7 @@ class CapabilityBasedPartitioner:
         return [p for p in found if p.size() > 0]
 
     def _is_worthwhile(self, partition: Partition) -> bool:
-        """Return whether it has more than one node that computes."""
+        """Return whether a partition has more than one node that computes."""
         free = {"torch.ops.aten.view", "_operator.getitem", *self.non_compute_ops}
         names = [qualified_name(n.target) for n in partition.nodes if n.op == "call_function"]
         count = sum(name not in free for name in names)
@@ -111,7 +111,7 @@ class CapabilityBasedPartitioner:
 
 
 class _Groups:
-    """Nodes in groups, and which groups come after which."""
+    """Groups of nodes, and the order between groups."""
 
     def __init__(self, module: GraphModule) -> None:
         self.module = module
@@ -130,13 +130,13 @@ class _Groups:
         return number
 
     def candidates(self, node: Node, current: int, only_users: bool) -> list[int]:
-        """The groups to try to join, in the order they were begun."""
+        """Return the groups that a node's group may merge with, in the order of their creation."""
         if only_users:
             return list(dict.fromkeys(self.group_of[u] for u in node.users if u in self.group_of))
         return [number for number in sorted(self.members) if number != current]
 
     def merge(self, first: int, second: int) -> int:
-        """Make two groups one, unless something outside depends on one and is needed by the other."""
+        """Merge two groups, unless a node outside depends on one and is needed by the other."""
         if first == second:
             return first
         together = self.members[first] | self.members[second]
@@ -149,7 +149,7 @@ class _Groups:
         return kept
 
     def _reaches_itself(self, nodes: set[Node], own: set[int]) -> bool:
-        """Return whether a path leaves the nodes and comes back; a group on the way is passed as a whole."""
+        """Return whether a path leaves the nodes and returns to them; another group on the path counts as one node."""
         waiting = [user for node in nodes for user in node.users if user not in nodes]
         seen: set[Node] = set()
         while waiting:
@@ -166,7 +166,7 @@ class _Groups:
         return False
 
     def join_tuples(self) -> None:
-        """Items of a tuple go with the node that makes it."""
+        """Move `getitem` nodes into the group of the node that makes the tuple."""
         changed = True
         while changed:
             changed = False

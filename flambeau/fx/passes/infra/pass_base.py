@@ -32,4 +32,4 @@ class PassBase(abc.ABC):
         """Raise an error unless the pass can run on the module."""
 
     def ensures(self, graph_module: Any) -> None:  # noqa: B027
-        """Raise an error unless the module is as it should be now."""
+        """Raise an error unless the module is valid after the pass."""

@@ -18,7 +18,7 @@ Constraint = Callable[[Callable, Callable], bool]
 
 
 def pass_result_wrapper(fn: Any) -> Any:
-    """A pass that returns a module or nothing, as one that returns a PassResult."""
+    """Wrap a pass that returns a module or None into one that returns a PassResult."""
     if fn is None:
         return None
 
@@ -51,7 +51,7 @@ _validate_pass_schedule_constraint = validate_constraint
 
 
 def _topological_sort_passes(passes: list[Callable], constraints: list[Constraint]) -> list[Callable]:
-    """An order that satisfies all constraints, near to the given one."""
+    """Return an order of the passes that satisfies all constraints and is close to the given one."""
     if not constraints:
         return passes
     later: dict[Callable, list[Callable]] = {p: [] for p in passes}
@@ -78,7 +78,7 @@ def _topological_sort_passes(passes: list[Callable], constraints: list[Constrain
 
 
 def this_before_that_pass_constraint(this: Callable, that: Callable) -> Constraint:
-    """Return a constraint: one pass comes before the other."""
+    """Return a constraint that `this` pass comes before `that`."""
 
     def depends_on(a: Callable, b: Callable) -> bool:
         return a != that or b != this
@@ -91,7 +91,7 @@ def _name(fn: Any) -> str:
 
 
 class PassManager:
-    """Runs passes in an order that satisfies the constraints, up to `steps` times, until none changes anything."""
+    """Runs passes in an order that satisfies the constraints, up to `steps` times, until no pass changes the module."""
 
     def __init__(
         self,

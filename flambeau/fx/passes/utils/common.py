@@ -1,4 +1,4 @@
-"""Graphs as modules of their own."""
+"""Conversion of a subgraph to a module, and comparison of graphs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["HolderModule", "compare_graphs", "lift_subgraph_as_module"]
 
 
 class HolderModule(Module):
-    """A module that only holds others."""
+    """A module that only contains other modules."""
 
     def __init__(self, d: dict[str, Any]) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class HolderModule(Module):
 def lift_subgraph_as_module(
     gm: GraphModule, subgraph: Graph, comp_name: str = "", class_name: str = "GraphModule"
 ) -> tuple[GraphModule, dict[str, str]]:
-    """A module for a graph that refers to attributes of `gm`; and where in it (as part of `comp_name`) they are now."""
+    """Return a module for a graph that refers to attributes of `gm`, and the new paths (within `comp_name`) of those attributes."""
     holder = HolderModule({})
     paths: dict[str, str] = {}
     for node in subgraph.nodes:

@@ -1,4 +1,4 @@
-"""Groups of nodes made into submodules."""
+"""Fusion of groups of nodes into submodules."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fuse_as_graphmodule(
     *,
     always_return_tuple: bool = False,
 ) -> tuple[GraphModule, tuple[Node, ...], tuple[Node, ...]]:
-    """A module that does what these nodes do, the nodes it reads, and those whose values it returns. `gm` is not changed."""
+    """Return a module that computes these nodes, the nodes it reads, and the nodes whose values it returns. `gm` is not changed."""
     for node in nodes:
         if node.graph.owning_module is not gm:
             raise AssertionError(f"{node} doesn't belong to passed in graph module {gm._get_name()}")

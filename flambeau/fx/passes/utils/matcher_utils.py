@@ -1,4 +1,4 @@
-"""Finding the places of a graph that look like another, small graph."""
+"""Subgraph matching: find the places of a graph that match a small pattern graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["InternalMatch", "SubgraphMatcher"]
 
 @dataclass
 class InternalMatch:
-    """Match of a pattern in a graph."""
+    """A match of a pattern in a graph: which node of the graph matches each node of the pattern."""
 
     anchors: list[Node]  # the pattern's last nodes
     nodes_map: dict[Node, Any] = field(default_factory=dict)  # from the pattern's nodes to the graph's
@@ -46,7 +46,7 @@ def _all_arguments(node: Node) -> list[Any]:
 
 
 def _paired_arguments(pn: Node, gn: Node) -> tuple[list, list] | None:
-    """The arguments of both nodes, in an order that makes them comparable."""
+    """Return the arguments of both nodes in the same order; None if they cannot be compared."""
     if len(pn.args) == len(gn.args) and list(pn.kwargs) == list(gn.kwargs):
         return [*pn.args, *pn.kwargs.values()], [*gn.args, *gn.kwargs.values()]
     if pn.op == "call_function" and hasattr(pn.target, "_schema"):
@@ -55,8 +55,8 @@ def _paired_arguments(pn: Node, gn: Node) -> tuple[list, list] | None:
 
 
 class SubgraphMatcher:
-    """Finds a pattern in graphs. Its inputs match anything; every other value it has may be used in the pattern only, unless
-    it is an output."""
+    """Finds a pattern in graphs. Inputs of the pattern match anything; its inner values must have no users outside of the match, unless
+    they are outputs."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class SubgraphMatcher:
         self.pattern_anchors = [output] if match_output else only_returned
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
-        """The matches in a graph, in the order of their first output."""
+        """Return the matches in a graph, in the order of their first output."""
         candidates = [
             (anchor, [n for n in graph.nodes if self._nodes_are_equal(anchor, n, node_name_match)])
             for anchor in self.pattern_anchors
@@ -158,7 +158,7 @@ class SubgraphMatcher:
         return not isinstance(given, Node) and type(given) is type(wanted) and given == wanted
 
     def _is_contained(self, nodes_map: dict[Node, Any]) -> bool:
-        """Return whether nobody outside reads an inner value."""
+        """Return whether no node outside of the match reads an inner value."""
         inner = {gn: pn for pn, gn in nodes_map.items() if pn.op != "placeholder"}
         return all(
             pn in self.pattern_returning_nodes or all(user in inner for user in gn.users) for gn, pn in inner.items()

@@ -1,4 +1,4 @@
-"""Finding the nodes that come from one call of a layer or function of the original program."""
+"""Search for the nodes that come from one call of a layer or function of the original program."""
 
 from __future__ import annotations
 
@@ -77,5 +77,5 @@ def get_source_partitions(
 
 
 def check_subgraphs_connected(subgraph1: SourcePartition, subgraph2: SourcePartition) -> bool:
-    """Return whether the second reads a value of the first."""
+    """Return whether the second subgraph reads a value of the first."""
     return any(user in subgraph2.nodes for node in subgraph1.nodes for user in node.users)

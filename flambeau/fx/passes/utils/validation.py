@@ -1,4 +1,4 @@
-"""Check that some nodes can become one: no path may leave them and come back."""
+"""Check that nodes can be fused into one: no path may leave them and return."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Passes for graphs of any kind of operators."""
+"""Passes for graphs of any operator set."""

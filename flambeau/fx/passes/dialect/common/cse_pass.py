@@ -1,4 +1,4 @@
-"""Calls that are made twice are made once."""
+"""Common subexpression elimination: equal calls are made once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IN_PLACE = "add_ sub_ mul_ div_ pow_ lerp_ relu_ sigmoid_ tanh_"
 
 
 def get_CSE_banned_ops() -> set[Any]:  # noqa: N802
-    """Operators whose calls are not to be joined."""
+    """Return the operators whose calls must not be merged."""
     return {getattr(aten, name) for name in f"{_RANDOM} {_IN_PLACE}".split()}
 
 
@@ -32,7 +32,7 @@ def _token(node: Node, values: dict[Node, Node]) -> tuple:
 
 
 class CSEPass(PassBase):
-    """Joins equal calls, except of `banned_ops`."""
+    """Merges equal calls, except those of `banned_ops`."""
 
     def __init__(self, banned_ops: set[Any] | None = None) -> None:
         self.banned_ops = banned_ops or set()
