@@ -184,6 +184,7 @@ class _WrappedCall:
 
 class GraphModule(Module):
     """A module that runs a graph.
+
     `root`, a module or a dict of values by path, has the attributes that the graph refers to. After changing `graph`, call `recompile()`.
     `code` is the generated Python."""
 

@@ -1,4 +1,5 @@
 """Immutable lists and dicts for arguments of nodes: those are changed by assigning new ones, so that users are kept up to date.
+
 >>> immutable_list([1, 2])[0]
 1
 """

@@ -114,6 +114,7 @@ def _find_module_of_method(orig_method: Callable) -> str:
 
 class Node:
     """A step of a graph.
+
     `op` is its kind: "placeholder" (an input), "get_attr" (a parameter or buffer by its path), "call_function", "call_method",
     "call_module", "output". `target` is what is called or fetched, `args` and `kwargs` are the arguments: nodes and constants. `users` are
     the nodes that read this one. `meta` is a dict for data of passes."""

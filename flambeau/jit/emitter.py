@@ -1,6 +1,7 @@
-"""From Python's syntax tree to a graph: statements. (Expressions: `expressions.py`; calls: `calls.py`.) Variables are written with
-prim::Store and read with prim::Load; `ssa.py` turns these into plain values afterwards. The same emitter compiles users' functions and the
-code inside archives: a resolver says what names mean.
+"""From Python's syntax tree to a graph: statements. (Expressions: `expressions.py`; calls: `calls.py`.)
+
+Variables are written with prim::Store and read with prim::Load; `ssa.py` turns these into plain values afterwards. The same emitter
+compiles users' functions and the code inside archives: a resolver says what names mean.
 """
 
 from __future__ import annotations

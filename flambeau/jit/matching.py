@@ -1,4 +1,5 @@
 """Matching of a call with the overloads of an operator, and the conversions that its arguments need.
+
 Matching changes the graph only when it has succeeded: each argument becomes a plan (a closure) that is run at the end.
 """
 

@@ -1,4 +1,5 @@
 """Graphs as source: the Python subset that `.code` shows and archives hold.
+
 A value that is used once, right where it would be computed, is written inside the expression that uses it; the others get variables with
 the names they have in the program.
 """

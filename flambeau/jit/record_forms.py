@@ -1,4 +1,5 @@
 """The TorchScript function of a record: its arguments, and the call of PyTorch's operator that `Op.aten` names.
+
 `F.instance_norm` takes its arguments in another order than PyTorch's operator, `F.relu` chooses between two operators, losses take their
 reduction as a string. The declaration describes that (see `ops.machinery.aten_form`); here it becomes the source of a function."""
 

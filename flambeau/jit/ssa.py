@@ -1,4 +1,5 @@
 """From variables to values: every prim::Load becomes the value last stored, and break, continue, return become plain control flow.
+
 `convert` first replaces variables (a block that changes a variable outputs the new value), then removes the exits: code after an `if` that
 may have exited is moved into the branch that has not, or guarded by a flag.
 """

@@ -1,4 +1,5 @@
 """Tracing: `trace` runs Python code on examples and returns the operators it called as a graph.
+
 A mode on the operator stack records every public operator. Calls of submodules are read as blocks and become methods of the traced
 submodules afterwards. Sizes of tensors are numbers with a known origin, so that a view by `x.size(0)` stays one by the size.
 """
@@ -277,6 +278,7 @@ def _check(
     traced: Any, function: Callable, again: Any, args: tuple, kwargs: dict, tolerance: float, graph: Graph
 ) -> None:
     """Run a trace, its original, and the second trace on the same arguments; warn about results that differ.
+
     As in PyTorch these are ordinary calls: a model in training mode updates its statistics and draws random numbers in each."""
     with torch.no_grad():
         found = traced(*_cloned(args), **_cloned(kwargs))

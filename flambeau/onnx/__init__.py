@@ -1,4 +1,4 @@
-"""ONNX files: models written for other engines, and models read from them.
+"""Export of models to ONNX files, and modules loaded from ONNX files.
 
 >>> flambeau.onnx.export(model, (x,), "model.onnx")
 >>> flambeau.onnx.load("model.onnx")(x)

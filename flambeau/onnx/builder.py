@@ -1,4 +1,4 @@
-"""A graph of ONNX nodes while it is being written: values, nodes, and the builder that the forms of operators talk to."""
+"""An ONNX graph under construction: values, nodes, and the builder that the operators' forms write to."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Value:
 
 
 class Absent(Value):
-    """A result that has no form, of an operator whose others have one: an error only for a model that reads it."""
+    """A result without an ONNX form, of an operator whose other results have one; it is an error only if the model reads it."""
 
     def __init__(self, why: str) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class OnnxGraph:
         self.counted: int | None = None  # how many values there were when they were numbered
 
     def fresh(self, reader: str) -> str:
-        """A name by number for a new parameter that a node reads: `onnx::Conv_17`; none where values have no numbers."""
+        """Return a numbered name for a new parameter that a node reads (`onnx::Conv_17`), or "" if values are not numbered."""
         if self.counted is None:
             return ""
         self.counted += 1
@@ -180,7 +180,7 @@ class Builder:
         return tuple(node.outputs)
 
     def value(self, given: Any) -> Any:
-        """A value, or the constant that a Python number or a tensor is."""
+        """Return a value as it is, and a Python number or a tensor as a constant."""
         if isinstance(given, Absent):
             raise NotImplementedError(given.why)
         if given is None or isinstance(given, Value):
@@ -192,7 +192,7 @@ class Builder:
         return self.constant(np.asarray(given))
 
     def constant(self, array: Any, dtype: DType | None = None) -> Value:
-        """A constant; of Python numbers, int64 and float32 unless a dtype is given."""
+        """Return a constant; Python numbers become int64 or float32 unless a dtype is given."""
         if dtype is not None:
             array = array_of(flambeau.tensor(np.asarray(array).tolist(), dtype=dtype))
         array = np.asarray(array)
@@ -201,7 +201,7 @@ class Builder:
         return self._constant(array)
 
     def _constant(self, array: np.ndarray) -> Value:
-        """A constant of exactly this dtype."""
+        """Return a constant of exactly the array's dtype; small equal ones share a node."""
         key = (array.dtype.str, array.shape, array.tobytes()) if array.nbytes <= 4096 else None
         known = self._known(key)
         if known is not None:
@@ -216,12 +216,12 @@ class Builder:
         return made
 
     def _known(self, key: Any) -> Value | None:
-        """A constant that is there already; a graph inside a node sees those around it."""
+        """Return an existing constant, also from the graphs around this one, which it can read; else None."""
         found = self._constants.get(key)
         return self.parent._known(key) if found is None and self.parent is not None else found
 
     def ints(self, numbers: Any) -> Value:
-        """A list of sizes, some of which may be values, as one int64 vector."""
+        """Return a list of sizes, some of which may be values, as one int64 vector."""
         if isinstance(numbers, Value):
             return numbers if numbers.rank != 0 else self.unsqueeze(numbers, [0])
         if isinstance(numbers, int):
@@ -254,7 +254,7 @@ class Builder:
 
     # -- forms that depend on the version, or that constants shorten ---------------------------------------------------------
     def _axes(self, kind: str, x: Value, axes: Sequence[int] | None, since: int, **attributes: Any) -> Value:
-        """A node whose axes became an input with version `since`."""
+        """Add a node whose axes are an attribute before opset `since`, and an input from then on."""
         if axes is None:
             return self.op(kind, x, **attributes)
         if self.opset < since:
@@ -283,7 +283,7 @@ class Builder:
         return self._axes("Squeeze", x, axes, 13).known(x.dtype, shape)
 
     def reduce(self, kind: str, x: Value, axes: Sequence[int] | None, keepdim: bool) -> Value:
-        """ReduceSum, ReduceMean and their like."""
+        """Add a reduction: ReduceSum, ReduceMean and similar."""
         since = 13 if kind == "ReduceSum" else 18
         made = self._axes(kind, x, None if axes is None else list(axes), since, keepdims_i=int(keepdim))
         shape: list[Size] | None = None
@@ -304,7 +304,7 @@ class Builder:
         return self.op("Reshape", x, self.ints(sizes), **flag).known(x.dtype, shape)
 
     def _reshaped(self, x: Value, sizes: list[Any], allow_zero: bool) -> list[Size]:
-        """The sizes after a reshape, as far as they are known: 0 keeps one, -1 is what is left."""
+        """Return the sizes after a reshape, as far as they are known: 0 keeps a size, -1 is inferred."""
         found: list[Any] = [s if isinstance(s, int) else None for s in sizes]
         if not allow_zero and x.shape is not None:
             found = [x.shape[i] if s == 0 and i < len(x.shape) else s for i, s in enumerate(found)]
@@ -328,7 +328,7 @@ class Builder:
         return self.recast(x, dtype)
 
     def recast(self, x: Value, dtype: DType) -> Value:
-        """A Cast, even to the dtype that there is."""
+        """Add a Cast, even if the value has the dtype already."""
         if dtype.is_complex:
             raise NotImplementedError("complex numbers")
         return self.op("Cast", x, to_i=NUMBER[dtype]).known(dtype, x.shape)
@@ -359,7 +359,7 @@ class Builder:
         return made.known(x.dtype, shape)
 
     def size(self, x: Value, dim: int) -> Any:
-        """Return one size of a value: an int where it never changes, else a 0-d value."""
+        """Return one size of a value: an int if it is constant, else a 0-d value."""
         if x.shape is not None:
             size = x.shape[dim]
             if isinstance(size, int):
@@ -392,14 +392,14 @@ class Builder:
         return self.op("Expand", x, self.ints(sizes)).known(x.dtype, shape)
 
     def number(self, value: Any, like: Value | DType | None) -> Value:
-        """A Python number (or a value) in the dtype of another value."""
+        """Return a Python number (or a value) in the dtype of another value."""
         dtype = like.dtype if isinstance(like, Value) else like
         if isinstance(value, Value):
             return value if dtype is None else self.cast(value, dtype)
         return self.constant(value, dtype)
 
     def arithmetic(self, kind: str, a: Any, b: Any) -> Any:
-        """Add, Sub, Mul, Div or Mod of sizes: numbers where both are."""
+        """Return Add, Sub, Mul, Div or Mod of two sizes: an int if both are ints, else the output of a node."""
         if isinstance(a, int) and isinstance(b, int):
             return _INTEGERS[kind](a, b)
         if (kind, b) in (("Add", 0), ("Sub", 0), ("Mul", 1), ("Div", 1)):
@@ -415,7 +415,7 @@ class Builder:
         return made.known(dtype, (None,))
 
     def inner(self, name: str) -> Builder:
-        """A builder for a graph inside a node (a branch, the body of a loop)."""
+        """Return a builder for a graph inside a node (a branch, the body of a loop)."""
         return Builder(self.opset, OnnxGraph(name), self)
 
     # PyTorch's names

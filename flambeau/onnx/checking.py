@@ -1,4 +1,4 @@
-"""Checks that the graph of an ONNX file can be computed: every value is made before it is read, functions end."""
+"""Checks that the graph of an ONNX file can be computed: every value is produced before it is read, functions do not recurse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InvalidFile(OnnxExporterError):
 
 
 def check_model(model: Any) -> None:
-    """Raise InvalidFile where a value is read that no node makes, or where functions call themselves."""
+    """Raise InvalidFile if a node reads a value that no node produces, or if functions call themselves."""
     functions = {(f.domain, f.name): f for f in model.functions}
     _check_functions(functions, model.graph.node)
     _check_graph(model.graph, set(), f"the graph {model.graph.name!r}")
@@ -38,7 +38,7 @@ def _check_graph(graph: Any, outer: set[str], what: str) -> None:
 
 
 def _check_nodes(nodes: Any, known: set[str], what: str) -> set[str]:
-    """The names that are known after the nodes."""
+    """Check that every input of the nodes is defined before; return the names defined after them."""
     known = set(known)
     for node in nodes:
         for name in node.input:
@@ -74,7 +74,7 @@ def _subgraphs(node: Any) -> Iterator[Any]:
 
 
 def _all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
-    """Nodes with those of the graphs inside them."""
+    """Yield the nodes, and those of the graphs inside them."""
     for node in nodes:
         yield node
         for graph in _subgraphs(node):
@@ -82,7 +82,7 @@ def _all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
 
 
 def _check_functions(functions: dict[Name, Any], nodes: Any) -> None:
-    """Functions may call others, but never themselves, not deeper than `_DEEPEST`, and not so often that it never ends."""
+    """Raise unless functions call each other without recursion, at most `_DEEPEST` deep, and with a bounded number of calls."""
     calls = {name: [(n.domain, n.op_type) for n in _all_nodes(f.node)] for name, f in functions.items()}
     if _WHOLE in functions:
         raise InvalidFile("a function of the file has no name")

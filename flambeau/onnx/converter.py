@@ -1,4 +1,4 @@
-"""From calls of aten operators to ONNX nodes: arguments by name, changes in place, views, and what has no form."""
+"""From calls of aten operators to ONNX nodes: arguments by name, changes in place, views, and operators without a form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .torchlib.calls import SAYS_HOW
 
 
 class Slot:
-    """A tensor of the program: its present value, and whose memory it shares."""
+    """A tensor of the program: its current value, and for a view its base and how it is made from it."""
 
     def __init__(self, value: Value, base: Slot | None = None, steps: tuple = ()) -> None:
         self.value, self.base, self.steps = value, base, steps
@@ -43,7 +43,7 @@ class Described:
 
 
 class Converter:
-    """Writes a program's calls into a graph."""
+    """Converts a program's calls to nodes of a graph."""
 
     def __init__(self, builder: Builder, table: dict[Any, Callable] | None = None) -> None:
         self.g = builder
@@ -53,7 +53,7 @@ class Converter:
 
     # -- values ----------------------------------------------------------------------------------------------------------------
     def current(self, slot: Slot) -> Value:
-        """A tensor's value now: that of a view is taken anew when its base has changed."""
+        """Return a tensor's current value; a view is recomputed if its base has changed."""
         base = slot.base
         if base is not None and slot.changes != base.changes:
             found = self._through(self.current(base), slot.steps)
@@ -67,7 +67,7 @@ class Converter:
         return value
 
     def plain(self, thing: Any) -> Any:
-        """An argument with values in the place of tensors."""
+        """Return an argument with slots and tensors replaced by their values."""
         if isinstance(thing, Slot):
             return self.current(thing)
         if isinstance(thing, (list, tuple)):
@@ -117,8 +117,8 @@ class Converter:
         return slots(result)
 
     def _of_nothing(self, name: str, arguments: dict[str, Any], described: Any, target: Any) -> Any:
-        """The result of a call in which nothing is computed, as a constant: it has no elements, or none of the arguments has any.
-        Engines differ in what they do then."""
+        """Return a constant for a call that computes nothing, because its result or all of its arguments have no elements. Engines differ
+        in how they handle that."""
         operator = operator_named(name)
         own = custom_form(name, self.g.opset) is not None or target in self.table or form_of_function(target)
         if own or not name.startswith("aten::") or not self._has_form(name) or _is_view(operator, arguments):
@@ -139,7 +139,7 @@ class Converter:
         return form_of(name) is not None or in_torchlib(name) or custom_form(name, self.g.opset) is not None
 
     def _in_place(self, schema: Any, first: Slot, arguments: dict[str, Any], place: str, target: Any) -> None:
-        """A change in place is the operator's result, put where the tensor was."""
+        """Convert an in-place operator: compute its out-of-place result and assign that to the tensor."""
         name = schema.name
         own = custom_form(name, self.g.opset) is not None or target in self.table
         plain = name[:-1] if not own and self._has_form(name[:-1]) else name
@@ -180,14 +180,14 @@ class Converter:
         return made
 
     def _check_rank(self, made: Value, described: Described) -> None:
-        """Refuse a result of torchlib's that has another number of dimensions than the operator's."""
+        """Raise if a result of torchlib's function has another number of dimensions than the operator's."""
         if made.shape is None:
             torchlib.find_shape(made, self.g.opset)
         if made.shape is not None and described.shape is not None and len(made.shape) != len(described.shape):
             raise NotImplementedError(f"torchlib's function: {len(made.shape)} dimensions, not {len(described.shape)}")
 
     def _made_here(self, name: str, plain: dict[str, Any], place: str) -> Any:
-        """Return an operator's result as a constant if it depends on numbers alone (a window, positions); else note a missing form."""
+        """Return an operator's result as a constant if it depends on numbers alone (a window, positions); else record a missing form."""
         record = getattr(operator_named(name), "op", None)
         if record is not None and record.kind == "creation" and not _holds_values(plain) and not reason(name):
             return self.g.value(operator_named(name)(**plain))
@@ -195,7 +195,7 @@ class Converter:
         return _MISSING
 
     def _translated(self, function: Any, plain: dict[str, Any]) -> Any:
-        """A user's translation: one of onnxscript, or one that takes the builder."""
+        """Call a user's translation: an onnxscript function, or one that takes the builder."""
         values = list(plain.values())
         proto = getattr(function, "to_function_proto", None)
         if proto is None:
@@ -232,7 +232,7 @@ class Converter:
         return result
 
     def finish(self) -> None:
-        """Complain about everything that has no form, at once."""
+        """Raise one error about all operators without a form."""
         if self.missing:
             raise UnsupportedOperatorError(
                 [(name, why, place) for (name, why), place in self.missing.items()], self.g.opset
@@ -243,7 +243,7 @@ _MISSING = object()
 
 
 def _is_view(operator: Any, arguments: dict[str, Any]) -> bool:
-    """Return whether a call gives a view of its first argument."""
+    """Return whether a call returns a view of its first argument."""
     return isinstance(next(iter(arguments.values()), None), Slot) and getattr(operator, "is_view", False)
 
 
@@ -253,7 +253,7 @@ def _is_empty(about: Any) -> bool:
 
 
 def _same_dtype(first: Slot, result: Any) -> bool:
-    """A tensor of another dtype is a copy: `x.to(dtype)` is a view only where nothing is converted."""
+    """Return whether a result has the dtype of the first argument: `x.to(dtype)` is a view only without conversion."""
     return not isinstance(result, Value) or result.dtype == first.value.dtype
 
 
@@ -278,7 +278,7 @@ def unknown(described: Any) -> Any:
 
 
 def _renamed(plain: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
-    """The first argument under the name that the form has for it: in-place operators call it self where others say input."""
+    """Rename the first argument to the name that the form has for it: `self` (of in-place operators) or `input`."""
     first = next(iter(plain), "")
     other = {"self": "input", "input": "self"}.get(first, "")
     if first in wanted or other not in wanted or other in plain:
@@ -299,7 +299,7 @@ def _wanted(name: str, wanted: frozenset[str], plain: dict[str, Any]) -> dict[st
 
 
 def _for_user(function: Callable, values: list[Any]) -> list[Any]:
-    """Arguments in order, without those that say nothing and that the function does not take."""
+    """Return the arguments in order, without trailing None and False that the function has no parameters for."""
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     if code is None or code.co_flags & 4:
         return values

@@ -23,7 +23,7 @@ _SMALL = {d: d.name for d in NUMBER if not d.has_numpy}  # ml_dtypes' names
 
 
 def array_of(tensor: Tensor) -> np.ndarray:
-    """A tensor's numbers; dtypes that NumPy lacks are those of ml_dtypes."""
+    """Return a tensor's values as a NumPy array; dtypes that NumPy lacks are those of ml_dtypes."""
     tensor = tensor.detach().cpu().contiguous()
     if tensor.dtype in _SMALL:
         import ml_dtypes  # noqa: PLC0415  it comes with onnx

@@ -1,4 +1,4 @@
-"""Choices of an export, under PyTorch's names."""
+"""Options of an export, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class TrainingMode(enum.Enum):
-    """Mode in which a model is exported: evaluation, its present mode, or training."""
+    """Mode in which a model is exported: evaluation, its current mode, or training."""
 
     EVAL = 0
     PRESERVE = 1
@@ -14,7 +14,7 @@ class TrainingMode(enum.Enum):
 
 
 class OperatorExportTypes(enum.Enum):
-    """Treatment of operators without an ONNX form. Only ONNX is honoured: an export with others would run nowhere."""
+    """Treatment of operators without an ONNX form. Only ONNX is supported: files of the other kinds could not be run."""
 
     ONNX = 0
     ONNX_ATEN = 1

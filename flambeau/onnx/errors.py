@@ -13,11 +13,11 @@ class OnnxExporterWarning(UserWarning):
 
 
 class OnnxExporterError(RuntimeError):
-    """An export that could not be made."""
+    """Raised when an export fails."""
 
 
 class UnsupportedOperatorError(OnnxExporterError):
-    """Operators of the model have no ONNX form: all of them, each with the line that calls it."""
+    """Raised when operators of the model have no ONNX form; lists all of them, each with the line that calls it."""
 
     def __init__(self, missing: Sequence[tuple[str, str, str]], opset: int) -> None:
         self.missing = [name for name, _, _ in missing]
@@ -34,7 +34,7 @@ def _place(place: str) -> str:
 
 
 class SymbolicValueError(OnnxExporterError):
-    """A symbolic function was given a value it cannot use."""
+    """Raised when a symbolic function gets a value it cannot use."""
 
     def __init__(self, msg: str, value: Any) -> None:
         super().__init__(f"{msg}  [Caused by the value '{value}']")

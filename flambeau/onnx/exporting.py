@@ -1,4 +1,4 @@
-"""torch.onnx.export: a model as an ONNX file."""
+"""`torch.onnx.export`: writes a model as an ONNX file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEFAULT_OPSET = 20
 
 @contextlib.contextmanager
 def select_model_mode_for_export(model: Any, mode: TrainingMode) -> Iterator[None]:
-    """Context manager: put a model into the mode it is exported in, and every submodule back on exit."""
+    """Context manager: set the mode in which a model is exported, and restore that of every submodule on exit."""
     with in_mode(model, None if mode is TrainingMode.PRESERVE else mode is TrainingMode.TRAINING):
         yield
 
@@ -139,7 +139,7 @@ class _Export:
         self.shapes = shapes
 
     def say(self, what: str, run: Callable[[], Any]) -> Any:
-        """Run a step of the export and report it."""
+        """Run a step of the export; if verbose, print its progress."""
         if not self.loud:
             return run()
         print(f"[torch.onnx] {what}...", file=sys.stdout)
@@ -170,7 +170,7 @@ class _Export:
         return self.model if plain else _Called(self.model)
 
     def _read(self) -> None:
-        """Run the model and write its graph."""
+        """Run the model and build its graph."""
         if isinstance(self.model, ExportedProgram):
             self.program = self.model
         else:
@@ -186,7 +186,7 @@ class _Export:
         self.say("Translate the graph into ONNX", reader.run)
 
     def _recorded(self, module: Module) -> Any:
-        """The model as a graph. Where sizes change, and for dynamo=False, what it computes with sizes is in the graph."""
+        """Return the model as a recorded graph. With dynamic sizes, and for dynamo=False, it includes the computations on sizes."""
         leaves = pytree.tree_leaves((self.args, self.kwargs))
         if not self.dynamo:
             recorded = Recorded(module, self.args, self.kwargs)
@@ -259,7 +259,7 @@ class _Export:
 
 
 def enumerate_axes(key: str, axes: Any) -> Iterator[tuple[int, str]]:
-    """The dimensions that change, with names."""
+    """Yield the dynamic dimensions, with their names."""
     if isinstance(axes, Mapping):
         yield from axes.items()
         return
@@ -268,7 +268,7 @@ def enumerate_axes(key: str, axes: Any) -> Iterator[tuple[int, str]]:
 
 
 class _Called(Module):
-    """A function, or a compiled module, as a module that export can run."""
+    """Wraps a function, or a compiled module, as a module that export can run."""
 
     def __init__(self, function: Any) -> None:
         super().__init__()

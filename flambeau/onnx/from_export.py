@@ -31,12 +31,12 @@ _SIZES = {
 
 
 def operator_of(target: Any) -> Any:
-    """The operator whose overload a node calls."""
+    """Return the operator whose overload a node calls."""
     return getattr(target, "overloadpacket", target)
 
 
 class ProgramReader:
-    """Translator of an exported program's nodes to ONNX."""
+    """Converter of an exported program's nodes to ONNX."""
 
     def __init__(
         self, program: Any, builder: Builder, table: dict[Any, Any] | None = None, words: dict[str, str] | None = None
@@ -76,7 +76,7 @@ class ProgramReader:
             self.known[node] = Slot(value)
 
     def described(self, meta: dict[str, Any]) -> Any:
-        """Return the dtype and shape that the export knows of a node's result (a list of them for several), or None."""
+        """Return the dtype and shape that the export recorded for a node's result (a list for several results), or None."""
         value = meta.get("val")
         if isinstance(value, Tensor):
             return Described(value.dtype, tuple(map(self._size, meta.get("sizes") or value.shape)))
@@ -85,7 +85,7 @@ class ProgramReader:
         return None
 
     def _size(self, size: Any) -> Any:
-        """A number, or the text of an expression, in which symbols have the user's names."""
+        """Return an int, or the text of a size's expression, in which symbols have the user's names."""
         known = size is None or isinstance(size, int)
         return size if known else re.sub(r"s\d+", lambda found: self.words.get(found[0], found[0]), str(size))
 
@@ -130,7 +130,7 @@ class ProgramReader:
                 self.converter.missing.setdefault((str(target), ""), _place(node))
 
     def _name(self, node: Node) -> None:
-        """Name a node's value, and the ONNX node that makes it, after the node of the exported graph."""
+        """Name a node's value, and the ONNX node that produces it, after the node of the exported graph."""
         made = self.known[node]
         producer = made.value.producer if isinstance(made, Slot) else None
         if producer is not None and not producer.name and producer.op_type != "Constant":
@@ -157,7 +157,7 @@ class ProgramReader:
         return result.value if number and isinstance(result, Slot) else result
 
     def _examples(self, node: Node, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Arguments of a node's call with tensors like those it had."""
+        """Return the arguments of a node's call with example tensors of the recorded shapes and dtypes."""
         given = map_arg((node.args, node.kwargs), lambda n: _example(n.meta.get("val")))
         names = [a.name for a in node.target._schema.arguments]
         return {**arguments, **dict(zip(names, given[0])), **given[1]}
@@ -178,8 +178,8 @@ def _example(value: Any) -> Any:
 
 
 def in_parts(reader: Any, overload: Any, arguments: dict[str, Any], examples: dict[str, Any]) -> Any:
-    """A call that nothing translates, written into a reader's graph as those it is made of; NotImplemented for others, and where numbers
-    that the program computes would become constants."""
+    """Write a call without a translation as the calls it consists of; return NotImplemented if that is not possible, or if numbers that the
+    program computes would become constants."""
     if not isinstance(overload, OpOverload) or functions.parts(overload) is None:
         return NotImplemented
     slots, (leaves, spec) = pytree.tree_leaves(arguments), pytree.tree_flatten(examples)
@@ -194,7 +194,7 @@ def in_parts(reader: Any, overload: Any, arguments: dict[str, Any], examples: di
 
 
 class PartsReader(ProgramReader):
-    """Writes the recorded parts of one call into the graph that another reader writes."""
+    """Converts the recorded parts of one call into the graph of another reader."""
 
     def __init__(self, recorded: Recorded, outer: Any, given: list[Slot]) -> None:
         super().__init__(recorded, outer.g)
@@ -217,7 +217,7 @@ class PartsReader(ProgramReader):
         return list(found) if isinstance(found, tuple) else found
 
     def _name(self, node: Node) -> None:
-        """Parts have no names of their own: the last is called after the call."""
+        """Do nothing: parts have no names of their own; the last one is named after the call."""
 
 
 def _scope(node: Node) -> str:
@@ -228,7 +228,7 @@ def _scope(node: Node) -> str:
 
 
 def _place(node: Node) -> str:
-    """The user's line that makes the call: the innermost outside of this library."""
+    """Return the user's line that makes the call: the innermost one outside of this library."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     frames = [" ".join(lines[i : i + 2]) for i, line in enumerate(lines) if line.startswith("File ")]
     own = [frame for frame in frames if not frame.startswith(f'File "{HOUSE}')]

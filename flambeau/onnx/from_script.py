@@ -1,7 +1,7 @@
 """Compiled programs (TorchScript) as ONNX graphs, with their branches and loops.
 
-Each value of the program is followed twice: as what stands for it in the ONNX graph, and as what it is for the example inputs. The example
-tells dtypes and ranks, which TorchScript does not know."""
+Each value of the program is followed twice: as its value in the ONNX graph, and as its result for the example inputs. The example provides
+dtypes and ranks, which TorchScript does not know."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NONE = object()  # what a branch that was not taken would have given
 
 
 class Pair:
-    """A value of the program: in the graph, and for the example."""
+    """A value of the program: its value in the graph, and its result for the example inputs."""
 
     __slots__ = ("example", "name", "thing")
 
@@ -35,7 +35,7 @@ class Pair:
 
 
 class Raises(Exception):
-    """The block ends by raising an exception: it has no ONNX form and is not taken."""
+    """Raised when a block of the program ends by raising: such a block has no ONNX form and is not taken."""
 
 
 def _shadow(example: Any) -> Any:
@@ -47,14 +47,14 @@ def _shadow(example: Any) -> Any:
 
 
 class ScriptReader:
-    """Walks a compiled program's nodes."""
+    """Converts a compiled program's nodes to ONNX."""
 
     def __init__(self, builder: Builder) -> None:
         self.g = builder
         self.converter = Converter(builder)
 
     def run(self, graph: Any, module: Any, inputs: list[tuple[str, Any]]) -> list[Any]:
-        """Write the graph, and return its results."""
+        """Write the graph's nodes, and return its results."""
         known: dict[ScriptValue, Pair] = {}
         values = list(graph.inputs_)
         if module is not None:
@@ -213,7 +213,7 @@ class ScriptReader:
         return [inner[v] for v in block.outputs_]
 
     def _inside(self, inner: Builder, run: Any) -> list[Pair]:
-        """Write nodes into a graph inside the present one."""
+        """Run `run` with its nodes written into an inner graph."""
         outer, changes = self.g, len(self.converter.changed)
         self.g = self.converter.g = inner
         try:
@@ -322,7 +322,7 @@ class ScriptReader:
         return arguments
 
     def _of_numbers(self, node: Node, arguments: dict[str, Any], example: Any) -> Any:
-        """An operator of numbers, some of which the program computes: the one of tensors with the same name. Lists are joined."""
+        """Convert an operator on numbers that the program computes to the tensor operator of that name; lists are concatenated."""
         if isinstance(arguments["a"], list):
             return arguments["a"] + arguments["b"]
         packet = operator_named({"aten::floordiv": "aten::floor_divide"}.get(node.kind_, node.kind_))
@@ -336,7 +336,7 @@ class ScriptReader:
         return self.g.op("Where", first, a, b).known(a.dtype, ())
 
     def _example(self, schema: Any, pairs: list[Pair]) -> Any:
-        """The operator's result for the example; nothing where a branch that is not taken computes what cannot be."""
+        """Return the operator's result for the example inputs."""
         run: Any = operators.find(schema.key) or operators.implementation(schema)
         examples = [
             p.example.clone() if isinstance(p.example, Tensor) and schema.is_mutable else p.example for p in pairs

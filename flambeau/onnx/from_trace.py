@@ -1,8 +1,7 @@
 """Models that are run once and recorded (dynamo=False), as ONNX graphs.
 
-Sizes are numbers that know where they come from, so what the model computes with them stays a computation. Which sizes may change is
-found without running the model again: the recorded operators are run twice on tensors without memory, with different sizes for what
-changes."""
+Sizes are numbers with a known origin, so computations with them are recorded. Which sizes may change is found without running the model
+again: the recorded operators are run twice on meta tensors, with different values for the dynamic sizes."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ from .recorded import ARITHMETIC, Recorded, is_needed
 
 
 def _changed(size: int) -> int:
-    """Return another size: a small one, so that limits such as the 100 best are seen to be limits only."""
+    """Return another size: a small one, so that the effect of limits such as the 100 best is seen."""
     return 2 if size != 2 else 3
 
 
 class Measured:
-    """Shapes of all results for inputs of given sizes. An operator whose result depends on values, or that cannot
-    be run without them, keeps its result from the model's run; where `others` are asked for, one of other sizes."""
+    """Shapes of all results for inputs of given sizes. An operator whose result depends on values, or that cannot be run without them,
+    keeps its result from the model's run; with `others`, a result of other sizes."""
 
     def __init__(self, recorded: Recorded, shapes: dict[str, tuple[int, ...]], others: bool) -> None:
         self.others = others
@@ -75,7 +74,7 @@ class Measured:
 
 
 class Changing(NamedTuple):
-    """A size that may change: what it is called, and another one to try."""
+    """A dynamic size: its name, and another value to try."""
 
     name: str
     other: int
@@ -85,7 +84,7 @@ Sizes = list[dict[int, Changing]]  # for each leaf of the arguments, by dimensio
 
 
 def sizes_of_words(leaves: list[Any], axes: list[dict[int, str]]) -> Sizes:
-    """Sizes that are told by name (`dynamic_axes`): the same name is the same size."""
+    """Return the dynamic sizes given by name (`dynamic_axes`): equal names mean equal sizes."""
     others: dict[str, int] = {}
     found: Sizes = []
     for leaf, wanted in zip(leaves, axes):
@@ -96,7 +95,7 @@ def sizes_of_words(leaves: list[Any], axes: list[dict[int, str]]) -> Sizes:
 
 
 def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:
-    """Note at every node which of its sizes never change; those of inputs have names."""
+    """Record at every node which of its sizes are constant; dynamic sizes of inputs have names."""
     users = [spec.arg.name for spec in recorded.signature.input_specs if spec.kind is InputKind.USER_INPUT]
     nodes = {node.name: node for node in recorded.graph.nodes if node.op == "placeholder"}
     others: dict[str, tuple[int, ...]] = {}
@@ -123,7 +122,7 @@ def _unchanged(first: Any, second: Any) -> list[int | None]:
 
 
 class TraceReader(ProgramReader):
-    """Writes the recorded operators; names are those of PyTorch's older exporter."""
+    """Converts the recorded operators, with the names of PyTorch's older exporter."""
 
     def input_name(self, node: Node) -> str:
         return node.meta.get("variable", "")
@@ -132,8 +131,8 @@ class TraceReader(ProgramReader):
         return ""
 
     def _name(self, node: Node) -> None:
-        """Nodes are named after modules, when all are there. A list with sizes in it counts: PyTorch puts it together of three values for
-        each element before it finds that all are known."""
+        """Count the values that PyTorch creates for a list of sizes (three per element), although all are constant: node names contain such
+        numbers."""
         made = self.known[node]
         listed = [a for a in node.args if isinstance(a, (list, tuple)) and any(isinstance(n, Node) for n in a)]
         producer = made.value.producer if isinstance(made, Slot) else None

@@ -1,4 +1,4 @@
-"""State of an export under way, and its treatment of functions that define their own ONNX form."""
+"""State of a running export, and functions that define their own ONNX form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_in_onnx_export() -> bool:
 
 
 def current_opset() -> int:
-    """The version that is being exported to; the default where nothing is."""
+    """Return the opset version of the running export, or the default one."""
     return _state.opset or 20
 
 
@@ -37,7 +37,7 @@ def form_of_function(target: Any) -> Callable | None:
 
 
 def keeps(op: Any, name: str) -> bool:
-    """Return whether an operator stays one node of the graph: it has a form, or cannot be taken apart."""
+    """Return whether an operator stays one node of the graph: it has a form, or cannot be decomposed."""
     if getattr(op, "kind", "") not in ("composite", "pointwise"):
         return True
     opset, plain = current_opset(), f"aten::{name.removesuffix('_')}"
@@ -52,8 +52,8 @@ def keeps(op: Any, name: str) -> bool:
 
 
 def parts(overload: Any) -> Callable | None:
-    """Return the function that makes the calls exported in the place of an overload: the declared ones,
-    or those of its body where nothing translates it. None where the overload is exported as it is."""
+    """Return the function that makes the calls exported in place of an overload: the declared ones, or those of its body if nothing
+    translates it. None if the overload itself is exported."""
     name, opset = overload._schema.name, current_opset()
     plain = name.removesuffix("_")
     if overload in _state.table or custom_form(name, opset) is not None:
@@ -71,13 +71,13 @@ def parts(overload: Any) -> Callable | None:
 
 
 def _comes_apart(op: Any) -> bool:
-    """Return whether an operator can be written by its parts: a body of other operators, or the formula of one operand alone."""
+    """Return whether an operator can be decomposed: it is a composite, or a formula of a single operand."""
     return op.kind == "composite" or (op.impl.arity == 1 and not op.impl.parameters)
 
 
 @contextlib.contextmanager
 def exporting(opset: int, table: Collection[Any] = ()) -> Iterator[None]:
-    """Context manager within which an export is under way; `table` holds the overloads that the user translates."""
+    """Context manager: mark an export as running; `table` holds the overloads that the user translates."""
     before, kept = (_state.opset, _state.table), (keeping.wanted, keeping.whole, keeping.parts)
     _state.opset, _state.table = opset, table
     keeping.wanted = lambda function: hasattr(function, "symbolic")

@@ -1,4 +1,4 @@
-"""ONNX files as modules that compute, train and can be exported again."""
+"""ONNX files as modules that can be run, trained and exported again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIZES = 64  # integers up to so many are arguments of nodes
 
 
 class UnsupportedNode(OnnxExporterError):
-    """A node of the file has no counterpart here."""
+    """Raised when a node of the file has no counterpart here."""
 
 
 def load(f: Any, *, trainable: bool = True) -> OnnxModule:
@@ -51,7 +51,7 @@ def load(f: Any, *, trainable: bool = True) -> OnnxModule:
 
 
 class _Plain(Module):
-    """A step in the name of a parameter."""
+    """Container module for one part of a parameter's dotted name."""
 
 
 class OnnxModule(Module):
@@ -139,7 +139,7 @@ class OnnxModule(Module):
 
 
 class Subgraph:
-    """Nodes in order, ready to run."""
+    """A graph of the file, prepared to run: its nodes in order, and its constants."""
 
     def __init__(self, graph: Any, opsets: dict[str, int], functions: dict[tuple[str, str], Any]) -> None:
         onnx = onnx_package()
@@ -166,7 +166,7 @@ class Subgraph:
         return [known[name] for name in self.outputs]
 
     def call(self, outer: dict[str, Any], args: list[Any]) -> list[Any]:
-        """Run as the body of a loop or a branch, which sees the values around it."""
+        """Run as the body of a loop or a branch, with access to the values around it."""
         known = dict(outer)
         known.update(self.constants)
         known.update(zip(self.inputs, args))
@@ -174,7 +174,7 @@ class Subgraph:
 
 
 class _Step:
-    """Node of an ONNX graph, ready to run: its function and its arguments."""
+    """A node of an ONNX graph, prepared to run: its function and its arguments."""
 
     def __init__(self, node: Any, owner: Subgraph) -> None:
         self.proto, self.owner = node, owner
@@ -235,7 +235,7 @@ class _Step:
                 known[name] = value
 
     def _expanded(self, args: list[Any]) -> tuple:
-        """A function of the file, or an operator that ONNX defines by others."""
+        """Run a node that is defined by other nodes: a function of the file, or a composed operator of ONNX."""
         function = self.owner.functions.get((self.proto.domain, self.proto.op_type))
         if function is None:
             function = self._definition(args)
@@ -259,7 +259,7 @@ class _Step:
 
 
 def _schema_of(node: Any, opsets: dict[str, int]) -> Any:
-    """ONNX's declaration of a node's operator; None where it has none."""
+    """Return ONNX's declaration of a node's operator, or None."""
     onnx = onnx_package()
     domain = "" if node.domain in _DOMAINS else node.domain
     try:
@@ -269,7 +269,7 @@ def _schema_of(node: Any, opsets: dict[str, int]) -> Any:
 
 
 class _FunctionBody:
-    """The nodes of a function, with the attributes of the node that calls it."""
+    """The nodes of a function, with the attributes of the calling node filled in."""
 
     def __init__(self, function: Any, caller: Any, owner: Subgraph) -> None:
         onnx = onnx_package()
@@ -298,7 +298,7 @@ class _FunctionBody:
 
 
 def _fill(node: Any, given: dict[str, Any]) -> None:
-    """Attributes that refer to the function's own get their values."""
+    """Replace attributes that refer to the function's attributes by their values."""
     kept = []
     for attribute in node.attribute:
         if attribute.ref_attr_name:
@@ -316,7 +316,7 @@ def _fill(node: Any, given: dict[str, Any]) -> None:
 
 
 def tensor_value(proto: Any) -> Any:
-    """A tensor of a file; a NumPy array where it holds strings."""
+    """Return a tensor of a file; a NumPy array if it holds strings."""
     onnx = onnx_package()
     if proto.data_type == onnx.TensorProto.STRING:
         return _array(proto, onnx).astype(object)
@@ -328,7 +328,7 @@ def tensor_value(proto: Any) -> Any:
 
 
 def _array(proto: Any, onnx: Any) -> Any:
-    """The values of a tensor of a file, as a NumPy array."""
+    """Return the values of a tensor of a file as a NumPy array."""
     if proto.data_location == onnx.TensorProto.EXTERNAL and not proto.HasField("raw_data"):
         where = next(
             (entry.value for entry in proto.external_data if entry.key == "location"), "a file that is not named"

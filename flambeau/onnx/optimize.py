@@ -1,4 +1,4 @@
-"""Smaller graphs: constants computed, batch normalisation folded into convolutions, nodes that do nothing removed."""
+"""Graph optimization: constants folded, batch normalisation folded into convolutions, nodes without effect removed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _LIMIT = 1 << 16  # elements: larger results are not worth a constant
 
 
 def optimized(g: Builder, *, constants: bool = True, twins: bool = True, norms: bool = True) -> None:
-    """Apply passes to a graph that is being written: nodes of constants and of parameters computed, nodes that are there twice made
-    one, batch normalisation folded into convolutions."""
+    """Apply passes to a graph under construction: fold nodes of constants and of parameters, merge equal nodes, and fold batch
+    normalisation into convolutions."""
     if constants:
         _fold_constants(g.graph, g.opset)
     if twins:
@@ -78,7 +78,7 @@ def _computed(node: OnnxNode, inputs: list[Any], version: int) -> np.ndarray:
 
 
 def _merge_twins(graph: OnnxGraph) -> None:
-    """Two nodes that compute the same from the same become one."""
+    """Merge nodes that compute the same from the same inputs."""
     seen: dict[Any, list[Value]] = {}
     swapped: dict[int, Value] = {}
     kept = []
@@ -160,7 +160,7 @@ def _uses(graph: OnnxGraph) -> dict[int, int]:
 
 
 def _fold_batch_norms(graph: OnnxGraph) -> None:
-    """Conv then BatchNormalization: one Conv with other weights."""
+    """Replace Conv followed by BatchNormalization by one Conv with other weights."""
     counts = _uses(graph)
     kept = []
     for node in graph.nodes:
@@ -208,7 +208,7 @@ def _fold_batch_norms(graph: OnnxGraph) -> None:
 
 
 def _fold_parameters(graph: OnnxGraph, version: int) -> None:
-    """Parameters that are only read rearranged (a weight that is turned, the gates of a recurrent layer) are kept rearranged."""
+    """Store parameters rearranged if they are only read rearranged (a transposed weight, the gates of a recurrent layer)."""
     readers: dict[int, list[OnnxNode]] = {}
     for node in graph.nodes:
         for value in node.inputs:
@@ -241,7 +241,7 @@ def _fold_parameters(graph: OnnxGraph, version: int) -> None:
 
 
 def _rearranged(graph: OnnxGraph, sources: dict[int, str], shown: set[int]) -> dict[int, str]:
-    """The nodes that only rearrange parameters, each with the first parameter that goes into it."""
+    """Return the nodes that only rearrange parameters, each with the name of the first parameter it reads."""
     origin, made = dict(sources), {}
     for node in graph.nodes:
         known = all(v is not None and (id(v) in origin or v.constant is not None) for v in node.inputs)

@@ -1,4 +1,4 @@
-"""ONNX graphs as pictures."""
+"""Drawings of ONNX graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Result of an export to ONNX: a model to call, to optimize and to save."""
+"""Result of an export to ONNX: a model that can be called, optimized and saved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ONNXProgram:
 
     @property
     def model(self) -> Any:
-        """The model as onnx_ir holds it (package onnx_ir)."""
+        """The model as an onnx_ir.Model (package onnx_ir)."""
         import onnx_ir  # noqa: PLC0415
 
         return onnx_ir.from_proto(self.model_proto)
@@ -36,7 +36,7 @@ class ONNXProgram:
         return f"ONNXProgram(\n{onnx_package().printer.to_text(self.model_proto)}\n)"
 
     def initialize_inference_session(self, initializer: Any = None) -> None:
-        """Start onnxruntime, now instead of at the first call."""
+        """Start onnxruntime now, instead of at the first call."""
         if initializer is not None:
             self._session = initializer(self.model_proto.SerializeToString())
             return
@@ -62,7 +62,7 @@ class ONNXProgram:
         return tuple(tensor_of(a) for a in self._session.run(None, self._named(args, kwargs)))
 
     def call_reference(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
-        """Run the model by ONNX's own, slow reference."""
+        """Run the model by ONNX's own (slow) reference implementation."""
         from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
 
         return tuple(
@@ -76,7 +76,7 @@ class ONNXProgram:
             flambeau.testing.assert_close(found, right.detach(), rtol=1e-3, atol=1e-4)
 
     def optimize(self) -> None:
-        """Make the graph smaller; exports with optimize=True have done so already."""
+        """Optimize the graph; exports with optimize=True have done so already."""
 
         self.model_proto = optimized_proto(self.model_proto)
         self._session = None

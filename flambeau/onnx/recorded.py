@@ -1,4 +1,4 @@
-"""Models that are run once and recorded, with what they compute with sizes: numbers that know where they come from."""
+"""Models that are run once and recorded, including their computations on sizes: sizes are numbers with a known origin."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SizedRecorder(TracedSizes, Recorder):
             self.level = before
 
     def _of_sizes(self, data: Any, dtype: Any) -> Any:
-        """`tensor([height, width])`: sizes that are put into a tensor stay sizes."""
+        """Record `tensor([height, width])` of traced sizes as operators, so that the sizes do not become constants; else return None."""
         numbers = data if isinstance(data, (list, tuple)) else [data]
         if not any(type(n) is TracedInt for n in numbers) or not all(isinstance(n, int) for n in numbers):
             return None
@@ -117,7 +117,7 @@ class SizedRecorder(TracedSizes, Recorder):
 
 
 class SizedReader(Reader):
-    """Reads what a `SizedRecorder` has written."""
+    """Converts the recording of a `SizedRecorder` to a graph."""
 
     recorder: SizedRecorder
 
@@ -157,7 +157,7 @@ class SizedReader(Reader):
 
 
 def _python_in_pytorch(op: Any) -> bool:
-    """Return whether PyTorch writes the function in Python: those of `nn.functional` whose arguments are not the operator's."""
+    """Return whether PyTorch implements the function in Python: in `nn.functional`, with other arguments than the operator's."""
     if not op.key.startswith("nn.functional."):
         return False
     packet = getattr(flambeau.ops.aten, op.name, None)
@@ -168,7 +168,7 @@ def _python_in_pytorch(op: Any) -> bool:
 
 
 class Recorded(Trace):
-    """A run of a model, with what `ProgramReader` asks of an exported program."""
+    """A recorded run of a model, with the attributes of an exported program that `ProgramReader` uses."""
 
     recorder_type, reader_type = SizedRecorder, SizedReader
     reader: SizedReader
@@ -190,7 +190,7 @@ def is_needed(node: Node) -> bool:
 
 
 class _PartsRecorder(SizedRecorder):
-    """Records what one call is made of, on made-up tensors, whose values must not get into the graph."""
+    """Records the calls that one call consists of, on example tensors whose values must not become constants of the graph."""
 
     def attempt(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         whole = len(self.inside) == 1
@@ -203,7 +203,7 @@ class _PartsRecorder(SizedRecorder):
 
 
 class RecordedParts(Recorded):
-    """Recorded parts of one call; NotImplementedError or DataDependent if they cannot be determined."""
+    """The recorded parts of one call; NotImplementedError or DataDependent if they cannot be determined."""
 
     recorder_type = _PartsRecorder
 

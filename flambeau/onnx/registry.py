@@ -23,8 +23,8 @@ def form(*operators: Any, since: int = 0) -> Callable[[Form], Form]:
     """Declare the form of operators, from an opset version on. It is kept in the operator's record.
 
     It is called with the builder and, by name, with those arguments of the operator's schema that it has parameters for (`name` is
-    what PyTorch calls the operator). Tensors come as values; numbers that the program computes come as 0-d values. What it cannot
-    write it refuses with NotImplementedError, which is reported together with everything else that has no form.
+    PyTorch's name of the operator). Tensors come as values; numbers that the program computes come as 0-d values. For calls that it does
+    not support it raises NotImplementedError, which is reported together with all other missing forms.
     """
 
     def declare(function: Any) -> Form:
@@ -44,15 +44,15 @@ def form(*operators: Any, since: int = 0) -> Callable[[Form], Form]:
 
 
 class Parts:
-    """Operator defined as a function of others, which are exported; `form` is used for calls that the function makes itself."""
+    """Declaration of an operator as a function of others, which are exported; `form` is for calls of the operator in that function."""
 
     def __init__(self, function: Callable[..., Any], before: int, form: Form | None) -> None:
         self.function, self.before, self.form = function, before, form
 
 
 def made_of(*operators: Any, before: int = NEWEST + 1) -> Callable[[Callable], Callable]:
-    """Declare which calls an operator is exported as: a function of tensors, with the parameters of PyTorch's schema, that makes them.
-    A call of the operator itself in there is translated by its form, or by torchlib's function; so are all from a version `before` on."""
+    """Declare the calls that an operator is exported as, by a function of tensors with the parameters of PyTorch's schema. A call of the
+    operator itself in it is translated by its form or by torchlib's function; so are all calls from opset version `before` on."""
 
     def declare(function: Callable) -> Callable:
         for operator in operators:
@@ -78,7 +78,7 @@ def operator_named(name: str) -> Any:
 
 
 def form_of(name: str) -> Any:
-    """The form of an operator; None where it has none."""
+    """Return the form of an operator, or None."""
     found = _declared(name)
     return found.form if isinstance(found, Parts) else None if isinstance(found, str) else found
 

@@ -1,4 +1,4 @@
-"""Functions written in onnxscript as translations of operators: their nodes are written into the graph."""
+"""Functions written in onnxscript as translations of operators: their nodes are inlined into the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs as ONNX files: names, constants, protos."""
+"""Conversion of graphs to ONNX files: names, constants, protos."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def onnx_package() -> Any:
 
 
 def as_output(g: Builder, value: Value, name: str) -> None:
-    """Add a value to a graph's outputs; one that is an input, a parameter or an output already gets a node of its own."""
+    """Add a value to a graph's outputs; an input, a parameter or another output is copied by an Identity node first."""
     if isinstance(value, Absent):
         raise UnsupportedOperatorError([("a result of the model", value.why, "")], g.opset)
     maker = value.producer
@@ -49,8 +49,8 @@ def as_output(g: Builder, value: Value, name: str) -> None:
 
 
 def number_values(graph: OnnxGraph) -> None:
-    """Count inputs, parameters and results, before anything is simplified: PyTorch names inputs by their number and the first node
-    that reads them (`onnx::Gemm_0`), and results by their number alone."""
+    """Number inputs, parameters and results, before anything is simplified: PyTorch names inputs by their number and the first node that
+    reads them (`onnx::Gemm_0`), and results by their number alone."""
     without_dead(graph)
     readers: dict[int, str] = {}
     for node in graph.nodes:
@@ -108,7 +108,7 @@ def _name_nodes(graph: OnnxGraph, dynamo: bool, used: set[str], counts: dict[str
 
 
 def without_dead(graph: OnnxGraph, outer: set[int] | None = None) -> set[int]:
-    """Drop nodes without readers, and return the values that are read."""
+    """Remove nodes without readers, and return the values that are read."""
     read = {id(v) for v in graph.outputs} | (outer or set())
     kept = []
     for node in reversed(graph.nodes):
@@ -127,7 +127,7 @@ def without_dead(graph: OnnxGraph, outer: set[int] | None = None) -> set[int]:
 
 @functools.cache
 def _is_optional(kind: str, place: int) -> bool:
-    """Return whether an ONNX operator's output at this place is optional."""
+    """Return whether an ONNX operator's output at this position is optional."""
     defs = onnx_package().defs
     outputs = defs.get_schema(kind).outputs if defs.has(kind) else ()
     return place < len(outputs) and outputs[place].option == defs.OpSchema.FormalParameterOption.Optional
@@ -202,7 +202,7 @@ def model_proto(
 
 
 def _lift_constants(graph: OnnxGraph) -> None:
-    """Constants beside the parameters instead of nodes."""
+    """Turn Constant nodes into initializers, like parameters."""
     kept = []
     for node in graph.nodes:
         if (

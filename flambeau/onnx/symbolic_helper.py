@@ -1,4 +1,4 @@
-"""Tools for symbolic functions, under PyTorch's names."""
+"""Helpers for symbolic functions, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ cast_pytorch_to_onnx = {"Byte": 2, "Char": 3, "Double": 11, "Float": 1, "Half": 
 
 
 def _constant(value: Any) -> Any:
-    """The Python number, list or tensor that a value is, if it is known."""
+    """Return the Python number, list or tensor of a constant value; other values are returned unchanged."""
     if isinstance(value, Value):
         if value.constant is None:
             return value
@@ -29,8 +29,8 @@ def _constant(value: Any) -> Any:
 
 
 def _parse_arg(value: Any, desc: str, arg_name: str | None = None, node_name: str | None = None) -> Any:
-    """An argument as a symbolic function wants it: "v" a value, "i" an int, "f" a float, "s" a string, "b" a bool, "is" and "fs" lists, "t" a
-    tensor, "none" nothing."""
+    """Convert an argument for a symbolic function: "v" a value, "i" an int, "f" a float, "s" a string, "b" a bool, "is" and "fs" lists, "t"
+    a tensor, "none" nothing."""
     if desc in ("none", "v"):
         return value
     found = _constant(value)
@@ -77,7 +77,7 @@ def parse_args(*arg_descriptors: str) -> Callable[[Callable], Callable]:
 
 
 def quantized_args(*arg_q_descriptors: bool, **options: Any) -> Callable[[Callable], Callable]:
-    """Decorator of a symbolic function for quantized tensors; there are none here, so it changes nothing."""
+    """Decorator of a symbolic function for quantized tensors, without effect: such functions get no quantized tensors here."""
     return lambda fn: fn
 
 

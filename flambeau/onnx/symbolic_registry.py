@@ -1,4 +1,4 @@
-"""The older way to say how an operator is exported."""
+"""The former interface to register how an operator is exported."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["register_op"]
 
 
 def register_op(opname: str, op: Callable, domain: str, version: int) -> None:
-    """`op(g, *arguments)` writes the nodes of `opname` for an opset version."""
+    """Register `op(g, *arguments)`, which writes the nodes of `opname` for an opset version."""
     register_custom_op_symbolic(f"{domain or 'aten'}::{opname}", op, version)

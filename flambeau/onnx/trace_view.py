@@ -1,4 +1,4 @@
-"""A traced graph in ONNX's operators, with PyTorch's methods: what `torch.onnx._optimize_trace` was for programs that draw networks."""
+"""A traced graph in ONNX's operators, with PyTorch's methods (`torch.onnx._optimize_trace`), for tools that draw networks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .optimize import optimized
 
 
 class ValueView:
-    """View of a value; its text shows dtype and shape."""
+    """View of a value; prints with its dtype and shape."""
 
     def __init__(self, value: Value, number: int):
         self.value, self.number = value, number
@@ -33,7 +33,7 @@ class ValueView:
 
 
 class NodeView:
-    """A call of an operator of ONNX."""
+    """View of a node: the call of an ONNX operator."""
 
     def __init__(self, node: OnnxNode, values: _Values):
         self.node, self.values = node, values
@@ -58,7 +58,7 @@ class NodeView:
 
 
 class _Values:
-    """Numbers for values, as they are first met."""
+    """Numbering of values in the order of their first use."""
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
@@ -80,7 +80,7 @@ class GraphView:
 
 
 def _optimize_trace(graph: Any, operator_export_type: OperatorExportTypes = OperatorExportTypes.ONNX) -> GraphView:
-    """Return the graph that `torch.jit._get_trace_graph` has traced, in ONNX's operators."""
+    """Convert the graph that `torch.jit._get_trace_graph` has traced to ONNX's operators."""
     module, args = graph.traced
     job = _Export(module, args, {}, DEFAULT_OPSET, False, None, TrainingMode.PRESERVE, False)
     job.names((), (), None, None)

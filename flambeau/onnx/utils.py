@@ -1,4 +1,4 @@
-"""Other names of the exporter's functions."""
+"""Aliases of the exporter's functions."""
 
 from __future__ import annotations
 

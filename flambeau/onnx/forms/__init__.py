@@ -1,4 +1,4 @@
-"""The ONNX forms of operators, a file for each family."""
+"""ONNX forms of operators, one file per family."""
 
 from __future__ import annotations
 

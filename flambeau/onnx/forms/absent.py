@@ -1,4 +1,4 @@
-"""Operators that ONNX has nothing for. Composites and formulas are not here: they are taken apart, and their parts are what is missing."""
+"""Operators without an ONNX equivalent. Composites and formulas are not listed: they are decomposed, and the missing parts reported."""
 
 from __future__ import annotations
 

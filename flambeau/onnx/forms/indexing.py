@@ -1,4 +1,4 @@
-"""Operators that pick elements by their places, and those that put elements there."""
+"""Operators that read or write elements by index."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def nonzero_columns(g: Builder, x: Value) -> list[Value]:
 
 
 def _whole(g: Builder, x: Value, indices: list[Value | None]) -> tuple[list[Value | None], list[Value]]:
-    """Indices with masks replaced by the places where they hold."""
+    """Return the indices with masks replaced by the positions of their true elements; and those that are not None."""
     out: list[Value | None] = []
     for index in indices:
         if index is not None and index.dtype in (flambeau.bool, flambeau.uint8):
@@ -41,7 +41,7 @@ def _whole(g: Builder, x: Value, indices: list[Value | None]) -> tuple[list[Valu
 
 
 def _counted(g: Builder, x: Value, index: Value, dim: int) -> Value:
-    """Places from 0: GatherND knows negative ones, ScatterND's users may not."""
+    """Return an index with negative entries made non-negative: GatherND accepts negative ones, engines' ScatterND may not."""
     if index.constant is not None and (index.constant >= 0).all():
         return index
     size = g.number(g.size(x, dim), flambeau.int64)
@@ -50,7 +50,7 @@ def _counted(g: Builder, x: Value, index: Value, dim: int) -> Value:
 
 
 def _spread(g: Builder, x: Value, indices: list[Value | None]) -> tuple[Value, Value, list[int], Any]:
-    """The indexed dimensions of x first, and the places as rows: (x turned, places, order, shape of the places)."""
+    """Permute the indexed dimensions of x to the front: return (permuted x, indices as rows, permutation, shape of the indices)."""
     dims = [d for d, i in enumerate(indices) if i is not None]
     order = dims + [d for d in range(x.rank or 0) if d not in dims]
     turned = x if order == list(range(x.rank or 0)) else permute(g, x, order)
@@ -151,7 +151,7 @@ def one_hot(g: Builder, self: Value, num_classes: int = -1) -> Value:
 
 
 def places_of(g: Builder, x: Value) -> Value:
-    """Return the number of every element, in a tensor of x's shape: views of it show which elements a view of x has."""
+    """Return the linear index of every element, in a tensor of x's shape: views of it show which elements a view of x has."""
     if x.shape is not None and all(isinstance(s, int) for s in x.shape):
         return g.constant(np.arange(math.prod(x.shape), dtype=np.int64).reshape(x.shape))
     flat = g.range(0, g.numel(x), 1, flambeau.int64)
@@ -159,7 +159,7 @@ def places_of(g: Builder, x: Value) -> Value:
 
 
 def put_at(g: Builder, x: Value, places: Value, values: Value) -> Value:
-    """x with the elements at these places (numbers of elements) replaced."""
+    """Return x with the elements at the linear indices `places` replaced."""
     flat = g.reshape(x, [-1]).known(x.dtype, (None,))
     rows = g.unsqueeze(g.reshape(places, [-1]).known(flambeau.int64, (None,)), [1])
     new = g.reshape(g.cast(values, x.dtype), [-1])

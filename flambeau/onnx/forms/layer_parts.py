@@ -69,12 +69,12 @@ def avg_pool(
 
 
 def _windows(size: int, count: int) -> list[tuple[int, int]]:
-    """The windows of adaptive pooling along one dimension: from where to where."""
+    """Return the windows of adaptive pooling along one dimension, as (start, end)."""
     return [(k * size // count, -(-(k + 1) * size // count)) for k in range(count)]
 
 
 def _uneven(x: Tensor, output_size: Any, reduce: Any) -> Tensor:
-    """Pooling over windows of different sizes, one dimension after the other."""
+    """Pool over windows of different sizes, one dimension after the other."""
     for dim, count in zip(range(x.dim() - len(output_size), x.dim()), output_size):
         parts = [x.narrow(dim, a, b - a) for a, b in _windows(x.shape[dim], count)]
         x = flambeau.cat([reduce(part, dim, keepdim=True) for part in parts], dim)
@@ -82,7 +82,7 @@ def _uneven(x: Tensor, output_size: Any, reduce: Any) -> Tensor:
 
 
 def _even_windows(x: Tensor, output_size: Any) -> list[int] | None:
-    """The windows of adaptive pooling, where all are of one size."""
+    """Return the window sizes of adaptive pooling if all windows are equal; else None."""
     sizes = x.shape[x.dim() - len(output_size) :]
     fits = all(size % n == 0 for size, n in zip(sizes, output_size))
     return [size // n for size, n in zip(sizes, output_size)] if fits else None
@@ -161,7 +161,7 @@ def attention(
 
 
 def _scores(query: Tensor, key: Tensor, attn_mask: Any, is_causal: bool, scale: float | None) -> Tensor:
-    """Return how much each query looks at each key, before the softmax."""
+    """Return the attention scores of queries and keys, masked, before the softmax."""
     factor = (1 / math.sqrt(int(query.shape[-1])) if scale is None else scale) ** 0.5
     scores = (query * factor) @ (key.transpose(-2, -1) * factor)
     if is_causal:
@@ -254,7 +254,7 @@ def cross_entropy_loss(
 
 
 def _total_weight(x: Tensor, target: Tensor, weight: Any, ignore_index: int) -> Tensor:
-    """Return what a mean over targets is divided by: the weights of their classes, of those that are not ignored."""
+    """Return the divisor of a mean over targets: the sum of their class weights, without ignored targets."""
     used = target != ignore_index
     own = used.to(x.dtype)
     own = own if weight is None else own * weight.index_select(0, (target * used).reshape(-1)).reshape(target.shape)

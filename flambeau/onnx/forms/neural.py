@@ -1,4 +1,4 @@
-"""Layers: products, convolutions, batch normalisation, global pooling, a loss, drawn classes."""
+"""Layers: matrix products, convolutions, batch normalisation, global pooling, a loss, sampling of classes."""
 
 from __future__ import annotations
 

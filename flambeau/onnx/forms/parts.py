@@ -1,7 +1,7 @@
 """Operators that are exported as calls of others: functions of tensors, with the parameters of PyTorch's schemas.
 
-A call of `aten.name` inside the function for `name` is exported as it is. What has a body of its own that others make up is not here: it
-is taken apart without being told."""
+A call of `aten.name` inside the function for `name` is exported by its form. Composites are not here: they are decomposed without a
+declaration."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def addmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any =
 
 
 def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """Return x * beta + product * alpha; for no share of x nothing of it, also where it is not finite."""
+    """Return x * beta + product * alpha; with beta = 0, x is ignored even if it is not finite."""
     product = product if alpha == 1 else product * alpha
     return product + (x if beta == 1 else x * beta) if beta else product
 
@@ -292,7 +292,7 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
 
 
 def _at(x: Tensor, dim: int, index: Tensor, values: Tensor, accumulate: bool = False) -> Tensor:
-    """x with values put where the index says, along a dimension."""
+    """Return x with `values` written (or added) at the positions `index` along a dimension."""
     if not x.dim():
         return _at(x.reshape(1), 0, index, values, accumulate).reshape(())
     places = [*[None] * (dim % x.dim()), index.reshape(-1)]

@@ -1,4 +1,4 @@
-"""Operators that work element by element, and tensors that are made of numbers."""
+"""Operators that work element by element, and tensors created from numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..torchlib.calls import promoted
 
 
 def together(g: Builder, *values: Any) -> list[Value]:
-    """Operands in their common dtype."""
+    """Return the operands in their common dtype."""
     dtype = promoted(*values)
     return [g.number(v, dtype) for v in values]
 

@@ -13,7 +13,7 @@ from ..registry import aten, form
 
 
 def _parameters(g: Builder, scale: Any, zero_point: Any, codes: Any, axis: int | None) -> tuple[Value, Value]:
-    """Scale and zero point as QuantizeLinear takes them: numbers without dimensions, or vectors."""
+    """Return scale and zero point as QuantizeLinear takes them: 0-d tensors, or vectors."""
     made = []
     for given, dtype in ((scale, flambeau.float32), (zero_point, codes)):
         value = given if isinstance(given, Value) else g.constant(np.asarray(given), dtype)

@@ -1,4 +1,4 @@
-"""Recurrent networks as ONNX's own nodes, a node for each layer."""
+"""Recurrent networks as ONNX's own nodes, one node per layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _layer(
     g: Builder, kind: str, x: Value, states: list[Value], weights: list[list[Value]], hidden: int,
     activation: str | None, sizes: Value | None,
 ) -> tuple[Value, list[Value]]:  # fmt: skip
-    """Write one recurrent layer, in one or both directions; x is (time, batch, features). Returns the output and the last states."""
+    """Add one recurrent layer, in one or both directions; x is (time, batch, features). Returns the output and the last states."""
     w = cat(g, [g.unsqueeze(_gates(g, d[0], kind), [0]) for d in weights], 0)
     r = cat(g, [g.unsqueeze(_gates(g, d[1], kind), [0]) for d in weights], 0)
     b = None
@@ -84,7 +84,7 @@ def _run(
 
 
 class Packed(Absent):
-    """The rows of sequences of different lengths. ONNX knows them only as what a recurrent layer reads: padded, with the lengths."""
+    """A packed sequence. ONNX has it only as the input of a recurrent layer: padded, with the lengths."""
 
     def __init__(self, padded: Value, lengths: Value) -> None:
         super().__init__("packed sequences can only be read by recurrent layers and pad_packed_sequence")

@@ -1,4 +1,4 @@
-"""Operators that run along a dimension."""
+"""Operators along a dimension: reductions, scans, sorting."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def log_softmax(g: Builder, self: Value, dim: int, dtype: DType | None = None, h
 
 
 def _scanned(g: Builder, x: Value, dim: int, starts: list[Value], step: Callable, dtypes: list[Any]) -> list[Value]:
-    """Run along a dimension: `step(inner, states, element)` gives the next states, then what to keep of each step."""
+    """Add a scan along a dimension: `step(inner, states, element)` returns the next states, then the outputs of each step."""
     inner = g.inner("step")
     for value in (*starts, x):
         shape = value.shape if value is not x else [s for i, s in enumerate(x.shape) if i != dim]

@@ -1,4 +1,4 @@
-"""Feature maps in other sizes, and sampled at other places."""
+"""Resizing and resampling of feature maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that change how elements are arranged, and those that make tensors."""
+"""Operators that rearrange elements, and those that create tensors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cat(g: Builder, tensors: list[Value], dim: int = 0) -> Value:
 
 
 def _cut(g: Builder, x: Value, sizes: list[Any], dim: int) -> list[Value]:
-    """Cut a tensor into parts of these sizes."""
+    """Split a tensor along a dimension into parts of these sizes."""
     if not all(isinstance(n, int) for n in sizes):
         made, start = [], 0
         for n in sizes:

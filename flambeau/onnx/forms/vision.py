@@ -26,7 +26,7 @@ def nms(g: Builder, dets: Value, scores: Value, iou_threshold: float) -> Value:
 
 
 def _regions(g: Builder, rois: Value) -> tuple[Value, Value]:
-    """The boxes, and the number of each one's image."""
+    """Return the boxes, and the index of each box's image."""
     images = g.squeeze(g.slice(rois, [1], [0], [1]), [1])
     return g.slice(rois, [1], [1], [5]), g.cast(images, flambeau.int64)
 

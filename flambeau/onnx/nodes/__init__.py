@@ -1,4 +1,4 @@
-"""Implementations of ONNX operators: functions by their names, a file for each family."""
+"""Implementations of ONNX operators: functions by their names, one file per family."""
 
 from __future__ import annotations
 

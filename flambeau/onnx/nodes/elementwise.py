@@ -205,7 +205,7 @@ def gelu(call: Call, x: Tensor, approximate: str = "none") -> Tensor:
 
 
 def _over(call: Call, x: Tensor, axis: int | None, function: Callable) -> Tensor:
-    """Along one axis; before opset 13, over that axis and all after it together."""
+    """Apply `function` along one axis; before opset 13, over that axis and all later ones, flattened."""
     if call.opset >= 13:
         return function(x, -1 if axis is None else axis)
     axis = (1 if axis is None else axis) % max(x.dim(), 1)

@@ -1,4 +1,4 @@
-"""Layers: products, convolutions, normalisations, resizing, losses, quantization."""
+"""Layers: matrix products, convolutions, normalisations, resizing, losses, quantization."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def gemm(
 def spread(
     kernel: list[int], x: Tensor, strides: Any, dilations: Any, pads: Any, auto_pad: str
 ) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Strides, dilations, and padding before and after, of a window."""
+    """Return strides, dilations, and padding before and after, of a window."""
     n = len(kernel)
     strides, dilations = list(strides or [1] * n), list(dilations or [1] * n)
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
@@ -222,7 +222,7 @@ def conv_integer(call: Call, x: Tensor, w: Tensor, x_zero: Any = None, w_zero: A
 
 
 def _shaped(value: Any, like: Tensor, axis: int, block: int = 0) -> Any:
-    """A scale for the whole tensor, for each row along an axis, or for each block of it."""
+    """Return a scale in a shape that broadcasts: one for the whole tensor, one per entry of an axis, or one per block of it."""
     if value is None or value.numel() == 1 and value.dim() <= 1:
         return value if value is None else value.reshape(())
     if value.dim() == 1:
@@ -315,7 +315,7 @@ def col2im(
 def _col2im(
     x: Tensor, sizes: list[int], kernel: list[int], dilations: list[int], pads: list[int], strides: list[int]
 ) -> Tensor:
-    """Any number of dimensions: each column's places are known, and summed up."""
+    """Return Col2Im for any number of dimensions: elements of all columns are summed at their positions."""
     n = len(sizes)
     full = [s + pads[i] + pads[i + n] for i, s in enumerate(sizes)]
     steps = [pooled_size(f, k, st, 0, d, False) for f, d, k, st in zip(full, dilations, kernel, strides)]

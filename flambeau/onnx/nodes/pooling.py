@@ -1,4 +1,4 @@
-"""Pooling."""
+"""Pooling operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .table import Call, node, numbers
 def _window(
     x: Tensor, kernel: list[int], strides: Any, dilations: Any, pads: Any, auto_pad: str, ceil_mode: int
 ) -> tuple:
-    """Strides, dilations, padding before and after (with what ceil_mode adds), and the sizes of the result."""
+    """Return strides, dilations, padding before and after (with what ceil_mode adds), and the sizes of the result."""
     strides, dilations, before, after = spread(kernel, x, strides, dilations, pads, auto_pad)
     sizes = []
     extra = []
@@ -31,7 +31,7 @@ def _window(
 
 
 def _patches(x: Tensor, kernel: list[int], strides: list[int], dilations: list[int], sizes: list[int]) -> Tensor:
-    """Windows as a last dimension: (N, C, *sizes, window)."""
+    """Return the windows as a last dimension: (N, C, *sizes, window)."""
     for i, (k, s, d, n) in enumerate(zip(kernel, strides, dilations, sizes)):
         places = flambeau.arange(n).unsqueeze(1) * s + flambeau.arange(k).unsqueeze(0) * d
         dim = 2 + i

@@ -1,4 +1,4 @@
-"""Recurrent layers."""
+"""Recurrent operators: RNN, GRU, LSTM."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _run(
     x: Tensor, lengths: Any, layout: int, direction: str, count: int, states: list[Tensor],
     step: Callable[..., list[Tensor]],
 ) -> tuple:  # fmt: skip
-    """Time steps in each direction; `step(direction, x_t, states)` gives the new states, the first of which is the output."""
+    """Run the time steps in each direction; `step(direction, x_t, states)` returns the new states, the first of which is the output."""
     steps, batch = x.shape[0], x.shape[1]
     outs, lasts = [], []
     for d in range(count):
@@ -97,7 +97,7 @@ _ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}
 
 
 def _at_once(kind: str, x: Tensor, w: Tensor, r: Tensor, b: Any, states: list[Tensor]) -> tuple:
-    """A layer as PyTorch has it, in one call."""
+    """Run a layer in one call of PyTorch's counterpart."""
 
     def turned(rows: Tensor) -> Tensor:
         n = rows.shape[0] // len(_ORDER[kind])
@@ -114,7 +114,7 @@ def _at_once(kind: str, x: Tensor, w: Tensor, r: Tensor, b: Any, states: list[Te
 
 
 def _is_plain(direction: str, lengths: Any, layout: int, given: dict[str, Any]) -> bool:
-    """Return whether a layer uses nothing that PyTorch's recurrent layers lack."""
+    """Return whether a layer uses no feature that PyTorch's recurrent layers lack."""
     return direction != "reverse" and lengths is None and not layout and not given
 
 

@@ -1,4 +1,4 @@
-"""Operators that make fewer elements of many, and those that run along an axis."""
+"""Reductions, and operators that run along an axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that onnx's reference implementation computes: strings, labels, trees, and others that no gradient passes."""
+"""Nodes that onnx's reference implementation computes: strings, labels, trees, and others without gradients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import Call
 
 
 def reference(node: Any, opsets: dict[str, int]) -> Callable[..., Any] | None:
-    """The function of a node that onnx's reference implementation knows; None for others."""
+    """Return the function of a node from onnx's reference implementation, or None if it has none."""
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415  few files need it
 
     helper = onnx_package().helper

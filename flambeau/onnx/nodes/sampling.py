@@ -90,7 +90,7 @@ def _weights(
     n_in: int, n_out: int, factor: float, region: tuple[float, float], where: str, mode: str, rule: str, a: float,
     exclude: int, antialias: int,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """The matrix that makes n_out elements of n_in, and which of them lie outside."""
+    """Return the matrix that maps n_in elements to n_out, and which of the n_out lie outside of the input."""
     made = np.zeros((n_out, n_in))
     lost = np.zeros(n_out, bool)
     shrink = min(factor, 1.0) if antialias else 1.0

@@ -57,7 +57,7 @@ def scan(
 
 
 def _scan_of_batches(call: Call, given: tuple, body: Any, count: int) -> tuple:
-    """The first form of Scan, with a batch around it."""
+    """Run Scan of opset 8, whose inputs have a batch dimension."""
     batches = []
     for b in range(given[-1].shape[0]):
         mine = [g[b] for g in given]

@@ -1,4 +1,4 @@
-"""Operators that arrange, pick and make elements."""
+"""Operators that rearrange, select and create elements."""
 
 from __future__ import annotations
 

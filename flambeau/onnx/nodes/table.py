@@ -1,4 +1,4 @@
-"""The table of ONNX operators, and what their functions get to know of the node."""
+"""The table of ONNX operators, and the description of a node that their functions get."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NODES: dict[str, Callable[..., Any]] = {}
 
 
 class Call:
-    """A node that is being run: its operator, the version of its opset, how many results are wanted, the values around it."""
+    """A node being run: its operator, the version of its opset, the number of results wanted, the values around it."""
 
     def __init__(self, kind: str, opset: int, outputs: int, domain: str) -> None:
         self.kind, self.opset, self.outputs, self.domain = kind, opset, outputs, domain
@@ -17,7 +17,7 @@ class Call:
 
 
 def node(*names: str) -> Callable[[Callable], Callable]:
-    """Declare the function of operators: called with the Call, the inputs (None where left out) and the attributes by name."""
+    """Declare the function of operators: it is called with the Call, the inputs (None if left out) and the attributes by name."""
 
     def declare(function: Callable) -> Callable:
         for name in names:
@@ -28,6 +28,6 @@ def node(*names: str) -> Callable[[Callable], Callable]:
 
 
 def numbers(value: Any) -> list[int]:
-    """A tensor of sizes, or a list, as a list of Python numbers."""
+    """Return a tensor of sizes, or a list, as a list of Python numbers."""
     listed = value.tolist() if hasattr(value, "tolist") else value
     return [int(v) for v in (listed if isinstance(listed, (list, tuple)) else [listed])]

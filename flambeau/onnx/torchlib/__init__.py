@@ -1,4 +1,4 @@
-"""onnxscript's torchlib: functions that say which ONNX nodes an aten operator becomes."""
+"""onnxscript's torchlib: functions that translate aten operators to ONNX nodes."""
 
 from __future__ import annotations
 

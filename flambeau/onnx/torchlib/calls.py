@@ -1,4 +1,4 @@
-"""Calls of aten operators, handed to torchlib's functions."""
+"""Calls of aten operators, translated by torchlib's functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .opset import operand, plain, writing
 
 
 def function_of(name: str, overload: str, record: Any) -> Callable[..., Any] | None:
-    """torchlib's function for an overload of an operator, or of the operator that it is another name of; None where it has none."""
+    """Return torchlib's function for an overload of an operator, or of an operator with another name for it; None if it has none."""
     ending = f".{overload}" if overload not in ("", "default") else ""
     found = (functions().get(f"{word}{ending}") for word in names_of(name, record))
     return next(filter(None, found), None)
@@ -45,8 +45,8 @@ def call(g: Builder, function: Callable, schema: Any, arguments: dict[str, Any],
 
 
 def _bound(function: Callable, schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments under the names that a function has for them: by place, and by name those that the schema has after its star. An
-    argument that the function does not take, or never reads, is refused unless it has the value that the schema gives it."""
+    """Bind arguments to a function's parameters: by position, and keyword-only ones by name. An argument that the function does not take,
+    or never reads, must have the schema's default."""
     wanted, read = _parameters(function), _read(function)
     given: dict[str, Any] = {}
     free = iter(wanted)
@@ -63,7 +63,7 @@ def _bound(function: Callable, schema: Any, arguments: dict[str, Any]) -> dict[s
 
 @functools.cache
 def _read(function: Callable) -> frozenset[str]:
-    """The names that a function reads: many functions of torchlib have parameters of the schema that they ignore."""
+    """Return the names that a function's code reads: many functions of torchlib ignore some of their parameters."""
     read = [step.argval for step in get_instructions(function) if "LOAD_FAST" in step.opname]
     single = [[names] if isinstance(names, str) else names for names in read]  # newer Pythons read two at once
     return frozenset(itertools.chain(function.__code__.co_cellvars, *single))
@@ -83,7 +83,7 @@ _CHANGES_NOTHING = frozenset([
 
 
 def _complex(arguments: dict[str, Any], result: Any) -> bool:
-    """Return whether an argument or the result is complex: torchlib's functions hold such numbers as pairs."""
+    """Return whether an argument or the result is complex: torchlib's functions represent complex numbers as pairs."""
     things = (*arguments.values(), *(result if isinstance(result, (list, tuple)) else (result,)))
     return any(getattr(getattr(thing, "dtype", None), "is_complex", False) for thing in things)
 
@@ -91,7 +91,7 @@ def _complex(arguments: dict[str, Any], result: Any) -> bool:
 def _promoted(
     g: Builder, schema: Any, arguments: dict[str, Any], record: Any, result: Any, wanted: dict[str, Any]
 ) -> dict[str, Any]:
-    """Arguments whose types torchlib writes with one variable, in one dtype: that in which the operator computes."""
+    """Convert arguments that share a type variable in torchlib to one dtype: that in which the operator computes."""
     variables = dict(
         zip((a.name for a in schema.arguments if not a.kwarg_only), (_variable(p) for p in wanted.values()))
     )
@@ -111,7 +111,7 @@ def _promoted(
 
 
 def _widened(compute: DType, variable: str, record: Any, result: Any) -> DType:
-    """The dtype of operands that are integers, where the result is of another: torchlib's functions convert too late, or not at all."""
+    """Return the dtype to convert integer operands to, if the result has another: torchlib's functions convert too late, or not at all."""
     wanted = getattr(result, "dtype", None)
     if compute.is_floating_point or wanted is None or wanted == flambeau.bool or variable.startswith("TInt"):
         return compute
@@ -123,13 +123,13 @@ _NUMBERS = ("other", "exponent", "min", "max", "value")  # the operands that tor
 
 
 def _variable(parameter: inspect.Parameter) -> str:
-    """The type variable that a parameter is declared with; none where it is no tensor, or any."""
+    """Return the type variable of a parameter's annotation, or "" if it has none."""
     text = str(parameter.annotation).removeprefix("Optional[").removesuffix("]")
     return text if text.startswith("T") and not text.startswith("Tensor") else ""
 
 
 def promoted(*values: Any) -> DType:
-    """The dtype in which an operator of these computes."""
+    """Return the dtype in which an operator on these values computes."""
     examples = [_example(v) for v in values if v is not None]
     found = examples[0].dtype if isinstance(values[0], Value) else flambeau.result_type(examples[0], examples[0])
     if len(examples) > 1:
@@ -142,7 +142,7 @@ def promoted(*values: Any) -> DType:
 
 
 def _example(value: Any) -> Any:
-    """Return what type promotion looks at in place of a value: a tensor without memory, or the number itself."""
+    """Return a stand-in of a value for type promotion: a meta tensor, or the number itself."""
     if isinstance(value, Value):
         return flambeau.empty((0,) if value.rank != 0 else (), dtype=value.dtype, device="meta")
     return value

@@ -1,8 +1,8 @@
 """onnxscript's translations of aten operators, read without `torch`.
 
-The function modules of onnxscript say `import torch`, for a version and two limits. They are run here under names of their own, with an
+The function modules of onnxscript import `torch`, for a version and two limits. They are run here under private module names, with an
 import statement that gives them Flambeau for `torch` and our opset for ONNX's operators. Nothing of that is visible to others:
-`sys.modules` gets no `torch`, and a real PyTorch beside us, with its own copy of these modules, is not disturbed."""
+`sys.modules` gets no `torch`, and a real PyTorch in the same process, with its own copy of these modules, is not disturbed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Reader:
         }
 
     def run(self, name: str) -> types.ModuleType:
-        """A module of torchlib, run with our names in place of those it imports."""
+        """Run a module of torchlib with our objects in place of those it imports, and return it."""
         if name not in self.modules:
             package, _, own = name.rpartition(".")
             found = PathFinder.find_spec(own, self._folder(package))
@@ -63,7 +63,7 @@ class _Reader:
         return [os.path.join(folder, own) for folder in importlib.import_module(outer).__path__]
 
     def _import(self, name: str, names: Any = None, local: Any = None, wanted: Any = (), level: int = 0) -> Any:
-        """Return the module that an import statement in torchlib gets, private parts read under names of their own."""
+        """Return the module that an import statement in torchlib gets; torchlib's own modules are run under private names."""
         if name in self.given:
             return self.given[name]
         if name in _PRIVATE:
@@ -85,7 +85,7 @@ class _Reader:
 
 
 def _as_it_is(*how: Any, **more: Any) -> Callable[[Function], Function]:
-    """Stand in for onnxscript's compilers: a function stays a Python function, and is run."""
+    """Stand in for onnxscript's compilers: return a decorator that leaves the Python function as it is."""
     return lambda function: function
 
 
@@ -97,7 +97,7 @@ def _module(name: str, **names: Any) -> types.ModuleType:
 
 @functools.cache
 def functions() -> dict[str, Function]:
-    """torchlib's functions, under "aten::add.Tensor"."""
+    """Return torchlib's functions, with keys such as "aten::add.Tensor"."""
     try:
         importlib.import_module("onnxscript")
     except ImportError as error:
@@ -112,12 +112,12 @@ def functions() -> dict[str, Function]:
 
 @functools.cache
 def names() -> frozenset[str]:
-    """The operators that torchlib has functions for, without overloads: "aten::add"."""
+    """Return the operators that torchlib has functions for, without overloads: "aten::add"."""
     return frozenset(name.partition(".")[0] for name in functions())
 
 
 def names_of(name: str, record: Any) -> tuple[str, ...]:
-    """The names under which torchlib may have an operator: its own, that of the record ("aten::clamp" for `clip`), and of Python's
+    """Return the names under which torchlib may have an operator: its own, that of the record ("aten::clamp" for `clip`), and for Python's
     operators on bits that of the function ("aten::bitwise_and" for `__and__`)."""
     of_record = f"aten::{getattr(record, 'key', '').removeprefix('nn.functional.').replace('.', '_')}"
     return name, of_record, re.sub(r"::__(\w+)__$", r"::bitwise_\1", name)
@@ -125,7 +125,7 @@ def names_of(name: str, record: Any) -> tuple[str, ...]:
 
 @functools.cache
 def since(name: str) -> int:
-    """The version of ONNX's opset from which on it has all operators that torchlib's functions for an operator write."""
+    """Return the first opset version that has all operators which torchlib's functions for an operator write."""
     held = [f for key, f in functions().items() if key.partition(".")[0] == name]
     words = {word for f in held for word in f.__code__.co_names} - REWRITTEN
     return max(map(first_version, words), default=0)

@@ -1,6 +1,6 @@
-"""ONNX's operators as torchlib's functions call them (`op.Add(x, 1)`), written into the builder of the export under way.
+"""ONNX's operators as torchlib's functions call them (`op.Add(x, 1)`), written into the builder of the running export.
 
-torchlib writes version 18. The schemas that come with onnx say what another version wants: an input that was an attribute there is given
+torchlib targets version 18. The schemas in the onnx package say what another version needs: an input that was an attribute there is passed
 as one, and what a version does not have is refused."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _builder: contextvars.ContextVar[Builder] = contextvars.ContextVar("builder")
 
 @contextlib.contextmanager
 def writing(g: Builder) -> Iterator[None]:
-    """Context manager within which operators of the opset write into this builder."""
+    """Context manager: operators of the opset are written into this builder."""
     token = _builder.set(g)
     try:
         yield
@@ -36,7 +36,7 @@ def writing(g: Builder) -> Iterator[None]:
 
 
 class Unknown:
-    """A size that may change: no number, and equal to none."""
+    """A dynamic size: not a number, and equal to none."""
 
     def __repr__(self) -> str:
         return "?"
@@ -46,7 +46,7 @@ UNKNOWN = Unknown()
 
 
 class Operand:
-    """A value as torchlib's functions see one: dtypes are onnx_ir's, and arithmetic writes nodes."""
+    """A value as torchlib's functions see it: dtypes are onnx_ir's, and arithmetic adds nodes."""
 
     __slots__ = ("value",)
 
@@ -71,7 +71,7 @@ class Operand:
         return None if shape is None else [n if isinstance(n, int) else UNKNOWN for n in shape]
 
     def known_value(self) -> Value:
-        """The value, with its shape found out where it was not known."""
+        """Return the value, after inferring its shape if it is unknown."""
         if self.value.shape is None:
             find_shape(self.value, _builder.get().opset)
         return self.value
@@ -126,21 +126,21 @@ def _data_type() -> Any:
 
 
 def operand(thing: Any) -> Any:
-    """Values as operands, in lists too."""
+    """Wrap values as operands, also inside lists."""
     if isinstance(thing, Value):
         return Operand(thing)
     return type(thing)(operand(t) for t in thing) if isinstance(thing, (list, tuple)) else thing
 
 
 def plain(thing: Any) -> Any:
-    """Operands as values, in lists too."""
+    """Unwrap operands to values, also inside lists."""
     if isinstance(thing, Operand):
         return thing.value
     return [plain(t) for t in thing] if isinstance(thing, (list, tuple)) else thing
 
 
 class Opset:
-    """ONNX's operators by their names."""
+    """Namespace of ONNX's operators."""
 
     def __getattr__(self, kind: str) -> Callable[..., Any]:
         if kind.startswith("_"):
@@ -155,7 +155,7 @@ OPSET = Opset()
 
 
 def _write(kind: str, *args: Any, **named: Any) -> Any:
-    """Write a node. Numbers among its inputs have the dtype of the others that must agree with them."""
+    """Add a node. Numbers among its inputs get the dtype of the inputs that share their type variable."""
     g = _builder.get()
     schema = schema_of(kind, WRITTEN_FOR)
     inputs, attributes = _sorted_out(schema, args, named)
@@ -185,7 +185,7 @@ _DRAWS = (
 
 
 def _shortened(kind: str, values: list[Any]) -> Value | None:
-    """Return the input of a node that changes nothing (a product with 1, a rounded integer), or None if the node is needed."""
+    """Return the input of a node that has no effect (a product with 1, a rounded integer), or None if the node is needed."""
     if kind in ("Mul", "Div") and values[1].constant is not None and values[1].rank == 0 and values[1].constant == 1:
         return values[0]
     if kind == "Mul" and values[0].constant is not None and values[0].rank == 0 and values[0].constant == 1:
@@ -214,7 +214,7 @@ def _sorted_out(schema: Any, args: tuple, named: dict[str, Any]) -> tuple[list[t
 
 
 def _dtypes(schema: Any, inputs: list[tuple[Any, Any]]) -> dict[str, DType]:
-    """Return the dtypes that the type variables of a schema stand for in this call."""
+    """Return the dtypes that the type variables of a schema have in this call."""
     found: dict[str, DType] = {}
     for declared, thing in inputs:
         if isinstance(thing, Operand) and thing.value.dtype is not None:
@@ -233,7 +233,7 @@ def _value(g: Builder, thing: Any, dtype: DType | None) -> Any:
 
 
 def _in_version(there: Any, schema: Any, values: list[Any], attributes: dict[str, Any]) -> tuple[list, dict]:
-    """The inputs and attributes of a node for another version: inputs that are attributes there, and nothing that it does not know."""
+    """Convert a node's inputs and attributes to another version: inputs that are attributes there become attributes."""
     known = {one.name for one in there.inputs}
     many = bool(there.inputs) and there.inputs[-1].option == there.inputs[-1].option.Variadic
     kept, moved = [], dict(attributes)
@@ -269,7 +269,7 @@ def _needless(schema: Any, name: str, given: Any) -> bool:
 
 
 def _check_dtypes(there: Any, values: list[Any]) -> None:
-    """Refuse dtypes that the operator does not take in this version."""
+    """Raise if the operator does not support the dtypes in this version."""
     for i, value in enumerate(values):
         if value is None or value.dtype is None or not there.inputs:
             continue
@@ -279,7 +279,7 @@ def _check_dtypes(there: Any, values: list[Any]) -> None:
 
 
 def _result_dtype(schema: Any, i: int, kinds: dict[str, DType], attributes: dict[str, Any]) -> DType | None:
-    """The dtype of a result, as far as the schema tells it."""
+    """Return the dtype of a result, or None if the schema does not determine it."""
     declared = schema.outputs[min(i, len(schema.outputs) - 1)]
     wanted = attributes.get("to", attributes.get("dtype"))
     if wanted is not None and declared.type_str not in kinds:
@@ -300,7 +300,7 @@ def _outputs(schema: Any, args: tuple, attributes: dict[str, Any]) -> int:
 
 
 def _attributes(there: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """Attributes as the schema wants them: torchlib writes 1 for 1.0, True for 1, and tensors of onnx_ir."""
+    """Convert attributes to the types in the schema: torchlib writes 1 for 1.0, True for 1, and tensors of onnx_ir."""
     return {key: _AS_DECLARED.get(there.attributes[key].type.name, _unchanged)(thing) for key, thing in given.items()}
 
 
@@ -360,26 +360,26 @@ def _identity(x: Any) -> Any:
 
 
 def _of_floats(kind: str, x: Any, **named: Any) -> Any:
-    """IsNaN and IsInf, which take no integers."""
+    """Write IsNaN or IsInf, which do not accept integers, on a floating-point input."""
     value = x.value
     dtype = value.dtype if value.dtype.is_floating_point and kind == "IsNaN" else flambeau.float32
     return _write(kind, operand(_builder.get().cast(value, dtype)), **named)
 
 
 def _not(kind: str, a: Any, b: Any) -> Any:
-    """GreaterOrEqual and LessOrEqual, which came with version 12."""
+    """Write GreaterOrEqual or LessOrEqual; before version 12, which introduced them, as a negated comparison."""
     if _builder.get().opset >= 12:
         return _write(kind, a, b)
     return _write("Not", _write({"GreaterOrEqual": "Less", "LessOrEqual": "Greater"}[kind], a, b))
 
 
 def _bitwise_not(x: Any) -> Any:
-    """BitwiseNot, which came with version 18: -x - 1."""
+    """Write BitwiseNot; before version 18, which introduced it, as -x - 1."""
     return _write("BitwiseNot", x) if _builder.get().opset >= 18 else _write("Sub", _write("Neg", x), 1)
 
 
 def _extreme(kind: str, *values: Any) -> Any:
-    """Max and Min, which take integers from version 12 on."""
+    """Write Max or Min; for integers before version 12, by comparisons."""
     first = next(v for v in values if isinstance(v, Operand))
     if _builder.get().opset >= 12 or first.value.dtype is None or first.value.dtype.is_floating_point:
         return _write(kind, *values)
@@ -398,7 +398,7 @@ def _clip(x: Any, low: Any = None, high: Any = None) -> Any:
 
 
 def _pow(x: Any, exponent: Any) -> Any:
-    """Pow, whose operands are of one dtype before version 12."""
+    """Write Pow; before version 12 its operands must have one dtype."""
     number = exponent if isinstance(exponent, Operand) or _builder.get().opset >= 12 else _cast_like(exponent, x)
     return _write("Pow", x, number)
 
@@ -410,7 +410,7 @@ def _concat_from_sequence(parts: Any, axis: int, new_axis: int = 0) -> Any:
 
 
 def _arranged(kind: str, x: Any, *sizes: Any, **named: Any) -> Any:
-    """Reshape, Unsqueeze, Squeeze and Expand with constants, as the builder writes them: shapes stay known."""
+    """Write Reshape, Unsqueeze, Squeeze or Expand with constant sizes by the builder, so that shapes stay known."""
     g, value = _builder.get(), _builder.get().value(plain(x))
     given = sizes[0] if sizes else named.pop("axes", named.pop("shape", None))
     numbers = _numbers(given)
@@ -426,12 +426,12 @@ def _arranged(kind: str, x: Any, *sizes: Any, **named: Any) -> Any:
 
 
 def _fits(value: Value, sizes: Any) -> bool:
-    """Return whether an Expand to these sizes gives exactly them: a 1 would keep the size of the input."""
+    """Return whether an Expand to these sizes yields exactly them: a 1 would keep the size of the input."""
     return 1 not in sizes and -1 not in sizes
 
 
 def _numbers(given: Any) -> list[int] | None:
-    """A list of numbers that are all known."""
+    """Return a list of numbers if all are known, else None."""
     if isinstance(given, Operand):
         return None if given.value.constant is None else [int(n) for n in given.value.constant.reshape(-1)]
     if isinstance(given, int):

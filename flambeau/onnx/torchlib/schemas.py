@@ -17,7 +17,7 @@ _ENOUGH = 1 << 10  # elements: constants with more say nothing of a shape
 
 @functools.cache
 def schema_of(kind: str, version: int) -> Any:
-    """ONNX's declaration of an operator in a version of the opset."""
+    """Return ONNX's declaration of an operator in an opset version."""
     onnx = onnx_package()
     try:
         return onnx.defs.get_schema(kind, version, "")
@@ -27,7 +27,7 @@ def schema_of(kind: str, version: int) -> Any:
 
 @functools.cache
 def first_version(kind: str) -> int:
-    """The version in which an operator came to ONNX; 0 for a name that is none of its operators."""
+    """Return the version that introduced an operator to ONNX; 0 if there is no such operator."""
     history = onnx_package().defs.get_all_schemas_with_history()
     return min((schema.since_version for schema in history if schema.name == kind and not schema.domain), default=0)
 
@@ -41,7 +41,7 @@ def type_name(dtype: DType) -> str:
 
 @functools.cache
 def dtype_named(name: str) -> DType | None:
-    """The dtype of a tensor that a schema calls by name; None where it names a variable."""
+    """Return the dtype of a type name in a schema, or None if it is a type variable."""
     return next((d for d in NUMBER if type_name(d) == name), None)
 
 
@@ -81,7 +81,7 @@ def _type_proto(value: Value, onnx: Any) -> Any:
 
 
 def computed(node: OnnxNode, version: int) -> np.ndarray | None:
-    """Return the value of a node whose inputs are constants; None where they are unknown or the result is too large to keep."""
+    """Return the value of a node whose inputs are constants; None if they are unknown or the result is too large to keep."""
     arrays: list[Any] = [None if v is None else v.constant for v in node.inputs]
     if not arrays or any(a is None and v is not None for a, v in zip(arrays, node.inputs)):
         return None
