@@ -30,7 +30,7 @@ class _State:
 
 
 class NodeSourceAction(Enum):
-    """What a pass did to make one node from another: create or replace it."""
+    """Action by which a pass made one node from another: create or replace."""
 
     CREATE = "create"
     REPLACE = "replace"

@@ -1,8 +1,8 @@
-"""More front ends, for machines with many cores: processes that speak HTTP and leave the rest to the server.
+"""More front ends, for machines with many cores: processes that handle HTTP and leave the rest to the server.
 
-An acceptor listens on the same inference address (the kernel shares out connections), parses requests and writes answers. What a
-request means is decided in the server, which alone knows models and queues: a request travels there as one message and each
-answer, or part of one, comes back as another.
+An acceptor listens on the same inference address (the kernel distributes connections), parses requests and writes answers.
+Routing is done by the server, which alone has the models and queues: a request is sent to it as one message, and each answer, or part of
+one, comes back as another.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WHOLE, PART, LAST = 0, 1, 2
 
 
 class RemoteConnection:
-    """A client of an acceptor, as the server sees it: what `Connection` is for the server's own clients."""
+    """The server's view of an acceptor's client; it has the interface that `Connection` has for the server's own clients."""
 
     def __init__(self, link: Link, number: int, peer: str, request: Request):
         self.link, self.number, self.peer = link, number, peer
@@ -112,7 +112,7 @@ class Link(asyncio.Protocol):
 
 
 class Acceptors:
-    """Processes that accept connections: forked before the server's event loop starts, ended with it."""
+    """Processes that accept connections: forked before the server's event loop starts, terminated with it."""
 
     def __init__(self, settings: Settings, count: int):
         address = settings.inference()
@@ -150,7 +150,7 @@ class Acceptors:
 
 
 class _Acceptor(asyncio.Protocol):
-    """The acceptor's end: numbers requests, and brings answers to the connections that asked."""
+    """The acceptor's end of the link: numbers requests, and delivers answers to the connections that sent them."""
 
     def __init__(self, gone: Callable[[], None]):
         self.gone = gone
@@ -172,7 +172,7 @@ class _Acceptor(asyncio.Protocol):
         self.transport.write(frame((self._number, connection.peer, fields)))
 
     def lost(self, connection: Connection) -> None:
-        """A client has left: the server need not answer."""
+        """Tell the server that a client has disconnected, so that its requests need no answer."""
         for number in [n for n, c in self._waiting.items() if c is connection]:
             del self._waiting[number]
             self.transport.write(frame((number,)))
@@ -214,13 +214,13 @@ async def _accept(end: socket.socket, address: Address, settings: Settings) -> N
 
 
 def _close_others(kept: int) -> None:
-    """Close the server's open files in an acceptor: the nursery would not notice that the server has closed its socket."""
+    """Close the files that an acceptor inherited from the server: they would keep the nursery's socket open after the server closed it."""
     os.closerange(3, kept)
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _main(end: socket.socket, address: Address, settings: Settings) -> None:
-    """An acceptor's life, which ends with the server's."""
+    """Run an acceptor process until the server ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     code = 1
     try:

@@ -1,7 +1,7 @@
-"""Model and workflow archives as a server reads them: fetch, unpack safely, understand the manifest.
+"""Model and workflow archives as a server reads them: fetch, unpack safely, read the manifest.
 
-An archive comes from outside. No entry may leave the folder it is unpacked to, links and devices are refused, and what
-comes out is bounded in size, in number of files and in its ratio to what went in.
+Archives are untrusted. No entry may leave the folder it is unpacked to, links and devices are refused, and the unpacked contents are
+bounded in size, in number of files and in their ratio to the archive's size.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Limits:
 
 
 class _Budget:
-    """Counts what has been unpacked, and stops an archive that grows beyond its limits."""
+    """Counts the unpacked files and bytes, and raises if an archive exceeds its limits."""
 
     def __init__(self, limits: Limits, packed: int):
         self.limits, self.packed = limits, max(packed, 1)
@@ -118,7 +118,7 @@ def _unpack_tar(file: Path, folder: Path, budget: _Budget) -> None:
 
 
 def unpack(file: Path, folder: Path, limits: Limits | None = None) -> None:
-    """Unpacks a .mar, .war or .tar.gz file to a folder, which must not exist; removes it again if anything is wrong."""
+    """Unpack a .mar, .war or .tar.gz file to a folder, which must not exist; the folder is removed again on an error."""
     folder.mkdir(parents=True)
     folder = folder.resolve()
     budget = _Budget(limits or Limits(), file.stat().st_size)
@@ -148,7 +148,7 @@ def unpack(file: Path, folder: Path, limits: Limits | None = None) -> None:
 
 
 def _lift_single_folder(folder: Path) -> None:
-    """The tgz form has the model's folder at its top: what is in it is the model."""
+    """Move the contents of the single top-level folder of a tgz archive up into the model's folder."""
     inside = list(folder.iterdir())
     if len(inside) != 1 or not inside[0].is_dir() or inside[0].name in ("MAR-INF", "WAR-INF"):
         return
@@ -166,13 +166,13 @@ def is_url(url: str) -> bool:
 
 
 def file_name_of(url: str) -> str:
-    """The last part of a URL or path: the archive's name in the store."""
+    """Return the last part of a URL or path: the archive's name in the store."""
     path = urllib.parse.urlsplit(url).path if is_url(url) else url
     return os.path.basename(path)
 
 
 def check_allowed(url: str, allowed: list[str], error: type[Exception] = ModelNotFoundException) -> bool:
-    """Return whether a URL is one the server may fetch from; False for what is no URL; an error for the others."""
+    """Return whether a text is a URL that the server may fetch from; False if it is no URL, an error if it is not allowed."""
     if any(re.fullmatch(pattern, url, re.IGNORECASE) for pattern in allowed):
         return True
     if is_url(url):
@@ -205,7 +205,7 @@ def download(url: str, destination: Path, allowed: list[str], max_bytes: int, er
 
 
 class _SameRules(urllib.request.HTTPRedirectHandler):
-    """A redirection must lead to an allowed URL, too."""
+    """Redirect handler that requires the target to be an allowed URL, too."""
 
     def __init__(self, allowed: list[str], error: type[Exception]):
         self.allowed, self.error = allowed, error
@@ -220,7 +220,7 @@ class _SameRules(urllib.request.HTTPRedirectHandler):
 
 @dataclass
 class ModelArchive:
-    """A model ready to be loaded: its folder, its manifest and where it came from."""
+    """An unpacked model: its folder, its manifest and where it came from."""
 
     url: str | None
     folder: Path
@@ -248,14 +248,14 @@ class ModelArchive:
         return self.manifest.get("runtime") or "python"
 
     def inside(self, name: str) -> Path:
-        """A file of the model, which must be in its folder."""
+        """Return the path of a file of the model, which must be in its folder."""
         path = (self.folder / name).resolve()
         if not path.is_relative_to(self.folder.resolve()):
             raise InvalidModelException(f"The manifest names a file outside of the archive: {name}")
         return path
 
     def config(self) -> dict[str, Any]:
-        """The model's own settings (model-config.yaml), empty if it has none."""
+        """Return the model's own settings (model-config.yaml), empty if it has none."""
         name = self.model.get("configFile")
         return read_yaml(self.inside(name), InvalidModelException) if name else {}
 
@@ -265,7 +265,7 @@ class ModelArchive:
 
 
 def read_yaml(path: Path, error: type[Exception]) -> dict[str, Any]:
-    """A YAML file that holds a mapping."""
+    """Return the mapping in a YAML file."""
     try:
         import yaml  # noqa: PLC0415  an optional package, needed by models with settings of their own
     except ImportError as e:
@@ -322,8 +322,8 @@ def _unpacked(
     url: str | None, store: str | None, allowed: list[str], kind: str, error: type[Exception], limits: Limits,
     work: Path | None,
 ) -> Iterator[tuple[Path, Path]]:  # fmt: skip
-    """The folder with the contents of what a URL, a file of the store or a folder names, and the temporary folder that
-    is removed if what follows fails. That one is made in `work`, or among the system's temporary files."""
+    """Context manager: yield the folder with the contents that a URL, a file of the store or a folder names, and the temporary folder,
+    which is removed on an error. It is made in `work`, or among the system's temporary files."""
     if store is None:
         raise error(f"{kind.capitalize()} store has not been configured.")
     if not url:
@@ -355,7 +355,7 @@ def open_model(
     default_name: str | None = None, handler: str | None = None, default_handler: str | None = None,
     runtime: str | None = None, envelope: str | None = None, limits: Limits | None = None, work: Path | None = None,
 ) -> ModelArchive:  # fmt: skip
-    """Fetch and unpack a model archive, and complete its manifest with what the request and the server say."""
+    """Fetch and unpack a model archive, and complete its manifest by the settings of the request and the server."""
     with _unpacked(url, store, allowed, "model", ModelNotFoundException, limits or Limits(), work) as (
         folder,
         temporary,
@@ -385,7 +385,7 @@ def open_model(
 
 @dataclass
 class WorkflowArchive:
-    """A workflow ready to be registered: its specification, its handler and the folder they are in."""
+    """An unpacked workflow: its specification, its handler and their folder."""
 
     url: str
     folder: Path

@@ -47,7 +47,7 @@ def _check_name(name: str) -> None:
 
 
 def _target(name: str, ending: str, export_path: str | None, force: bool) -> Path:
-    """The path of a new archive, in a folder that exists."""
+    """Return the path of a new archive, in an existing folder."""
     _check_name(name)
     folder = Path(export_path or os.getcwd())
     if not folder.is_dir():
@@ -75,7 +75,7 @@ def _put(source: Path, folder: Path) -> None:
 
 
 def _extra(paths: str | None, folder: Path) -> None:
-    """Extra files: those named, separated by commas; the contents of a named folder go to the top, as TorchServe does."""
+    """Add extra files, given as names separated by commas; the contents of a named folder go to the top, as in TorchServe."""
     for name in (paths or "").split(","):
         if not name.strip():
             continue
@@ -92,7 +92,7 @@ _EXTERNAL = re.compile(rb"\x6a[\x80-\xff]*[\x00-\x7f]\x0a\x08location\x12([\x80-
 
 
 def _external_files(path: Path) -> list[str]:
-    """The files beside an ONNX file that hold its large tensors."""
+    """Return the files next to an ONNX file that hold its large tensors."""
     if not path.stat().st_size:
         return []
     names: dict[str, None] = {}
@@ -145,7 +145,7 @@ def _write_manifest(folder: Path, kind: str, **entries: Any) -> None:
 
 
 def _handler_file(handler: str, folder: Path) -> str:
-    """Copy a custom handler into the archive, and return how the manifest names it; built-in ones have no file."""
+    """Copy a custom handler into the archive, and return its name for the manifest; built-in handlers have no file."""
     if handler in BUILT_IN_HANDLERS and not Path(handler).exists():
         return handler
     path, colon, function = handler.partition(":")

@@ -1,7 +1,7 @@
 """Batching: which waiting requests go to a worker together.
 
-A `Batcher` holds a model's waiting jobs. `offer` takes one in or refuses it; `take` gives a worker its next batch, or says how
-long to wait for more; `done` hears what became of each job. The kinds differ in what a batch may hold:
+A `Batcher` holds a model's waiting jobs. `offer` accepts or refuses one; `take` returns a worker's next batch, or how long to
+wait for more; `done` is told the outcome of each job. The kinds differ in what a batch may hold:
 
     Batcher              up to batch_size jobs, the oldest at most max_batch_delay ms old
     ContinuousBatcher    a worker keeps its unfinished jobs: each step of generation is a batch of those and of new ones
@@ -36,7 +36,7 @@ class Batcher:
         return len(self.waiting) >= self.settings.batch_size and not self.waiting[0].describe
 
     def offer(self, job: Job) -> bool:
-        """Return whether there was room for the job."""
+        """Queue a job; return False if there is no room."""
         if len(self.waiting) >= self.settings.job_queue_size:
             return False
         self.waiting.append(job)
@@ -47,13 +47,13 @@ class Batcher:
         self.waiting.extendleft(reversed(jobs))
 
     def _drop_gone(self) -> None:
-        """Forget jobs whose clients have left or waited too long."""
+        """Remove jobs whose clients have left or waited too long."""
         waiting, now = self.waiting, time.perf_counter()
         while waiting and (waiting[0].expires < now or not waiting[0].is_open()):
             waiting.popleft()
 
     def take(self, worker: Any) -> Batch | float:
-        """The next batch of a worker that is free; a number of seconds to wait for more jobs; or an empty batch."""
+        """Return the next batch for a free worker, the seconds to wait for more jobs, or an empty batch."""
         self._drop_gone()
         waiting, settings = self.waiting, self.settings
         if not waiting:
@@ -79,7 +79,7 @@ class Batcher:
         return batch
 
     def done(self, worker: Any, job: Job, headers: dict[str, str], more: bool) -> None:
-        """A job has been answered, wholly or in part."""
+        """Hook for subclasses: a job has been answered, completely or (with `more`) in part."""
 
     def lost(self, worker: Any) -> None:
         """Forget the jobs that a lost worker held."""
@@ -140,7 +140,7 @@ class _Sequence:
 
 
 class SequenceBatcher(Batcher):
-    """Stateful models: a sequence belongs to the worker that took its first job, until it ends or has been idle too long."""
+    """Batcher for stateful models: a sequence belongs to the worker that took its first job, until it ends or has been idle too long."""
 
     ahead = False  # a sequence's jobs must not overtake each other
 
@@ -184,7 +184,7 @@ class SequenceBatcher(Batcher):
                 self._close(name, 503, "The sequence has expired.")
 
     def _close(self, name: str, status: int, words: str) -> None:
-        """End a sequence; those who wait for it hear why."""
+        """End a sequence; its waiting jobs fail with this status and message."""
         sequence = self.sequences.pop(name, None)
         if sequence is None:
             return
@@ -235,7 +235,7 @@ class SequenceBatcher(Batcher):
 
 
 class ContinuousSequenceBatcher(SequenceBatcher):
-    """Sequences and continuous batching together: a worker is stepped again while any of its jobs has more to come."""
+    """Batcher of sequences with continuous batching: a worker gets another step while any of its jobs has more to come."""
 
     def __init__(self, settings: ModelSettings, keys: tuple[str, str, str]):
         super().__init__(settings, keys)
@@ -271,7 +271,7 @@ class ContinuousSequenceBatcher(SequenceBatcher):
 
 
 def batcher_for(settings: ModelSettings, keys: tuple[str, str, str]) -> Batcher:
-    """The batcher that a model's settings ask for. `keys` are the headers of sequences: id, start, end."""
+    """Return the batcher for a model's settings. `keys` are the names of the headers of sequences: id, start, end."""
     if settings.sequence_batching:
         kind = ContinuousSequenceBatcher if settings.continuous_batching else SequenceBatcher
         return kind(settings, keys)

@@ -1,4 +1,4 @@
-"""`flambeau bench-serve`: asks a server as fast as it answers, or at a given rate, and shows how long the answers took."""
+"""`flambeau bench-serve`: sends requests to a server as fast as it answers, or at a given rate, and reports latencies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Results:
         }
 
     def histogram(self, bins: int = 16) -> list[tuple[float, float, int]]:
-        """Counts in equal steps from zero to the 99.5th percentile; the last bin has the rest."""
+        """Return counts in equal bins from zero to the 99.5th percentile; the last bin contains all above."""
         if not self.latencies:
             return []
         step = max(self.quantile(0.995), 1e-6) / bins
@@ -54,7 +54,7 @@ class Results:
 
 
 async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> tuple[int, bool]:
-    """Send a request and read the answer: its status, and whether the connection stays open."""
+    """Send a request and read the answer; return its status, and whether the connection stays open."""
     writer.write(request)
     head = await reader.readuntil(b"\r\n\r\n")
     lines = head.split(b"\r\n")
@@ -72,7 +72,7 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reque
 async def _client(
     url: urllib.parse.SplitResult, request: bytes, until: float, pace: float, first: float, results: Results
 ) -> None:
-    """Run a client until a point in time: it sends a request again when it has its answer, or when its turn has come."""
+    """Run one client until a point in time: it sends the next request after each answer, or by its schedule at a given rate."""
     loop = asyncio.get_running_loop()
     writer: asyncio.StreamWriter | None = None
     turn = first
@@ -101,7 +101,7 @@ async def _client(
 async def load(
     address: str, body: bytes, content_type: str, connections: int, seconds: float, rate: float = 0.0, key: str = ""
 ) -> Results:
-    """Run the load and return its measurements. `rate` is in requests per second; 0 sends as fast as answers come."""
+    """Run the load test and return its measurements. `rate` is in requests per second; 0 sends as fast as answers come."""
     url = urllib.parse.urlsplit(address)
     if url.scheme != "http" or not url.hostname:
         raise ValueError(f"an address such as http://127.0.0.1:8080/predictions/name is expected, got {address!r}")
@@ -124,7 +124,7 @@ async def load(
 
 
 def text(results: Results) -> str:
-    """Numbers and a histogram for a terminal."""
+    """Return the statistics and a histogram as text for a terminal."""
     lines = [f"{name:<12} {value}" for name, value in results.summary().items()]
     bins = results.histogram()
     most = max((count for _, _, count in bins), default=1)
@@ -136,7 +136,7 @@ def text(results: Results) -> str:
 
 
 def picture(results: Results, title: str) -> svg.Drawing:
-    """The histogram as an SVG image."""
+    """Return the histogram as an SVG image."""
     bins = results.histogram(48)
     most = max((count for _, _, count in bins), default=1)
     width, height, left, base = 720, 320, 50, 270
@@ -173,7 +173,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The command `flambeau bench-serve`."""
+    """Run the command `flambeau bench-serve`; return its exit code."""
     body = Path(options.data[1:]).read_bytes() if options.data.startswith("@") else options.data.encode()
     try:
         results = asyncio.run(

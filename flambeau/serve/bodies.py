@@ -1,4 +1,4 @@
-"""Bodies of requests as named values: forms, or one value called `body`."""
+"""Parsing of request bodies into named values: the fields of a form, or one value called `body`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .job import Parameters
 
 
 def body_parameters(request: Request) -> Parameters:
-    """The body as named values with their types: the fields of a form, or one called `body`."""
+    """Return the body as named values with their types: the fields of a form, or one called `body`."""
     kind = request.content_type
     if kind == "multipart/form-data":
         return _multipart(request.body, request.lower["content-type"])
@@ -21,7 +21,7 @@ def body_parameters(request: Request) -> Parameters:
 
 
 def _options(header: str) -> dict[str, str]:
-    """`form-data; name="a"; filename="b"` -> {"name": "a", "filename": "b"}."""
+    """Parse the options of a header: `form-data; name="a"; filename="b"` -> {"name": "a", "filename": "b"}."""
     found = {}
     for part in header.split(";")[1:]:
         key, _, value = part.partition("=")

@@ -1,4 +1,4 @@
-"""JSON from outside: what is nested so deeply that it exhausts the stack of whoever reads it is refused as what it is, a bad request."""
+"""JSON from untrusted clients: nesting deep enough to exhaust the parser's stack is refused as a bad request."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _STEPS = bytes.maketrans(_BRACKETS, bytes([1, 1, 255, 255]))  # 255 is -1 as a s
 
 
 class TooDeepError(ValueError):
-    """JSON that is nested more deeply than anybody needs."""
+    """Raised for JSON that is nested more deeply than MAX_DEPTH."""
 
 
 def depth(text: bytes | bytearray) -> int:
-    """The depth to which lists and objects are nested; brackets inside of strings do not count."""
+    """Return the depth to which lists and objects are nested; brackets inside strings do not count."""
     steps = _STRING.sub(b"", text).translate(_STEPS, _OTHERS)
     return max(itertools.accumulate(memoryview(steps).cast("b")), default=0)
 
 
 def loads(text: bytes | bytearray | str) -> Any:
-    """The values of a JSON text; TooDeepError, a ValueError, for one nested more deeply than MAX_DEPTH."""
+    """Parse a JSON text; raises TooDeepError, a ValueError, if it is nested more deeply than MAX_DEPTH."""
     data = text.encode() if isinstance(text, str) else text
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and depth(data) > MAX_DEPTH:
         raise TooDeepError(f"The JSON is nested more than {MAX_DEPTH} deep.")

@@ -1,4 +1,4 @@
-"""TLS: a private key and its certificate, from PEM files or a PKCS#12 keystore. What is taken out of a keystore stays in memory."""
+"""TLS: a private key and its certificate, from PEM files or a PKCS#12 keystore. Keys read from a keystore stay in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import ConfigurationError
 
 
 def from_files(key: str | None, certificate: str | None) -> tuple[bytes, bytes]:
-    """The private key and the certificate of two PEM files."""
+    """Return the private key and the certificate of two PEM files."""
     if not key or not certificate:
         raise ConfigurationError("https needs private_key_file and certificate_file, or keystore")
     for file in (key, certificate):
@@ -22,7 +22,7 @@ def from_files(key: str | None, certificate: str | None) -> tuple[bytes, bytes]:
 
 
 def from_keystore(path: str, password: str) -> tuple[bytes, bytes]:
-    """The private key and the certificates of a keystore, in PEM form."""
+    """Return the private key and the certificates of a keystore, in PEM form."""
     try:
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415  an optional package
         from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
@@ -43,7 +43,7 @@ def from_keystore(path: str, password: str) -> tuple[bytes, bytes]:
 
 @contextlib.contextmanager
 def _memory_file(content: bytes) -> Iterator[str]:
-    """The path of a file in memory, which no other user can open and which is gone afterwards: `ssl` reads keys from paths only."""
+    """Context manager: yield the path of an in-memory file that no other user can open, because `ssl` reads keys from paths only."""
     descriptor = os.memfd_create("flambeau-pem", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "wb", closefd=False) as file:
@@ -54,7 +54,7 @@ def _memory_file(content: bytes) -> Iterator[str]:
 
 
 def server_context(key: bytes, certificate: bytes) -> ssl.SSLContext:
-    """The TLS context of a listener with this key and certificate."""
+    """Return the TLS context of a listener with this key and certificate."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     with _memory_file(key) as key_path, _memory_file(certificate) as certificate_path:
         try:

@@ -1,8 +1,8 @@
-"""Channel between the server and a worker: messages over a socket, large values through memory that both have mapped.
+"""Channel between the server and a worker: messages over a socket, large values through shared memory.
 
-A message is a length and a marshalled tuple. A value of `LARGE` bytes or more is put into the sender's arena, a memory file
-inherited by the worker, and the message has its place: the pixels of an image are copied once on each side, never through
-the kernel's socket buffers. Arenas start again when the server sends a batch while no other is on its way.
+A message is a length and a marshalled tuple. A value of `LARGE` bytes or more is put into the sender's arena, a memory file inherited by
+the worker, and the message has its offset: the pixels of an image are copied once on each side, never through the kernel's socket buffers.
+Arenas are reset when the server sends a batch while no other is in flight.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Arena:
         self._used = 0
 
     def reset(self) -> None:
-        """Forget what was put in: the other side has taken it out."""
+        """Empty the arena: the other side has read all values."""
         self._used = 0
 
     def room(self, size: int) -> bool:
-        """Return whether a value of that size may be put in: an arena that is not emptied for long does not grow without end."""
+        """Return whether a value of this size may be added: an arena that is not emptied for long must not grow without bound."""
         return not self._used or self._used + size <= MOST
 
     def put(self, value: bytes | bytearray | memoryview) -> tuple[int, int]:
-        """Copy a value in and return its place."""
+        """Copy a value into shared memory and return its (offset, size)."""
         start, size = self._used, len(value)
         end = start + size
         if self._map is None or end > len(self._map):
@@ -108,7 +108,7 @@ class Frames:
 
 
 class BlockingChannel:
-    """The worker's end: waits for a message, sends one."""
+    """The worker's end of the channel, with blocking receive and send."""
 
     def __init__(self, connection: socket.socket):
         self.connection = connection
@@ -116,7 +116,7 @@ class BlockingChannel:
         self._waiting: list[Any] = []
 
     def receive(self) -> Any:
-        """The next message, or None when the server has gone."""
+        """Return the next message, or None if the server has closed the connection."""
         while not self._waiting:
             try:
                 data = self.connection.recv(1 << 18)

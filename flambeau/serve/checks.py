@@ -1,4 +1,4 @@
-"""Settings that make no sense are refused when the server starts, with the setting's name: not accepted and found out later."""
+"""Validation of settings when the server starts: invalid ones are refused by name, instead of failing later."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ANY_HOST = ("0.0.0.0", "::", "")
 
 
 def check(settings: Settings) -> None:
-    """Raise ConfigurationError for a setting that cannot be meant."""
+    """Raise ConfigurationError for an invalid setting."""
     values = settings.values
     _check_values(settings, values)
     _check_patterns("allowed_urls", settings.allowed_urls)
@@ -72,7 +72,7 @@ def _check_patterns(key: str, patterns: Iterable[str]) -> None:
 
 
 def _check_addresses(settings: Settings) -> None:
-    """Services of REST may share an address wholly; anything else that would meet on a port is refused."""
+    """Raise ConfigurationError if two services use the same port; only REST services may share a complete address."""
     services: list[tuple[str, Address]] = [
         ("inference_address", settings.inference()),
         ("management_address", settings.management()),

@@ -1,4 +1,4 @@
-"""The commands: `torchserve` with TorchServe's options, and `flambeau serve` for one model or many."""
+"""Command lines: `torchserve` with TorchServe's options, and `flambeau serve` for one model or many."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _start(settings: Settings, foreground: bool) -> int:
-    """Run the server here, or in a process of its own that outlives this one."""
+    """Run the server in this process, or in a background process that outlives it."""
     if not foreground:
         pid = os.fork()
         if pid:

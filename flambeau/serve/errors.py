@@ -1,4 +1,4 @@
-"""Errors that a server answers with: a status code, TorchServe's name of the error, and a sentence.
+"""Errors that a server answers with: a status code, TorchServe's name of the error, and a message.
 
 Each class here carries the HTTP status; its own name is the `type` clients see in the JSON of the answer.
 """
@@ -10,11 +10,11 @@ import json
 
 
 class ConfigurationError(Exception):
-    """A setting that cannot be used."""
+    """Raised for an invalid setting."""
 
 
 class ServeError(Exception):
-    """An answer that is not a success. `status` is HTTP's code, the class's name the `type` in the JSON."""
+    """An error response. `status` is HTTP's code, the class's name the `type` in the JSON."""
 
     status = 500
 
@@ -30,7 +30,7 @@ class ServeError(Exception):
         return type(self).__name__
 
     def body(self) -> bytes:
-        """The answer's JSON, laid out as TorchServe lays it out."""
+        """Return the answer's JSON, formatted like TorchServe's."""
         return error_body(self.status, self.kind, self.message)
 
 

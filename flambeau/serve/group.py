@@ -1,8 +1,8 @@
 """A worker of several processes that hold one copy of a model together (`parallelType` of model-config.yaml).
 
-The worker that the server knows is the first of the group. It forks the others before the model is loaded, gives them the names that
-torchrun gives (RANK, WORLD_SIZE, MASTER_ADDR, ...), and passes every batch on; only its own answers go back. The others end with it,
-and it ends with any of them: the server then starts a new group."""
+The worker that the server knows is the first of the group. It forks the others before the model is loaded, sets the environment variables
+of torchrun (RANK, WORLD_SIZE, MASTER_ADDR, ...), and forwards every batch; only its own answers go back. The others end with it, and it
+ends with any of them: the server then starts a new group."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _free_port() -> int:
 
 
 def form(order: dict[str, Any]) -> Group:
-    """Forks the others; returns in all processes of the group."""
+    """Fork the other processes of the group; returns in each of them."""
     size = order["processes"]
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(_free_port()), RANK="0", LOCAL_RANK="0",
                       WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size))  # fmt: skip

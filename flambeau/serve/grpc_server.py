@@ -1,4 +1,4 @@
-"""The gRPC interfaces: inference, management and open inference, with TorchServe's names, numbers and status codes."""
+"""The gRPC interfaces: inference, management and open inference, with TorchServe's names, field numbers and status codes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _JAVA = {"ModelNotFoundException": "org.pytorch.serve.archive.model", "ModelExce
 
 
 class Refused(Exception):
-    """An error that a call ends with."""
+    """Raised to end a call with a status code and a message."""
 
     def __init__(self, code: grpc.StatusCode, message: str):
         super().__init__(message)
@@ -46,7 +46,7 @@ class Refused(Exception):
 
 
 def _refused(error: errors.ServeError, code: grpc.StatusCode | None = None) -> Refused:
-    """TorchServe's words for an error: the sentence, and the error's Java class on the next line."""
+    """Return the exception for an error, with TorchServe's text: the message, and the error's Java class on the next line."""
     package = _JAVA.get(error.kind, "org.pytorch.serve.http")
     if code is None:
         code = _CODES.get(error.status, grpc.StatusCode.INTERNAL)
@@ -58,7 +58,7 @@ def _internal(kind: str, message: str) -> Refused:
 
 
 class Calls:
-    """The base of the three services: the key, errors, the log."""
+    """Base of the three services: checks keys, converts errors, writes the log."""
 
     def __init__(self, server: Server):
         self.server = server
@@ -150,7 +150,7 @@ class Inference(Calls):
             yield body, response
 
     async def StreamPredictions2(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        """A conversation: each request of a sequence is answered, errors included, until the client ends it."""
+        """Answer a stream of requests of a sequence one by one, errors included, until the client ends it."""
         id_key, start_key, end_key = self.server.settings.sequence_keys
         answers: asyncio.Queue[Any] = asyncio.Queue(_CONVERSATION)  # a client that does not read is not read from
         running: set[asyncio.Task] = set()
@@ -257,7 +257,7 @@ _RAW = {"BOOL": "?", "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q", "UIN
 
 
 class OpenInference(Calls):
-    """GRPCInferenceService: tensors by name."""
+    """The gRPC service GRPCInferenceService of KServe: tensors by name."""
 
     async def ServerLive(self, request: Any, context: Any) -> Any:
         return CLASSES["ServerLiveResponse"](live=True)

@@ -1,8 +1,8 @@
 """HTTP/1.1 on an event loop: requests in, answers out, nothing about models.
 
-A connection is an `asyncio.Protocol` over httptools' parser: measured twice as fast here as any framework. It holds what
-hostile clients try: headers and bodies have limits, a request must arrive within a time, answers to clients that do not read
-wait, and requests sent ahead of answers are taken one by one.
+A connection is an `asyncio.Protocol` over httptools' parser: measured twice as fast here as any framework. It resists hostile clients:
+headers and bodies have limits, a request must arrive within a time, answers to clients that do not read wait, and pipelined requests are
+handled one by one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LINE_BREAKS = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
 
 
 class _Random:
-    """Random digits, fetched many at a time."""
+    """Buffer of random digits, which are fetched many at a time."""
 
     digits = ""
     at = 0
@@ -80,15 +80,15 @@ class Request:
 
     @property
     def content_type(self) -> str:
-        """The body's type, without parameters."""
+        """The body's media type, without parameters."""
         return self.lower.get("content-type", "").partition(";")[0].strip().lower()
 
 
 class Connection(asyncio.Protocol):
     """A client's connection. `handle` gets each request with this object and answers by `send`, `send_part` or `fail`.
 
-    Bytes are parsed in slices, and only while there is room: few requests wait, and none is taken up while the client does not
-    read the answers it has. What is not parsed yet keeps the transport from reading more."""
+    Bytes are parsed in slices, and only while there is room: few requests wait, and none is handled while the client does not read its
+    answers. While unparsed bytes remain, the transport reads no more."""
 
     def __init__(self, server: Listener):
         self.server = server
@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def eof_received(self) -> bool:
-        """Answer what the client has asked for after it has closed its side; with TLS both directions end at once."""
+        """Still answer pending requests after the client has closed its side; with TLS both directions end at once."""
         self.has_ended = True
         busy = self.current is not None or bool(self._waiting) or self._at < len(self._unread)
         return busy and not self._lingering and self.transport.get_extra_info("sslcontext") is None
@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Parse and take up requests while there is room for both."""
+        """Parse and handle requests while there is room for both."""
         self._advance()
         while self._at < len(self._unread) and len(self._waiting) < AHEAD and not self._clogged and self._turn > 0:
             end = self._at + max(SLICE, self._body_left)
@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
         self._pace()
 
     def _pace(self) -> None:
-        """Read from the client only while nothing of it is left to parse."""
+        """Pause or resume reading: read from the client only if no unparsed bytes are left."""
         full = bool(self._unread)
         if self.transport is None or full == self._paused or self.has_ended or self.transport.is_closing():
             return
@@ -361,7 +361,7 @@ class Connection(asyncio.Protocol):
     def send_part(
         self, status: int, body: bytes, content_type: str, headers: dict[str, str], phrase: str, more: bool
     ) -> None:
-        """A part of a streamed answer; the last one has `more` false."""
+        """Send a part of a streamed answer; the last one has `more` false."""
         request = self.current
         if request is None or self.transport is None:
             return
@@ -406,8 +406,8 @@ class Connection(asyncio.Protocol):
             self._go_on_soon()
 
     def _close(self) -> None:
-        """End the connection. After a request that was refused unread, the client may still be sending: closing at once would
-        reset the connection, and take the answer away from it."""
+        """Close the connection. After a request that was refused unread, the client may still be sending: closing at once would reset the
+        connection, and the client would lose the answer."""
         self._waiting.clear()
         if self._broken and not self.has_ended and self.transport.can_write_eof():
             self._lingering = True
@@ -427,7 +427,7 @@ class Connection(asyncio.Protocol):
 
 
 class Listener:
-    """State that all connections of one address share."""
+    """State shared by all connections of one address."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Job: a request on its way to a worker and back."""
+"""Job: a request sent to a worker, and the delivery of its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's log files: access, server, model and metrics, each a list of lines written out several times a second."""
+"""The server's log files: access, server, model and metrics, each buffered and written several times a second."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def visible(text: str) -> str:
-    """A text without control characters, which could hide or forge lines and change the terminal that shows them."""
+    """Return a text without control characters, which could hide or forge lines and change the terminal that shows them."""
     return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
 
 
 class LogFile:
-    """Collects lines; `flush` writes them. Grown beyond 100 MB it starts again, keeping one old file."""
+    """Collects lines; `flush` writes them. A file above 100 MB is rotated, keeping one old file."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -94,7 +94,7 @@ class Logs:
             self.soon()
 
     def stamp(self) -> str:
-        """Return the present time, to the millisecond."""
+        """Return the current time, to the millisecond."""
         now = int(time.time() * 1000)
         if now != self._now:
             self._now = now
@@ -140,7 +140,7 @@ class Logs:
 
 
 class Handler(logging.Handler):
-    """Sends what the server logs to its file."""
+    """Logging handler that writes the server's records to its log file."""
 
     def __init__(self, logs: Logs):
         super().__init__()

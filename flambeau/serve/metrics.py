@@ -1,4 +1,4 @@
-"""Numbers about the server and its models: in log files, or for Prometheus, under TorchServe's names."""
+"""Metrics of the server and its models: in log files, or for Prometheus, under TorchServe's names."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Metric:
                 row[i] += value <= bound
 
     def text(self) -> str:
-        """The metric in Prometheus's text form."""
+        """Return the metric in Prometheus's text format."""
         lines = [f"# HELP {self.name} Torchserve prometheus {self.kind} metric with unit: {self.unit}",
                  f"# TYPE {self.name} {self.kind}"]  # fmt: skip
         for labels, value in self.values.items():
@@ -96,8 +96,8 @@ def _escape(value: str) -> str:
 
 
 class Metrics:
-    """All metrics. In the mode `log` a change is a line for a log, in the mode `prometheus` it is kept for `/metrics`; in the
-    mode `legacy` those called ts_... are kept and the others are lines."""
+    """All metrics. In the mode `log` each change is written to a log, in the mode `prometheus` values are kept for `/metrics`; in the mode
+    `legacy` metrics called ts_... are kept and the others are logged."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Metrics:
                     into[name] = Metric(name, kind, _UNITS.get(unit) or unit, [*labels, *more])
 
     def add(self, name: str, labels: tuple[str, ...], value: float) -> None:
-        """A number of the server's own; not kept where the configuration leaves the metric out."""
+        """Record a value of one of the server's metrics; ignored if the configuration does not declare the metric."""
         metric = self.server.get(name)
         if metric is None:
             return
@@ -147,7 +147,7 @@ class Metrics:
         self.server_log(f"{words[0]}{value}{words[1]}{int(time.time())}")
 
     def add_line(self, line: str) -> None:
-        """A number that a worker reports, in the form in which TorchServe's workers print it."""
+        """Record a value that a worker reports, as a line in the format of TorchServe's workers."""
         if self.mode != "prometheus":
             match = None if self.auto_detect else _LINE.fullmatch(line)
             if self.auto_detect or (match and match["name"] in self.model):
@@ -182,7 +182,7 @@ class Metrics:
 
 
 def system(gpus: int) -> list[tuple[str, tuple[str, ...], float]]:
-    """Metrics of the machine: CPU, memory, disk."""
+    """Return metrics of the machine: CPU, memory, disk."""
 
     memory: dict[str, int] = {}
     with open("/proc/meminfo", encoding="ascii") as file:

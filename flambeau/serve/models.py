@@ -17,7 +17,7 @@ from .settings import ModelSettings, Settings
 
 
 class Owner(Protocol):
-    """The parts of the server that its models need."""
+    """The interface of the server that its models use."""
 
     settings: Settings
     nursery: Nursery
@@ -98,7 +98,7 @@ class Model:
     # -- what workers tell --
 
     def order(self, number: int, gpu: int | None) -> dict[str, Any]:
-        """The message that starts a new worker."""
+        """Return the message that starts a new worker."""
         settings = self.pool_owner.settings
         return {
             "name": f"{number}-{time.monotonic_ns()}",
@@ -143,7 +143,7 @@ class Model:
     # -- how many --
 
     async def scale(self, minimum: int, maximum: int) -> int:
-        """Start workers or let some go; 200 when the new ones have loaded the model, an error's status if one could not."""
+        """Start or stop workers; return 200 when the new ones have loaded the model, or an error's status if one could not."""
         async with self._scaling:
             if self._is_closed:  # asked for before it was unregistered, and come to its turn only now
                 minimum = maximum = 0
@@ -174,7 +174,7 @@ class Model:
             await asyncio.sleep(0.005)
 
     async def close(self) -> None:
-        """End all workers after their batches; waiting jobs are answered that the model has gone."""
+        """Stop all workers after their batches; waiting jobs fail, because the model has been removed."""
         self._is_closed = True
         await self.scale(0, 0)
         for job in self.batcher.drain():
@@ -188,7 +188,7 @@ class Model:
     # -- words about it --
 
     def describe(self, at_startup: bool) -> dict[str, Any]:
-        """The description that `GET /models/{name}` shows."""
+        """Return the description that `GET /models/{name}` shows."""
         s = self.settings
         result = {
             "modelName": self.name,
@@ -242,7 +242,7 @@ class Model:
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory of a process that is in RAM."""
+    """Return the resident memory of a process in bytes."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

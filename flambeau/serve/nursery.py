@@ -1,8 +1,8 @@
 """Nursery of workers: a process that has Flambeau loaded and forks a worker in milliseconds.
 
-Starting Python and importing a framework takes longer than loading most models. The nursery does it once; each worker is a
-fork of it, so its modules are shared in memory, too. It has no threads and never runs a handler. It speaks over a Unix
-socket: a JSON line with the file descriptors of a new worker comes in, lines about processes born and gone go out.
+Starting Python and importing a framework takes longer than loading most models. The nursery does it once; each worker is a fork of it, so
+its modules are shared in memory, too. It has no threads and never runs a handler. It communicates over a Unix socket: it receives a JSON
+line with the file descriptors of a new worker, and sends lines about processes started and ended.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ DESCRIPTORS = 5  # connection, server's arena, worker's arena, stdout, stderr
 
 
 def python_path_first(environment: dict[str, str]) -> dict[str, str]:
-    """The environment in which this copy of Flambeau is the one that is imported."""
+    """Return the environment with PYTHONPATH set so that this copy of Flambeau is imported."""
     paths = [_ROOT, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     return {**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
 class Nursery:
-    """The server's view of the nursery: starts it when it is first needed, and again if it dies."""
+    """The server's handle of the nursery: starts it on first use, and again if it dies."""
 
     def __init__(self, environment: dict[str, str]):
         self.environment = python_path_first(environment)
@@ -45,7 +45,7 @@ class Nursery:
         self._buffer = b""
 
     def fork(self) -> None:
-        """Make the nursery of this process, which has Flambeau loaded: to be called before threads and an event loop are."""
+        """Fork the nursery from this process, which has Flambeau loaded; must be called before threads and an event loop exist."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._fork = os.fork()
         if self._fork == 0:
@@ -108,7 +108,7 @@ class Nursery:
         self._born.clear()
 
     async def spawn(self, order: dict[str, Any], descriptors: list[int]) -> int:
-        """Forks a worker and returns its process id."""
+        """Fork a worker and return its process id."""
         self.start()
         assert self._socket is not None
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -133,7 +133,7 @@ class Nursery:
         self._gone()
 
     def _bury(self) -> None:
-        """The nursery ends when its socket closes; nothing of it is left behind."""
+        """Wait for the nursery, which ends when its socket closes, and terminate it if necessary."""
         if self._fork:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._fork, 0)
@@ -149,7 +149,7 @@ class Nursery:
 
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """An order and its descriptors; None when the server has gone."""
+    """Return an order and its file descriptors, or None if the server has closed the connection."""
     line, descriptors = b"", array.array("i")
     while not line.endswith(b"\n"):
         data, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(DESCRIPTORS * 4)) if not line else (
@@ -166,7 +166,7 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | No
 
 
 def _become_worker(connection: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
-    """Turn a fork into a worker: take its own output, folder and environment, and run it."""
+    """Turn a fork into a worker: set its output, folder and environment, and run it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     connection.close()

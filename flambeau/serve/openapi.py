@@ -1,4 +1,4 @@
-"""The interfaces in the form of OpenAPI: what `GET /api-description` and `OPTIONS` answer."""
+"""OpenAPI descriptions of the interfaces: the answers to `GET /api-description` and `OPTIONS`."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _document(title: str, paths: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(offers: set[str]) -> dict[str, Any]:
-    """Describe the interfaces of one address."""
+    """Return the description of the interfaces of one address."""
     parts = {"inference": _inference, "management": _management, "metrics": _metrics}
     paths: dict[str, Any] = {}
     for name, make in parts.items():
@@ -164,12 +164,12 @@ def describe(offers: set[str]) -> dict[str, Any]:
 
 
 def describe_model(model: Model) -> dict[str, Any]:
-    """A description of how to call one model."""
+    """Return the description of the requests to one model."""
     words = _operation("predict", f"An answer of {model.name} {model.version}.", None, True, "*/*")
     return _document(f"RESTful API for: {model.name}", {f"/predictions/{model.name}": {"post": words}})
 
 
 def describe_management(model: Model) -> dict[str, Any]:
-    """A description of how to manage one model."""
+    """Return the description of the management requests for one model."""
     paths = {key.replace("{model_name}", model.name): value for key, value in _model_paths().items()}
     return _document(f"RESTful Management API for: {model.name}", paths)

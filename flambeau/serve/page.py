@@ -26,7 +26,7 @@ def html() -> bytes:
 
 
 def stats(registry: Registry, started: float, inference: Address) -> dict[str, Any]:
-    """The numbers that the page shows."""
+    """Return the statistics that the page shows."""
     models = []
     for model in registry.all():
         latencies = model.latencies[-512:]

@@ -1,4 +1,4 @@
-"""The workers of a model: started, fed, watched, started again when they die, and let go without dropping a request."""
+"""Worker processes of a model: started, given batches, monitored, restarted if they die, and stopped without losing a request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STARTED, LOADED, STOPPED, SCALED_DOWN = "STARTED", "MODEL_LOADED", "STOPPED", "S
 
 
 class Output(asyncio.Protocol):
-    """Reader of the lines that a worker prints."""
+    """Reader of a worker's standard output, line by line."""
 
     def __init__(self, line: Callable[[str], None]):
         self._line = line
@@ -51,7 +51,7 @@ class Output(asyncio.Protocol):
 
 
 class Worker(asyncio.Protocol):
-    """The server's end of one worker process, through all its lives."""
+    """The server's end of one worker process, which is restarted when it dies."""
 
     def __init__(self, model: Model, number: int, gpu: int | None):
         self.model, self.number, self.gpu = model, number, gpu
@@ -79,7 +79,7 @@ class Worker(asyncio.Protocol):
 
     @property
     def healthy(self) -> bool:
-        """Return whether it is worth starting again: it has not failed for longer than the model's retry time."""
+        """Return whether a restart is worthwhile: the worker has not been failing for longer than the model's retry time."""
         limit = self.model.settings.max_retry_timeout
         return not self.failing_since or time.monotonic() - self.failing_since < limit
 
@@ -89,8 +89,8 @@ class Worker(asyncio.Protocol):
 
     @property
     def takes_more(self) -> bool:
-        """Return whether a further batch may be sent ahead. With a fast handler, or while the front end is busy (refusing what comes
-        too much, say), the worker would otherwise wait for the front end's turn. An only worker gets the next batch anyway."""
+        """Return whether a further batch may be sent ahead. With a fast handler, or while the front end is busy (refusing excess requests,
+        for example), the worker would otherwise wait for the front end. A single worker gets the next batch anyway."""
         count = len(self.batches)
         if self.state != LOADED or self.transport is None or not 0 < count < AHEAD:
             return False
@@ -99,7 +99,7 @@ class Worker(asyncio.Protocol):
     # -- life --
 
     async def start(self) -> None:
-        """Start a process and let it load the model; `on_loaded` or `on_stopped` of the model follow."""
+        """Start a process that loads the model; the model's `on_loaded` or `on_stopped` is called afterwards."""
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         for end in (ours, theirs):
@@ -153,7 +153,7 @@ class Worker(asyncio.Protocol):
         return self._process.pid
 
     def _thread(self, order: dict[str, Any], descriptors: list[int]) -> int:
-        """A worker in a thread of this process: it has copies of the descriptors, and no life of its own to end."""
+        """Run a worker in a thread of this process, with copies of the descriptors; return 0 as its process id."""
         talk, ours, theirs = (os.dup(d) for d in descriptors[:3])
         run = functools.partial(naming.above("serve.worker").run, order, talk, ours, theirs, own_process=False)
         threading.Thread(target=run, name=self.name, daemon=True).start()
@@ -180,7 +180,7 @@ class Worker(asyncio.Protocol):
         self._stopped()
 
     def _stopped(self) -> None:
-        """The process has gone: those who wait get an error, and a new one follows after a pause."""
+        """Handle the end of the process: waiting jobs fail, and it is restarted after a pause."""
         loaded_before = self.state == LOADED
         self.deadline = float("inf")
         batches, self.batches = self.batches, deque()
@@ -229,7 +229,7 @@ class Worker(asyncio.Protocol):
             self.transport.close()
 
     def check(self, now: float) -> None:
-        """End a worker that has not answered in time."""
+        """Kill a worker that has not answered in time."""
         if now > self.deadline:
             self.deadline = float("inf")
             if self.jobs:

@@ -1,7 +1,7 @@
-"""Identity of this user's server process: its number, the moment it was started and the machine's boot, not its number alone.
+"""Identity of this user's server process: its id together with its start time and the machine's boot id.
 
-The file that says so is in a private folder. Numbers are given out again, and command lines can say anything: a process
-is signalled only if all of it is still true, through a descriptor that cannot come to mean another process meanwhile.
+The identity is stored in a file in a private folder. Process ids are reused, and command lines can be forged: a process is signalled only
+if its identity still matches, through a process descriptor that cannot come to mean another process meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def pid_file() -> Path:
 
 
 def _identity(pid: int) -> str | None:
-    """The words that are true of one process of this user only; None if there is none of that number, or it has ended."""
+    """Return a text that identifies one process of this user: boot, start time; None if there is no such process, or it has ended."""
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
             return None
@@ -38,19 +38,19 @@ def _identity(pid: int) -> str | None:
 
 
 def note(pid: int) -> None:
-    """Write down that this process is the server."""
+    """Store the identity of the server process in the file."""
     if (words := _identity(pid)) is not None:
         write_own(pid_file(), words.encode())
 
 
 def forget(pid: int | None = None) -> None:
-    """Remove the note; with a number, only if it is about that process."""
+    """Remove the file; if `pid` is given, only if it names that process."""
     if pid is None or running() == pid:
         pid_file().unlink(missing_ok=True)
 
 
 def running() -> int | None:
-    """The process id of the server that was noted, if it still runs."""
+    """Return the process id of the stored server, if it still runs."""
     try:
         with open(open_own(pid_file(), os.O_RDONLY), encoding="ascii") as file:
             words = file.read(200)
@@ -61,7 +61,7 @@ def running() -> int | None:
 
 
 def end(pid: int, seconds: float) -> bool:
-    """Ask the server to end and wait; whether it has ended in that time."""
+    """Ask the server to end and wait; return whether it has ended in that time."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

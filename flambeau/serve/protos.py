@@ -1,6 +1,6 @@
-"""The messages of TorchServe's gRPC interfaces, by name and number, made when they are first needed.
+"""The messages of TorchServe's gRPC interfaces, by name and number, created on first use.
 
-The descriptors live in a pool of their own, so that they do not collide with generated code of the same names.
+The descriptors are in a separate pool, so that they do not collide with generated code of the same names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`flambeau serve resnet18.pt`: an archive made on the spot from a file of weights, a serialized model or a known name."""
+"""`flambeau serve resnet18.pt`: serves a file of weights, a serialized model or a known model name, packed into an archive."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _is_torchscript(path: Path) -> bool:
 
 
 def _state_dict(path: Path) -> dict[str, Any]:
-    """The weights in a file, as they are or as `state_dict` or `model` of a checkpoint."""
+    """Return the weights in a file, plain or as `state_dict` or `model` of a checkpoint."""
     if path.suffix == ".safetensors":
         return dict(flambeau.safetensors.load_file(str(path)))
     content = flambeau.load(path, map_location="cpu")
@@ -128,7 +128,7 @@ def package(source: str, store: Path, options: argparse.Namespace) -> tuple[str,
 
 
 def _labels(path: Path) -> str:
-    """Names of classes: JSON as it is, or a text with one name in each line."""
+    """Return the names of classes as JSON, from a JSON file or from a text with one name per line."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
         return text
@@ -212,7 +212,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _sent(model: Model) -> str:
-    """Return the options of the printed curl command: a request that the model's handler has answered, if it has an example."""
+    """Return the data options of the printed curl command: an example that the model's handler has answered, if it has one."""
     kind, body = json.loads(model.example) if model.example else ("application/json", "[1, 2, 3]")
     return f"-H 'Content-Type: {kind}' -d {shlex.quote(body)}"
 

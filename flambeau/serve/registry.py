@@ -1,4 +1,4 @@
-"""Registry of models by name and version, and what clients may do to them."""
+"""Registry of models by name and version, and the operations that clients may perform on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = logging.getLogger("flambeau.serve.registry")
 
 @dataclass
 class Registration:
-    """Client's request to register a model; None for what it left out."""
+    """A client's request to register a model; None for values that it left out."""
 
     url: str | None
     model_name: str | None = None
@@ -53,7 +53,7 @@ class Versions:
 
 
 class Registry:
-    """All registered models. Its methods are what the REST and gRPC interfaces offer."""
+    """All registered models. Its methods implement the operations of the REST and gRPC interfaces."""
 
     def __init__(self, owner: Owner):
         self.owner = owner
@@ -88,7 +88,7 @@ class Registry:
         return [m.describe(name in self.at_startup) for m in found]
 
     def page(self, limit: int, token: int) -> dict[str, Any]:
-        """A part of the list of models, and where the next one starts."""
+        """Return one page of the list of models, and the token of the next one."""
         names = sorted(n for n, v in self.models.items() if v.by_version[v.default].archive.url is not None)
         return paged(names, limit, token, "models", "modelName", "modelUrl", lambda n: self.get(n).archive.url)
 
@@ -100,7 +100,7 @@ class Registry:
     async def register(
         self, asked: Registration, *, in_workflow: bool = False, at_startup: bool = False
     ) -> tuple[int, str]:
-        """Register a model and start its workers; return a status and a sentence for the client."""
+        """Register a model and start its workers; return a status and a message for the client."""
         if asked.url is None:
             raise BadRequestException("Parameter url is required.")
         if asked.runtime is not None and asked.runtime not in RUNTIMES:
@@ -184,8 +184,8 @@ class Registry:
         return initial, initial
 
     async def _install(self, model: Model) -> None:
-        """An environment and packages of the model's own, where it asks and the server allows. They go to the model's temporary
-        folder: a model may be a folder of the store, which is not the server's to write to."""
+        """Create the model's environment and install its packages, if it asks for them and the server allows it. They go to the model's
+        temporary folder: a model may be a folder of the store, which the server must not write to."""
         requirements, work = model.archive.model.get("requirementsFile"), model.archive.temporary
         if work is None:
             return
@@ -206,7 +206,7 @@ class Registry:
     async def scale(
         self, name: str, version: str | None, minimum: int, maximum: int, synchronous: bool
     ) -> tuple[int, str]:
-        """Changes how many workers a model has."""
+        """Change the number of a model's workers."""
         if maximum < minimum:
             raise BadRequestException("max_worker cannot be less than min_worker.")
         model = self.get(name, version)

@@ -1,4 +1,4 @@
-"""The REST interface: which request means what. TorchServe's paths, parameters, answers and errors."""
+"""The REST interface: routes of requests, with TorchServe's paths, parameters, answers and errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO_WORKER = (
 
 
 def pretty(value: Any) -> bytes:
-    """JSON as TorchServe lays it out."""
+    """Return a value as JSON in TorchServe's format."""
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
@@ -50,7 +50,7 @@ def no_worker(name: str, version: str | None) -> str:
 
 
 def integer(parameters: dict[str, list[str]], key: str, default: Any) -> Any:
-    """Return a query parameter as an integer; text that is no integer counts as absent, as with TorchServe."""
+    """Return a query parameter as an integer; text that is no integer counts as absent, as in TorchServe."""
     try:
         return int(parameters[key][0])
     except (KeyError, ValueError):
@@ -58,7 +58,7 @@ def integer(parameters: dict[str, list[str]], key: str, default: Any) -> Any:
 
 
 def workers(parameters: dict[str, list[str]], key: str, default: int) -> int:
-    """A number of workers; what is none is an error. Empty or `nan`, as a form leaves it, counts as left out, as with TorchServe."""
+    """Return a number of workers; other text is an error. Empty or `nan`, as sent by forms, counts as absent, as in TorchServe."""
     text = one(parameters, key)
     if text is None or text.lower() in ("", "nan"):
         return default
@@ -100,7 +100,7 @@ class Rest:
         raise ResourceNotFoundException()
 
     def _is_management(self, segments: list[str]) -> bool:
-        """Return whether a path belongs to the management interface, which has a key of its own, where all share one address."""
+        """Return whether a path belongs to the management interface, which has its own key even if all share one address."""
         head = segments[1]
         if head == "models":
             return not (len(segments) == 4 and segments[3] == "invoke")
@@ -121,7 +121,7 @@ class Rest:
     # -- inference --
 
     def _inference(self, connection: Connection, request: Request, segments: list[str]) -> bool:
-        """Return whether the path is one of inference."""
+        """Handle a request of the inference interface; return False if the path is none of its own."""
         head, count = segments[1], len(segments)
         if head == "predictions" or head == "explanations":
             if count < 3:
@@ -169,7 +169,7 @@ class Rest:
         return True
 
     def _invocations(self, connection: Connection, request: Request, name: str | None) -> None:
-        """SageMaker's form: the model may be left out if there is one."""
+        """Handle SageMaker's request, in which the model may be omitted if there is only one."""
         name = name or one(request.parameters(), "model_name")
         if not name and len(self.registry.at_startup) == 1:
             name = next(iter(self.registry.at_startup))
@@ -197,7 +197,7 @@ class Rest:
             raise ServiceUnavailableException(no_worker(name, version))
 
     def _headers(self, request: Request) -> dict[str, str]:
-        """The headers that handlers see: not the key that was shown to the server."""
+        """Return the headers that handlers see: all except the client's key."""
         if not self.server.tokens.enabled:
             return request.headers
         return {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
@@ -205,9 +205,9 @@ class Rest:
     # -- management --
 
     def _refuse_strange_pages(self, request: Request) -> None:
-        """A page of any site can make its reader's browser ask a server on the reader's machine. Browsers say so: what changes
-        something must come from a page of this server's own; where only this machine is listened to, and no key is asked for, also
-        from a name that always means this machine: a stranger's name can come to mean it, too."""
+        """Raise for a request from a foreign web page, by its Origin header: any site can make a browser send requests to a server on the
+        user's machine. Allowed are this server's own pages and, if it listens on the loopback only and needs no key, names that always mean
+        this machine (another name could be rebound to it)."""
         origin = request.lower.get("origin")
         if origin is None or origin in (self.server.settings.text("cors_allowed_origin") or "").split(","):
             return
@@ -218,7 +218,7 @@ class Rest:
             raise BadRequestException(f"A page at {origin[:80]} may not manage this server (cors_allowed_origin).", 403)
 
     def _managed(self, connection: Connection, request: Request, segments: list[str]) -> bool:
-        """Return whether the path is one of management."""
+        """Handle a request of the management interface; return False if the path is none of its own."""
         head, count, method = segments[1], len(segments), request.method
         tokens = self.server.tokens
         if head != "metrics":
@@ -302,7 +302,7 @@ class Rest:
         connection.send(status, pretty({"status": sentence}))
 
     def _later(self, connection: Connection, request: Request, work: Coroutine[Any, Any, None]) -> None:
-        """Run what takes time; an error becomes the answer."""
+        """Run a coroutine in the background; an error in it becomes the answer."""
 
         async def guarded() -> None:
             try:
@@ -373,7 +373,7 @@ def _number(values: dict[str, Any], key: str) -> int | None:
 
 
 def registration(request: Request) -> Registration:
-    """The registration that a client asks for in `POST /models`, in the query or as JSON."""
+    """Return the registration that a client requests by `POST /models`, in the query or as JSON."""
     values = _body_or_query(request)
     for key in ("url", "model_name", "handler", "runtime"):
         if values.get(key) is not None and not isinstance(values[key], str):
@@ -393,7 +393,7 @@ def registration(request: Request) -> Registration:
 
 
 class RestJob(Job):
-    """The job of an HTTP request, whose answers go back over its connection."""
+    """The job of an HTTP request, whose answers are sent over its connection."""
 
     __slots__ = ("server", "connection", "request", "model", "version")
 

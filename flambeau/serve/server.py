@@ -1,4 +1,4 @@
-"""The server: puts listeners, models, workers, logs and metrics together, and starts and stops them."""
+"""The server: creates listeners, models, workers, logs and metrics, and starts and stops them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _say(line: str) -> None:
 
 
 class Server:
-    """Running server. `async with Server(settings)` starts and stops it; `run` runs it until a signal comes."""
+    """A running server. `async with Server(settings)` starts and stops it; `run` runs it until a signal comes."""
 
     version = TORCHSERVE_VERSION
 
@@ -85,13 +85,13 @@ class Server:
 
     @property
     def work_folder(self) -> Path:
-        """The folder in which archives are unpacked: a private folder of this server's."""
+        """The folder in which archives are unpacked: private to this server."""
         if self._scratch is None:
             self._scratch = Scratch("serve")
         return self._scratch.path
 
     def _flush_soon(self) -> None:
-        """Lines are written at once where there are few, and many together where there are many."""
+        """Flush the logs at once if the last flush is some time ago; otherwise collect more lines first."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -129,7 +129,7 @@ class Server:
             self.logs.model(worker.name, line, is_error)
 
     def model_metrics(self, lines: list[str]) -> None:
-        """A worker's numbers; on a quiet server they are in the log before the client has its answer."""
+        """Record a worker's metrics; on an idle server they are logged before the client gets its answer."""
         for line in lines:
             self.metrics.add_line(line)
         now = asyncio.get_running_loop().time()
@@ -186,7 +186,7 @@ class Server:
         self.metrics.add("ts_inference_requests_total", self._model_labels(name, version), 1.0)
 
     def answered(self, model: Model, version: str | None, job: Job) -> None:
-        """A request has been answered by a model: its times."""
+        """Record the latencies of a request that a model has answered."""
         total = time.perf_counter() - job.created
         queued = job.scheduled - job.created
         labels = self._model_labels(model.name, version)
@@ -353,7 +353,7 @@ class Server:
         return [(None, p.name) for p in files if p.is_dir() or p.name.endswith((".mar", ".model", ".tar.gz"))]
 
     async def _tick(self) -> None:
-        """Time limits of workers and connections, several times a second."""
+        """Check the time limits of workers and connections, several times a second."""
         while not self._stopping.is_set():
             now = time.monotonic()
             for model in self.registry.all():
@@ -405,7 +405,7 @@ class Server:
 
 
 def _make_room(path: str) -> None:
-    """Remove a socket that nobody listens at any more; anything else of that name is somebody's."""
+    """Remove a Unix socket that nobody listens on; raise if the path is in use."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise ConfigurationError(f"unix:{path} is in use: there is a file that is not a socket")
@@ -421,7 +421,7 @@ def _make_room(path: str) -> None:
 
 
 async def serve(settings: Settings, ready: Callable[[Server], Any] | None = None, **options: Any) -> None:
-    """Run a server until SIGTERM or SIGINT; `ready` hears when it has started."""
+    """Run a server until SIGTERM or SIGINT; `ready` is called when it has started."""
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -35,7 +35,7 @@ _ENVIRONMENT_KEYS = (
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """The keys and values of a Java properties file: continued lines, escapes, `=`, `:` or space between key and value."""
+    """Parse a Java properties file: continued lines, escapes, `=`, `:` or space between key and value."""
     values: dict[str, str] = {}
     lines = iter(text.splitlines())
     for line in lines:
@@ -60,7 +60,7 @@ def _unescape(text: str) -> str:
 
 
 def write_properties(values: Mapping[str, str]) -> str:
-    """A Java properties file with these keys and values."""
+    """Return a Java properties file with these keys and values."""
 
     def escape(text: str, special: str) -> str:
         text = re.sub(rf"([\\{special}])", r"\\\1", text).replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
@@ -96,7 +96,7 @@ class Address:
 
 
 class Settings:
-    """The server's settings, by TorchServe's names; each property here is one that the server reads."""
+    """The server's settings, under TorchServe's names; each property here is one that the server reads."""
 
     def __init__(self, values: Mapping[str, str] | None = None, *, snapshots: bool = True):
         self.values = dict(values or {})
@@ -111,7 +111,7 @@ class Settings:
         check(self)
 
     def _insert_environment(self) -> None:
-        """`$$NAME$$` in a value stands for an environment variable."""
+        """Replace `$$NAME$$` in values by environment variables."""
 
         def one(match: re.Match[str]) -> str:
             if match[1] not in os.environ:
@@ -181,7 +181,7 @@ class Settings:
 
     @property
     def default_workers(self) -> int:
-        """Workers of a model loaded at the start: as set, or one for each GPU, or one for each core."""
+        """Number of workers of a model loaded at the start: as set, or one for each GPU, or one for each core."""
         return self.number("default_workers_per_model", 0) or self.number_of_gpu or os.cpu_count() or 1
 
     @property
@@ -198,12 +198,12 @@ class Settings:
         return Path(os.environ.get("METRICS_LOCATION", "logs"))
 
     def cors_headers(self) -> dict[str, str]:
-        """The headers by which browsers let other sites' pages ask this server."""
+        """Return the CORS headers, by which browsers allow other sites' pages to send requests to this server."""
         names = ("origin", "methods", "headers")
         return {f"access-control-allow-{n}": v for n in names if (v := self.values.get(f"cors_allowed_{n}"))}
 
     def worker_environment(self) -> dict[str, str]:
-        """The environment of workers: the server's, less what blacklist_env_vars matches."""
+        """Return the environment of workers: the server's, without what blacklist_env_vars matches."""
         hidden = re.compile(self.values.get("blacklist_env_vars") or r"\Z.")
         kept = {k: v for k, v in os.environ.items() if not hidden.fullmatch(k)}
         kept.pop("TS_KEYSTORE_PASS", None)  # the server's own secret
@@ -214,7 +214,7 @@ class Settings:
         return kept
 
     def of_model(self, name: str, version: str) -> dict[str, Any]:
-        """The settings that `models={...}` of config.properties has for a version of a model."""
+        """Return the settings that `models={...}` of config.properties has for a version of a model."""
         text = self.values.get("models")
         if not text:
             return {}
@@ -228,7 +228,7 @@ class Settings:
         return server_context(*self.certificates())
 
     def certificates(self) -> tuple[bytes, bytes]:
-        """The private key and the certificate, in PEM form: private_key_file and certificate_file, or a PKCS#12 keystore."""
+        """Return the private key and the certificate, in PEM form, from private_key_file and certificate_file, or a PKCS#12 keystore."""
         if self.values.get("keystore"):
             return _from_keystore(self.values["keystore"], self.values.get("keystore_pass", "changeit"))
         return from_files(self.values.get("private_key_file"), self.values.get("certificate_file"))
@@ -283,7 +283,7 @@ class ModelSettings:
 
     @classmethod
     def of(cls, archive: ModelArchive, server: Settings, asked: Mapping[str, int | None]) -> ModelSettings:
-        """Combine settings: for the batch the request's override the model's; for the rest the model's override the server's."""
+        """Combine settings: for batching the request's override the model's; otherwise the model's override the server's."""
         own = cls._from_yaml(archive.config())
         listed = server.of_model(archive.name, archive.version)
         result = cls(**own)

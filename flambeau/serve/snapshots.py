@@ -1,4 +1,4 @@
-"""Files from which a server starts again as it was: logs/config/<time>-{startup,snapshot,shutdown}.cfg."""
+"""Snapshots from which a server restarts in its former state: logs/config/<time>-{startup,snapshot,shutdown}.cfg."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .settings import ConfigurationError, Settings, read_properties, write_prope
 
 
 def last(folder: Path) -> Path | None:
-    """The newest snapshot in a folder."""
+    """Return the newest snapshot in a folder."""
     found = sorted(folder.glob("*.cfg"))
     return found[-1] if found else None
 
 
 def save(settings: Settings, registry: Registry, kind: str) -> Path:
-    """Write the settings and the registered models."""
+    """Write the settings and the registered models to a snapshot file; return its path."""
     now = datetime.datetime.now()
     name = f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}-{kind}.cfg"
     models: dict[str, Any] = {}
@@ -44,7 +44,7 @@ def save(settings: Settings, registry: Registry, kind: str) -> Path:
 
 
 def models_of(settings: Settings) -> dict[str, dict[str, dict[str, Any]]] | None:
-    """The models that the settings' snapshot names, or None if the settings are no snapshot."""
+    """Return the models of the settings' snapshot, or None if the settings are no snapshot."""
     text = settings.text("model_snapshot")
     if text is None:
         return None
@@ -59,7 +59,7 @@ def models_of(settings: Settings) -> dict[str, dict[str, dict[str, Any]]] | None
 
 
 def read(path: Path) -> dict[str, str]:
-    """The settings in a file that was found, not named: one that a stranger has put there would choose what code is run."""
+    """Return the settings in a snapshot that the server found by itself; raises if another user could have put it there to run code."""
     if (found := planted(path)) is not None:
         raise ConfigurationError(f"{path} is not used: {found}")
     return read_properties(path.read_text(encoding="utf-8"))

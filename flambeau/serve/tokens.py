@@ -1,4 +1,4 @@
-"""Keys that clients must show: made anew at each start, kept in key_file.json, valid for a limited time."""
+"""Keys for clients: created at each start, stored in key_file.json, valid for a limited time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REFUSED = "Token Authorization failed. Token either incorrect, expired, or not 
 
 
 class Tokens:
-    """The keys for inference, for management, and for asking for new ones; checks what requests show."""
+    """The keys for inference, for management, and for requesting new ones; checks the keys of requests."""
 
     def __init__(self, enabled: bool, minutes: float = 60.0, file: Path = Path("key_file.json")):
         self.enabled, self.minutes, self.file = enabled, minutes, file
@@ -43,14 +43,14 @@ class Tokens:
         write_own(self.file, text.encode("ascii"))
 
     def renew(self, kind: str) -> None:
-        """Make a new key; the old one is worth nothing from now on."""
+        """Make a new key; the old one becomes invalid."""
         if kind not in (MANAGEMENT, INFERENCE):
             raise InvalidKeyException(_REFUSED)
         self._renew(kind)
         self._write()
 
     def check(self, header: str | None, kind: str) -> None:
-        """An error unless the Authorization header shows the key of that kind, still valid."""
+        """Raise unless the Authorization header has the key of this kind, still valid."""
         if not self.enabled:
             return
         match = _BEARER.match(header or "")

@@ -1,4 +1,4 @@
-"""A worker: a process that loads one model and answers batches of requests with its handler."""
+"""Worker: a process that loads one model and answers batches of requests with its handler."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Answer = tuple[str, str, int, str, dict[str, str], Any]  # id, content type, sta
 
 
 class Outcome(NamedTuple):
-    """The outcome of a batch: a code, what clients are told if that is not 200, the answers, and the reason, for the log alone."""
+    """The outcome of a batch: a status code, the message for clients if it is not 200, the answers, and the reason, for the log only."""
 
     code: int
     message: str
@@ -46,7 +46,7 @@ class Outcome(NamedTuple):
 
 
 def prepare() -> None:
-    """Set up what every worker needs: Flambeau in PyTorch's place, and TorchServe's names for handlers."""
+    """Prepare the process of a worker: install Flambeau as `torch`, and TorchServe's names for handlers."""
     flambeau.install_as_torch()
     serving_names.install(first=True)
 
@@ -55,7 +55,7 @@ def prepare() -> None:
 
 
 def load_handler(handler: str) -> tuple[Callable[[Any, Context], Any], Callable[[Context], Any]]:
-    """The handler's `handle` and what initialises it: a module with a function or one class, in the archive or built in."""
+    """Return the handler's `handle` and its initialiser: from a module with a function or one class, in the archive or built in."""
     name, _, function = handler.partition(":")
     module_name = (name[:-3] if name.endswith(".py") else name).split("/")[-1]
     module = _handler_module(module_name)
@@ -86,8 +86,7 @@ def _handler_module(name: str) -> ModuleType:
 
 
 def decode(content_type: str, value: bytes, wanted: bool) -> Any:
-    """Decode a parameter's value by its type: JSON values, text, or bytes. What cannot be decoded stays bytes; too deep nesting is an
-    error."""
+    """Decode a parameter's value by its type: JSON values, text, or bytes. Undecodable values stay bytes; too deep nesting is an error."""
     if wanted and content_type == "application/json":
         try:
             return bounded_json.loads(value)
@@ -117,7 +116,7 @@ def encode(value: Any) -> bytes | bytearray:
 
 
 class Service:
-    """A loaded model: turns a batch of requests into answers, whatever the handler does."""
+    """A loaded model: converts a batch of requests to answers, and errors of the handler to error responses."""
 
     def __init__(self, order: dict[str, Any], send: Callable[[Outcome, list[str], bool], None]):
         self.order = order
@@ -152,7 +151,7 @@ class Service:
         initialize(self.context)
 
     def predict(self, batch: list[Request]) -> Outcome:
-        """The outcome for a batch: one answer per request. Those that cannot be decoded are answered without the handler."""
+        """Return the outcome for a batch: one answer per request. Requests that cannot be decoded are answered without the handler."""
         inputs: list[dict[str, Any]] = []
         processors: list[RequestProcessor] = []
         ids: dict[int, str] = {}
@@ -270,7 +269,7 @@ def _error(request_id: str, status: int, kind: str, message: str) -> Answer:
 
 
 def _reason(error: Exception) -> str:
-    """An error in one line, with the place it came from."""
+    """Return an error in one line, with its source location."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}".replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""Workflows: several models and functions, each fed by the answers of others."""
+"""Workflows: graphs of models and functions, each with the answers of others as inputs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WorkflowNode:
 
 
 class Workflow:
-    """A workflow's nodes and edges, checked to be a graph without circles."""
+    """A workflow's nodes and edges, checked to be acyclic."""
 
     def __init__(self, archive: WorkflowArchive):
         self.archive = archive
@@ -205,7 +205,7 @@ class Workflows:
     # -- answering --
 
     async def answer(self, connection: Connection, request: Request, name: str) -> None:
-        """The answer of the last node, or of the last nodes by name."""
+        """Answer with the result of the last node, or with those of several last nodes by name."""
         workflow = self._get(name)
         outputs = await self._run(workflow, body_parameters(request), request.headers)
         leaves = workflow.leaves()

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class RequestProcessor:
-    """A request of a batch: its headers, and the status and headers of its answer."""
+    """A request of a batch: its headers, and the status and headers of its response."""
 
     def __init__(self, request_header: dict[str, Any]):
         self._status_code = 200

@@ -44,14 +44,14 @@ def start(
 
 
 def register_model_with_params(params: Any, address: str = "http://localhost:8081") -> Any:
-    """POST /models with these parameters; the answer's JSON."""
+    """Send POST /models with these parameters; return the answer's JSON."""
     request = urllib.request.Request(f"{address}/models?{urllib.parse.urlencode(params)}", method="POST")
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)
 
 
 def register_model(model_name: str, url: str) -> Any:
-    """Register a model with one worker, and wait for it."""
+    """Register a model with one worker, and wait until it is ready."""
     return register_model_with_params(
         {"model_name": model_name, "url": url, "initial_workers": 1, "synchronous": "true"}
     )

@@ -1,3 +1,3 @@
-"""The version of TorchServe whose interface this is."""
+"""Version of TorchServe whose interface is implemented."""
 
 __version__ = "0.12.0"

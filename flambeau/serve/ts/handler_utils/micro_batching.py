@@ -1,4 +1,4 @@
-"""A batch cut into small pieces whose preparation, inference and post-processing overlap in threads."""
+"""Micro-batching: a batch is split into parts whose preprocessing, inference and post-processing overlap in threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STEPS = ("preprocess", "inference", "postprocess")
 
 
 class _Stage(threading.Thread):
-    """Runs one step of the handler on the pieces that arrive, until it is told to stop."""
+    """Thread that runs one step of the handler on the micro-batches in its queue, until it is told to stop."""
 
     def __init__(self, step: Any, source: queue.Queue, target: queue.Queue, local: threading.local):
         super().__init__(daemon=True)
@@ -77,11 +77,11 @@ class MicroBatching:
                 stage.stopping.set()
 
     def get_micro_batch_idx(self) -> int | None:
-        """The index of the piece the calling thread is working on."""
+        """Return the index of the micro-batch that the calling thread is processing."""
         return getattr(self._local, "index", None)
 
     def handle(self, data: list[Any]) -> list[Any]:
-        """The answers to a batch, in order."""
+        """Return the answers to a batch, in order."""
         starts = range(0, len(data), self.micro_batch_size)
         for index, start in enumerate(starts):
             self._queues[0].put((index, data[start : start + self.micro_batch_size], None))

@@ -1,4 +1,4 @@
-"""Words and word pairs of a text, for the text handlers."""
+"""Tokens and n-grams of a text, for the text handlers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def basic_english(line: str) -> list[str]:
 
 
 def get_tokenizer(name: str) -> Callable[[str], list[str]]:
-    """The tokenizer of that name: `basic_english`."""
+    """Return the tokenizer of this name: `basic_english`."""
     if name != "basic_english":
         raise ValueError(f"the tokenizer is basic_english, got {name!r}")
     return basic_english
 
 
 def ngrams_iterator(token_list: list[str], ngrams: int) -> Iterator[str]:
-    """The tokens, then every run of 2, 3, ... `ngrams` neighbours joined by spaces."""
+    """Yield the tokens, then every run of 2, 3, ... `ngrams` neighbours joined by spaces."""
     yield from token_list
     for n in range(2, ngrams + 1):
         for window in zip(*(token_list[i:] for i in range(n))):

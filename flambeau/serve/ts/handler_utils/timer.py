@@ -1,4 +1,4 @@
-"""Times of a handler's steps, as metrics, where model-config.yaml says `handler: {profile: true}`."""
+"""Timing of a handler's steps as metrics, enabled by `handler: {profile: true}` in model-config.yaml."""
 
 from __future__ import annotations
 

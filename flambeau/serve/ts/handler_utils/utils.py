@@ -9,7 +9,7 @@ from ..context import Context
 
 
 def import_class(class_name: str, module_prefix: str | None = None) -> Any:
-    """The class called `module.Class`, with or without a package in front."""
+    """Import and return the class `module.Class`, whose module is inside the package `module_prefix` if one is given."""
     module_name, _, name = (class_name or "").rpartition(".")
     path = ".".join(part for part in (module_prefix, module_name) if part)
     if not name or not path:
@@ -23,7 +23,7 @@ def import_class(class_name: str, module_prefix: str | None = None) -> Any:
 def send_intermediate_predict_response(
     ret: list[Any], req_id_map: dict[int, str], message: str, code: int, context: Context
 ) -> None:
-    """Send a part of the answers of a batch now; what the handler returns is the last part."""
+    """Send a part of the answers of a batch now; the handler's return value is the last part."""
     if context.send_intermediate is None:
         raise RuntimeError("parts of an answer can only be sent while a request is being answered")
     context.send_intermediate(ret, req_id_map, message, code)

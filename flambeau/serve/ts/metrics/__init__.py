@@ -14,7 +14,7 @@ from ...archive_reader import read_yaml
 
 
 class Units:
-    """Short names of units, and what they are called in logs."""
+    """Short names of units, and their names in logs."""
 
     def __init__(self) -> None:
         self.units = {
@@ -46,11 +46,11 @@ class Dimension:
 
 
 class MetricsCacheTypeError(TypeError):
-    """A metric or configuration of the wrong type."""
+    """Raised for a metric or configuration of the wrong type."""
 
 
 class MetricsCacheValueError(ValueError):
-    """A unit or value that a metric cannot have."""
+    """Raised for a unit or value that a metric cannot have."""
 
 
 class MetricsCacheKeyError(KeyError):
@@ -84,7 +84,7 @@ class CachingMetric:
         self._emit = emit
 
     def add_or_update(self, value: float, dimension_values: list[Any] | tuple = (), request_id: Any = "") -> None:
-        """Report a value. Labels that do not fit, or a counter that would fall, are logged and not reported."""
+        """Report a value. Labels that do not fit, or a decreasing counter, are logged and not reported."""
         if dimension_values is None or len(dimension_values) != len(self.dimension_names):
             logger.error(
                 "[METRICS]Failed to update metric with name:%s with value: %s: Dimension values: %s should correspond to"
@@ -148,7 +148,7 @@ class Metric:
 
 
 class MetricsCacheYamlImpl:
-    """The metrics that a handler calls `context.metrics`."""
+    """The metrics of a handler, which it gets as `context.metrics`."""
 
     def __init__(self, config_file_path: str | None = None, emit: Callable[[str], None] = _log):
         self.cache: dict[MetricTypes, dict[str, CachingMetric]] = {}
@@ -192,7 +192,7 @@ class MetricsCacheYamlImpl:
     add_metric_to_cache_from_yaml = add_metric_to_cache
 
     def get_metric(self, metric_name: str, metric_type: MetricTypes = MetricTypes.COUNTER) -> CachingMetric:
-        """The metric of that name and kind."""
+        """Return the metric of this name and kind."""
         try:
             return self.cache[metric_type][metric_name]
         except KeyError:

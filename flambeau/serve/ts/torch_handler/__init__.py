@@ -1,1 +1,1 @@
-"""The handlers a server has built in."""
+"""The built-in handlers."""

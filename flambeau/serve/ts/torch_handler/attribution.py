@@ -1,4 +1,4 @@
-"""Integrated gradients: how much each part of the input moved the answer away from that for a blank input."""
+"""Integrated gradients: the contribution of each input element to the difference between the outputs for it and for a blank input."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import flambeau as torch
 
 
 def integrated_gradients(forward: Callable[[Any], Any], inputs: Any, target: int, n_steps: int = 15) -> Any:
-    """The integral of the gradient of output `target` along the straight line from zeros to the input, by Gauss and
-    Legendre's rule. The attributions of a request add up to the difference of the two outputs."""
+    """Return the integral of the gradient of output `target` along the straight line from zeros to the input, by Gauss-Legendre quadrature.
+    The attributions of a request add up to the difference of the two outputs."""
     points, weights = np.polynomial.legendre.leggauss(n_steps)
     total = torch.zeros_like(inputs)
     with torch.enable_grad():

@@ -46,7 +46,7 @@ class BaseHandler:
     # -- loading --
 
     def initialize(self, context: Any) -> None:
-        """Chooses the device, loads the model and the names of its classes (index_to_name.json)."""
+        """Choose the device, load the model and the names of its classes (index_to_name.json)."""
         self.model_yaml_config = getattr(context, "model_yaml_config", None) or {}
         properties = context.system_properties
         gpu = properties.get("gpu_id")
@@ -69,7 +69,7 @@ class BaseHandler:
         self.initialized = True
 
     def _load_serialized(self, path: str | None) -> Any:
-        """A model that needs no code of its own, told by the ending of its file."""
+        """Load a model that needs no code of its own, by the extension of its file."""
         if path is None:
             raise RuntimeError("No model weights could be loaded")
         if path.endswith((".pt", ".pth", ".ts")):
@@ -90,7 +90,7 @@ class BaseHandler:
         return torch.jit.load(model_pt_path, map_location=self.device)
 
     def _load_torch_export_aot_compile(self, model_so_path: str) -> Any:
-        """A library that `flambeau.export_library` wrote."""
+        """Load a library that `flambeau.export_library` wrote."""
         try:
             return torch.load_library(model_so_path)
         except (OSError, RuntimeError) as problem:
@@ -100,7 +100,7 @@ class BaseHandler:
             ) from problem
 
     def _load_onnx_model(self, path: str) -> Any:
-        """A session of onnxruntime where that is installed, as with TorchServe; else a module of Flambeau's own."""
+        """Return a session of onnxruntime if that is installed, as in TorchServe; else a module that runs the file here."""
         try:
             import onnxruntime  # noqa: PLC0415  an optional package
         except ImportError:
@@ -108,7 +108,7 @@ class BaseHandler:
         return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
     def _load_pickled_model(self, model_dir: str, model_file: str, model_pt_path: str | None) -> Any:
-        """Make the one class that the model's file defines, and give it its weights."""
+        """Instantiate the one class that the model's file defines, and load its weights."""
         if not os.path.isfile(os.path.join(model_dir, model_file)):
             raise RuntimeError("Missing the model.py file")
         module = importlib.import_module(model_file.split(".")[0])
@@ -121,7 +121,7 @@ class BaseHandler:
         return model
 
     def _compile(self) -> None:
-        """`pt2:` of model-config.yaml asks for torch.compile, with its options."""
+        """Compile the model with torch.compile if `pt2:` in model-config.yaml asks for it, with its options."""
         asked = self.model_yaml_config.get("pt2")
         if not asked or (isinstance(asked, dict) and "export" in asked):
             return
@@ -136,7 +136,7 @@ class BaseHandler:
 
     @timed
     def preprocess(self, data: Any) -> Any:
-        """Requests to a tensor, or to a dictionary of tensors for a model with several inputs. Each request is one example, as
+        """Convert requests to a tensor, or to a dictionary of tensors for a model with several inputs. Each request is one example, as
         JSON: nested lists, or an object with a value for each input."""
         self._from_request = type(self).preprocess is BaseHandler.preprocess
         if not data or not isinstance(data[0], dict):
@@ -157,7 +157,7 @@ class BaseHandler:
             raise InvalidInput(f"The request is no array of numbers: {e}") from e
 
     def _fit_together(self, rows: list[tuple[dict[str, Any], bool]]) -> bool:
-        """Return whether requests can be one batch: of one shape, each one example, and not more than the model was written for."""
+        """Return whether requests can form a batch: equal shapes, one example each, and no more than the model's fixed batch size."""
         first = {name: t.shape for name, t in rows[0][0].items()}
         fixed = [i.shape[0] for i in self.inputs if i.shape and i.shape[0] is not None]
         alike = all({n: t.shape for n, t in row.items()} == first and not own for row, own in rows)
@@ -165,7 +165,7 @@ class BaseHandler:
 
     @timed
     def inference(self, data: Any, *args: Any, **kwargs: Any) -> Any:
-        """The model's outputs, without gradients."""
+        """Return the model's outputs, computed without gradients."""
         try:
             with torch.inference_mode():
                 return self._ask_model(data, *args, **kwargs)
@@ -192,7 +192,7 @@ class BaseHandler:
 
     @timed
     def postprocess(self, data: Any) -> Any:
-        """The (first) output as a list, one item for each request."""
+        """Return the (first) output as a list, one item for each request."""
         rows = (data[0] if isinstance(data, (tuple, list)) else data).tolist()
         return [rows] if self._own_batch else rows
 
@@ -215,7 +215,7 @@ class BaseHandler:
         return output
 
     def _answers(self, data: list[Any]) -> list[Any]:
-        """The answers to a batch; if a request in it is wrong, each is taken alone, so that only that one fails."""
+        """Return the answers to a batch; if it fails, each request is handled alone, so that only the wrong one fails."""
         try:
             return self.postprocess(self.inference(self.preprocess(data)))
         except InvalidInput:
@@ -237,7 +237,7 @@ class BaseHandler:
         return error_body(problem.error_code, BadRequestException.__name__, problem.message)
 
     def example(self) -> tuple[str, str] | None:
-        """A content type and a body that the model answers, tried out; None if none is known."""
+        """Return a content type and a body that the model has answered; None if none is known."""
         value = example_for(self.inputs, self.model)
         if value is None or type(self).preprocess is not BaseHandler.preprocess:
             return None
@@ -263,7 +263,7 @@ class BaseHandler:
         raise NotImplementedError(f"{type(self).__name__} has no get_insights: it cannot explain its answers")
 
     def describe_handle(self) -> Any:
-        """The text that `GET /models/{name}?customized=true` shows besides the description."""
+        """Return the text that `GET /models/{name}?customized=true` adds to the description."""
         return None
 
     def _asked(self, header: str) -> bool:

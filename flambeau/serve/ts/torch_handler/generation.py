@@ -1,4 +1,4 @@
-"""State of each text that a text generator is writing."""
+"""State of each text during generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An image to the names of what is in it, with probabilities."""
+"""Handler of image classification models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IMAGENET_MEAN, IMAGENET_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
 class ImageClassifier(VisionHandler):
-    """The five most probable classes of each image."""
+    """Handler of image classifiers: answers with the five most probable classes of each image."""
 
     topk = 5
     image_processing = transforms.Compose(

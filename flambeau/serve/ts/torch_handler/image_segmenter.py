@@ -1,4 +1,4 @@
-"""An image to the class of each of its pixels."""
+"""Handler of segmentation models."""
 
 from __future__ import annotations
 

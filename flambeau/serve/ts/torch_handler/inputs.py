@@ -25,7 +25,7 @@ class InvalidInput(PredictionException):  # noqa: N818  beside PredictionExcepti
 
 @dataclass(frozen=True)
 class Input:
-    """An input of a model. `shape` begins with the batch, and has None for sizes that may change; None if it is not known."""
+    """An input of a model. `shape` begins with the batch size, and has None for dynamic sizes; it is None if unknown."""
 
     name: str
     dtype: Any = torch.float32
@@ -43,7 +43,7 @@ def _kind(name: str) -> Any:
 
 
 def of_program(program: Any) -> list[Input]:
-    """The inputs of an exported program (.pt2), whose graph has examples of them."""
+    """Return the inputs of an exported program (.pt2), from the example values in its graph."""
     made = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     return [
         Input(name, made[name].dtype, _sizes(made[name].shape))
@@ -53,7 +53,7 @@ def of_program(program: Any) -> list[Input]:
 
 
 def of_model(model: Any) -> list[Input]:
-    """The inputs of a loaded model: as its file declares them, or as its `forward` names them."""
+    """Return the inputs of a loaded model: as its file declares them, or from the signature of its `forward`."""
     if hasattr(model, "get_inputs"):  # a session of onnxruntime
         return [Input(i.name, _kind(i.type), _sizes(i.shape)) for i in model.get_inputs()]
     if hasattr(model, "input_names"):  # an ONNX file as a module
@@ -82,7 +82,7 @@ def _parsed(value: Any) -> Any:
 
 
 def _by_name(values: dict[str, Any], inputs: list[Input]) -> dict[str, Any] | None:
-    """The values of the inputs, where all that are needed are there under their names."""
+    """Return the values of the inputs by name, or None unless all required ones are present."""
     names = {i.name for i in inputs}
     if not all(i.name in values or i.is_optional for i in inputs) or not names & values.keys():
         return None
@@ -119,7 +119,7 @@ def values_of(row: dict[str, Any], inputs: list[Input]) -> dict[str, Any]:
 
 
 def tensors_of(row: dict[str, Any], inputs: list[Input]) -> tuple[dict[str, Any], bool]:
-    """A request as tensors with a batch dimension in front, and whether the request itself had that dimension."""
+    """Return a request as tensors with a batch dimension in front, and whether the request itself had that dimension."""
     made, own_batch = {}, False
     known = {i.name: i for i in inputs}
     for name, value in values_of(row, inputs).items():

@@ -1,4 +1,4 @@
-"""An image to the boxes of the things in it."""
+"""Handler of object detection models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers to numbers: the handler of models that take and give plain tensors."""
+"""Handler of models that take and return plain tensors."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from .base_handler import BaseHandler
 
 
 class TensorHandler(BaseHandler):
-    """Each request is one example: nested lists, as JSON, or an object with a value for each input of the model. The answer is the
-    model's (first) output for it."""
+    """Handler of tensors. Each request is one example: nested lists, as JSON, or an object with a value for each input of the model. The
+    answer is the model's (first) output for it."""

@@ -1,4 +1,4 @@
-"""A text to its class."""
+"""Handler of text classification models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .text_handler import TextHandler
 
 
 class TextClassifier(TextHandler):
-    """The probabilities of the classes of one text (a batch is one text, as with TorchServe)."""
+    """Handler of text classifiers: answers with the probabilities of the classes of one text (a batch is one text, as in TorchServe)."""
 
     ngrams = 2
 
@@ -39,7 +39,7 @@ class TextClassifier(TextHandler):
         return "text/plain", "What a good day"
 
     def get_insights(self, text_preprocess: Any, _: Any, target: int = 0) -> list[dict[str, Any]]:
-        """The weight of each token for the class: the change of its output when the token is left out."""
+        """Return the weight of each token for the class: the change of the class's output if the token is left out."""
         numbers, tokens = text_preprocess
         offsets = torch.as_tensor([0], device=self.device)
         with torch.no_grad():

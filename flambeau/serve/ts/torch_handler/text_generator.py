@@ -23,7 +23,7 @@ from .inputs import InvalidInput
 
 
 class TextGenerator(BaseHandler):
-    """Writes on from a prompt. `encode` and `decode` map text to numbers and back: bytes here, override them for a tokenizer."""
+    """Continues a prompt. `encode` and `decode` map text to numbers and back: bytes here, override them for a tokenizer."""
 
     end_token: int | None = None
 
@@ -39,7 +39,7 @@ class TextGenerator(BaseHandler):
         return bytes([token % 256]).decode("latin-1")
 
     def preprocess(self, data: list[Any]) -> tuple[list[str], list[str]]:
-        """The texts that begin with this step, and those that go on; those whose clients have left are forgotten."""
+        """Return the ids of texts that begin with this step, and of those that continue; texts whose clients have left are dropped."""
         ids = list(self.context.request_ids.values())
         self.texts = {i: self.texts[i] for i in ids if i in self.texts}
         new = [i for i in ids if i not in self.texts]
@@ -115,7 +115,7 @@ class TextGenerator(BaseHandler):
         return torch.nn.functional.pad(cache, (0, 0, missing, 0)) if missing else cache
 
     def postprocess(self, data: dict[str, int]) -> list[str | bytes]:
-        """Each new token's text; a text ends with its end token or when it is long enough."""
+        """Return the text of each new token; a text ends with its end token or at its maximal length."""
         ids = list(self.context.request_ids.values())
         ended = {i: i in self.refused or self.texts[i].left <= 0 or data[i] == self.end_token for i in ids}
         self.context.stopping_criteria = [lambda _, stop=ended[i]: stop for i in ids]
@@ -127,5 +127,5 @@ class TextGenerator(BaseHandler):
         return answers
 
     def _answers(self, data: list[Any]) -> list[Any]:
-        """All texts together: a wrong prompt has been set aside by `preprocess`."""
+        """Return the answers to a batch in one step: `preprocess` has already refused invalid prompts."""
         return self.postprocess(self.inference(self.preprocess(data)))

@@ -1,4 +1,4 @@
-"""Base of the handlers of text."""
+"""Base of the text handlers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENDINGS = (("won't", "will not"), ("can't", "cannot"), ("shan't", "shall not"),
 
 
 class TextHandler(BaseHandler):
-    """Has the vocabulary (source_vocab.pt), a tokenizer and the usual clean-ups."""
+    """Base of text handlers: loads the vocabulary (source_vocab.pt) and a tokenizer, and cleans texts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,6 +64,6 @@ class TextHandler(BaseHandler):
         return [token.replace("Ġ", "") for token in input_tokens]
 
     def summarize_attributions(self, attributions: Any) -> Any:
-        """The weight of each token, summed over the parts of its embedding and scaled."""
+        """Return the weight of each token: the sum over its embedding's elements, normalised."""
         attributions = torch.nn.functional.softmax(attributions, dim=-1)
         return attributions / torch.norm(attributions.sum(dim=-1))

@@ -1,4 +1,4 @@
-"""Base of the handlers of images."""
+"""Base of the image handlers."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ class VisionHandler(BaseHandler):
         return "text/plain", base64.b64encode(file.getvalue()).decode("ascii")
 
     def get_insights(self, tensor_data: Any, raw_data: Any, target: int = 0) -> Any:
-        """The weight of each number of the input for the class `target`."""
+        """Return the attribution of each input element for the class `target`."""
         return integrated_gradients(self.model, tensor_data, target).tolist()

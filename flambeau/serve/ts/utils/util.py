@@ -36,7 +36,7 @@ class PredictionException(Exception):
 
 
 def list_classes_from_module(module: ModuleType, parent_class: type | None = None) -> list[type]:
-    """The classes a module defines itself, those of `parent_class` only if one is given."""
+    """Return the classes that a module defines itself; with `parent_class`, only its subclasses."""
     names = (module.__name__, torch_name(module.__name__))  # classes of Flambeau's modules may go by PyTorch's names
     classes = [c for _, c in inspect.getmembers(module, inspect.isclass) if c.__module__ in names]
     return [c for c in classes if parent_class is None or issubclass(c, parent_class)]
@@ -51,7 +51,7 @@ def check_valid_pt2_backend(backend: str) -> bool:
 
 
 def load_label_mapping(mapping_file_path: str) -> dict[str, str] | None:
-    """The names of the classes, from index_to_name.json: {"0": "cat"} or {"0": ["n0123", "cat"]}."""
+    """Return the names of the classes, from index_to_name.json: {"0": "cat"} or {"0": ["n0123", "cat"]}."""
     if not os.path.isfile(mapping_file_path):
         logger.warning("%r is missing. Inference output will not include class name.", mapping_file_path)
         return None

@@ -1,4 +1,4 @@
-"""Forms in which requests are wrapped: taken off before the handler, put on after it."""
+"""Envelopes of requests: unwrapped before the handler runs, and applied to its answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...utils.util import PredictionException
 
 
 def parsed(body: Any) -> Any:
-    """A request's body as JSON values."""
+    """Parse a request's body as JSON."""
     if not isinstance(body, (bytes, bytearray, str)):
         return body
     try:
