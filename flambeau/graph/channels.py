@@ -1,6 +1,7 @@
-"""Norms by given statistics as formulas: a factor and an addend for each channel, and what they do to every element.
+"""Norms by given statistics as formulas: a factor and an addend for each channel, applied to every element.
 
-Which calls are such, and how both are computed, their records say (`Op.affine`). As formulas they join with what is around them."""
+The operators' records declare which calls are of this kind, and how both are computed (`Op.affine`). As formulas they fuse with their
+neighbours."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _KINDS = (float32, float64, bfloat16, float16)
 
 
 def spread_norms(program: Program) -> None:
-    """Make formulas of calls that only multiply and add by channels."""
+    """Rewrite calls that only multiply and add by channels as formulas."""
     matches = Matches(program)
     now: dict[int, list[Call]] = {}
     for i, call in matches:
@@ -29,7 +30,7 @@ def spread_norms(program: Program) -> None:
 
 
 def _spread(program: Program, matches: Matches, call: Call) -> list[Call] | None:
-    """The call by channels, and the call over all elements."""
+    """Return the call over channels, and the call over all elements that replace a norm; None if it is not of this kind."""
     bound = call.op.bind(call.args, call.kwargs)
     found = call.op.affine(**bound)
     x, y = next(iter(bound.values())), call.results

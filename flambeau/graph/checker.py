@@ -1,7 +1,7 @@
 """Checks that a program is valid, before and after every pass.
 
-Memory is written before it is read, and made once. Results look as the records' layout rules say. Calls that touch the same memory, one of
-them writing, are in the order in which they were recorded."""
+Memory is written before it is read, and made once. Results have the layouts that the records' rules give. Calls that touch the same memory,
+one of them writing, are in the order in which they were recorded."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def _layouts(program: Program) -> list[str]:
 
 
 def described(call: Call) -> list[tuple] | None:
-    """Return shape, strides and dtype of a call's results by its layout rule, evaluated on the meta device. None where they depend on
-    values, or where memory that existed before is returned."""
+    """Return shape, strides and dtype of a call's results by its layout rule, evaluated on the meta device. None if they depend on values, or
+    if memory that existed before is returned."""
     if call.op.draws or call.op.reads_values or call.changes or not call.returned():
         return None
     args, kwargs = on_meta((call.args, call.kwargs))
@@ -82,7 +82,7 @@ def described(call: Call) -> list[tuple] | None:
 
 
 def on_meta(given: Any) -> Any:
-    """Arguments with values and devices moved to the device meta, where layout rules are all that runs."""
+    """Move the values and devices among arguments to the meta device, where only layout rules run."""
     storages: dict[int, Any] = {}
 
     def moved(v: Value) -> Tensor:
@@ -93,7 +93,7 @@ def on_meta(given: Any) -> Any:
 
 
 def _reordered(program: Program, recorded: Program) -> list[str]:
-    """Pairs of recorded calls that depend on each other and are the other way round now."""
+    """Describe pairs of recorded calls that depend on each other and are now in the opposite order."""
     position = {id(part): i for i, call in enumerate(program.calls) for part in call.origins()}
     problems = []
     touched: dict[int, list[Call]] = {}

@@ -1,8 +1,7 @@
-"""Conversions done by those who read or make what is converted.
+"""Conversions merged into the calls that read or make the converted values.
 
-Autocast converts in front of operators that compute in float32, and behind them. Kernels that load elements one by one convert them anyway
-(`Op.loads`), and those that round when they store can round to the dtype that is wanted (`Op.stores`): the same numbers, and one pass
-over memory less."""
+Autocast converts before and after operators that compute in float32. Kernels that load elements one by one convert them anyway (`Op.loads`),
+and those that round when they store can round to the requested dtype (`Op.stores`): the same numbers, and one pass over memory less."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ def fold_conversions(program: Program) -> None:
 
 
 def _load(call: Call, args: list[Any], i: int, matches: Matches) -> bool:
-    """Exchange arguments that were converted for what they were before. Whether there was one."""
+    """Replace converted arguments by what they were converted from; return whether there was one."""
     found = False
     for name in call.op.loads:
         at = list(call.op.arguments).index(name)
@@ -54,7 +53,7 @@ def _load(call: Call, args: list[Any], i: int, matches: Matches) -> bool:
 
 
 def unconverted(v: Value, i: int, matches: Matches) -> Value | None:
-    """Return what a value was converted to a wider float from, if that is still there at position `i`."""
+    """Return the narrower value that `v` was converted from, if it is still unchanged at position `i`; else None."""
     made = matches.maker(v.buffer)
     maker = None if made is None else matches.calls[made]
     both = None if maker is None else conversion_of(maker)
@@ -93,7 +92,7 @@ def read_unconverted(program: Program) -> None:
 
 
 def _reading(loop: Loop, source: Value, target: Value) -> Loop:
-    """A loop that reads one value in the place of another, which was converted from it."""
+    """Return a loop that reads `source` in place of `target`, which was converted from it."""
     reads, values = list(loop.reads), {}
     for k, (p, d) in enumerate(loop.reads):
         values[k] = arg(k)
@@ -116,7 +115,7 @@ def _same_memory(a: Value, b: Value) -> bool:
 
 
 def _store(call: Call, outs: list[Value], i: int, matches: Matches) -> list[int]:
-    """Exchange results that are only converted for what they are converted to. The positions of calls that are not needed then."""
+    """Replace results that are only converted by the converted ones; return the positions of the calls that become unnecessary."""
     gone = []
     for at in call.op.stores:
         if at >= len(outs):
@@ -135,8 +134,8 @@ def _store(call: Call, outs: list[Value], i: int, matches: Matches) -> list[int]
 
 
 def new_results(call: Call) -> tuple[list[Value], bool] | None:
-    """Return everything that a primitive computes into new memory, results for its derivative included, and whether its kernels receive
-    a list; None if that is not known."""
+    """Return everything that a primitive computes into new memory, results for its derivative included, and whether its kernels receive a
+    list; None if that is not known."""
     op = call.op
     if isinstance(call.function, Kernel):
         return list(call.results), call.function.several
@@ -147,7 +146,7 @@ def new_results(call: Call) -> tuple[list[Value], bool] | None:
 
 
 def all_results(call: Call) -> tuple[list[Value], bool]:
-    """Return all results of a primitive's layout rule, and whether they are a list; nothing if it made fewer."""
+    """Return all results of a primitive's layout rule, and whether they are a list; [] if the call made fewer buffers."""
     described = call.op.layout(*on_meta(tuple(call.op.bind(call.args, call.kwargs).values())))
     several = type(described) is not tuple
     described = described if several else [described]
@@ -162,7 +161,7 @@ def all_results(call: Call) -> tuple[list[Value], bool]:
 
 
 class Kernel:
-    """The kernel of a primitive on one device, called with the memory of its results: `several`, or one."""
+    """The kernel of a primitive on one device, called with the memory of its results: a list of tensors (`several`), or one."""
 
     def __init__(self, op: Any, where: device, several: bool):
         self.op, self.where, self.several = op, where, several

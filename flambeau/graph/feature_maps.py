@@ -1,8 +1,8 @@
-"""Feature maps: values of (images, channels, rows, columns) that may be channels last between calls, where they were recorded channels first.
+"""Feature maps: values of (images, channels, rows, columns) that may be stored channels-last between calls that were recorded channels-first.
 
-Which calls go on with maps that lie so their records say: formulas, reductions and copies of parts (`Op.pieces`) take any strides, a
-convolution (`Op.convolution`) takes each map as it is stored, and other primitives take all of theirs channels last (`Op.channels_last`). A call
-is exchanged by exchanging the strides of its values; what it is then, its layout rule and its kernels say."""
+The operators' records declare which calls accept such maps: formulas, reductions and copies of parts (`Op.pieces`) take any strides, a
+convolution (`Op.convolution`) takes each map in either layout, and other primitives take all of theirs channels-last (`Op.channels_last`). A
+call is rewritten by changing the strides of its values; its layout rule and its kernels give the rest."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Convolution(NamedTuple):
 
 
 def convolution_of(call: Call) -> Convolution | None:
-    """A call as a convolution; None for other calls."""
+    """Return a call as a convolution; None for other calls."""
     if call.op.convolution is None or call.stays:
         return None
     found = call.op.convolution(**call.op.bind(call.args, call.kwargs))
@@ -92,7 +92,7 @@ class Unit:
     gain: float
 
     def relaid(self, last: dict[int, int]) -> list[Call] | None:
-        """Return the calls with channels last for the buffers in `last` (old to new), or None if there are no such calls."""
+        """Return the calls with the buffers in `last` (old to new) channels-last, or None if there are no such calls."""
         call = self.call
 
         def other(v: Value) -> Value:
@@ -125,7 +125,7 @@ class Unit:
 
 
 def _walked(v: Value) -> list[tuple[int, int]]:
-    """Return the dimensions that have a stride."""
+    """Return sizes and strides of the dimensions of more than one element."""
     return [(n, s) for n, s in zip(v.shape, v.strides) if n > 1]
 
 
@@ -165,12 +165,12 @@ def _unit(call: Call, known: dict[int, FeatureMap]) -> Unit | None:
 
 
 def _gain(call: Call) -> float | None:
-    """Return how much time a call saves with channels last; None where its kernels do not take that layout."""
+    """Return the time a call saves with channels last, by its record; None if its kernels do not take that layout."""
     return None if call.op.channels_last is None else call.op.channels_last(**call.op.bind(call.args, call.kwargs))
 
 
 def _values(call: Call) -> list[Value]:
-    """The values that a call touches, those that only its derivative reads included."""
+    """Return the values that a call touches, including those that only its derivative reads."""
     saved = (
         _results(call)[len(call.returned()) :] if getattr(call.op.impl, "saves", ()) and call.op.channels_last else []
     )
@@ -182,7 +182,7 @@ def _is_map(v: Value) -> bool:
 
 
 class _Finder:
-    """Finds the buffers that hold feature maps: those of convolutions, of other calls that say so, and of formulas over them."""
+    """Search for the buffers that hold feature maps: those of convolutions, of other calls that declare it, and of formulas over them."""
 
     def __init__(self, program: Program):
         self.program, self.known = program, dict[int, FeatureMap]()

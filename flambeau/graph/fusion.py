@@ -1,7 +1,7 @@
-"""Fusion: calls that are formulas over the same elements become one, so that values stay in registers between them.
+"""Fusion: calls that are formulas over the same elements become one call, so that values stay in registers between them.
 
-Which calls are formulas their records say (see `loops`). A value that somebody else reads is stored as well; what nobody reads is not. Where
-memory would have rounded a value, the fused formula rounds it too, so that results are those of the calls one by one."""
+The operators' records declare which calls are formulas (see `loops`). A value that another call reads is stored as well; others are not.
+Where storing would have rounded a value, the fused formula rounds it too, so that results equal those of the separate calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NODES = 400  # of its formulas
 
 
 def fuse(program: Program) -> None:
-    """Join formulas over the same elements."""
+    """Fuse formulas over the same elements."""
     joining = Joining(program, loop_in, joined)
     calls: list[Call] = []
     for i, slot in enumerate(joining.slots):
@@ -41,7 +41,7 @@ def fuse(program: Program) -> None:
 
 
 class _Slot:
-    """A call, or what it is as something that others may join (such as a `Loop`), with the buffers that it uses."""
+    """A call, or its form that others may join (such as a `Loop`), with the buffers that it uses."""
 
     __slots__ = ("call", "loop", "written", "touched", "stays")
 
@@ -61,7 +61,7 @@ class _Slot:
 
 
 class Joining:
-    """The calls in order, loops that could be joined in the place of theirs: `seen_as(call)` is a call's loop or None, `joined(first,
+    """The calls of a program in order, with loops joined where possible: `seen_as(call)` returns a call's loop or None, `joined(first,
     second, is_used)` one loop for both or None."""
 
     def __init__(self, program: Program, seen_as: Callable[[Call], Any], joined: Callable[..., Any]):
@@ -78,16 +78,16 @@ class Joining:
             self.now += 1
 
     def _is_used(self, buffer: int) -> bool:
-        """Return whether a buffer is used after the call being looked at."""
+        """Return whether a buffer is used after the call under examination."""
         return buffer in self.lasting or self.last.get(buffer, -1) > self.now
 
     def is_shared(self, buffer: int, number: int) -> bool:
-        """Return whether another slot than this one uses a buffer, after all loops are joined."""
+        """Return whether another slot than `number` uses a buffer, after all loops are joined."""
         return buffer in self.lasting or self._users[buffer] != {number}
 
     @functools.cached_property
     def _users(self) -> dict[int, set[int]]:
-        """The numbers of the slots that touch each buffer."""
+        """Return the numbers of the slots that touch each buffer."""
         found: dict[int, set[int]] = {}
         for i, slot in enumerate(self.slots):
             for b in slot.touched:
@@ -95,7 +95,7 @@ class Joining:
         return found
 
     def _join_last(self) -> None:
-        """Join the last loop with earlier ones, for as long as there is one: it moves up to that one, or that one down to it."""
+        """Join the last loop with earlier ones as long as possible: it moves up to the earlier one, or that one down to it."""
         slots = self.slots
         place = len(slots) - 1
         last = slots.pop()
@@ -122,15 +122,15 @@ def _read_before(loop: Loop, p: Place) -> bool:
 
 
 def loop_in(call: Call) -> Loop | None:
-    """Return a call as a loop, also if it is a fused one; None where it is no loop."""
+    """Return a call as a loop, also if it is a fused one; None if it is no loop."""
     if isinstance(call.op.impl, FusedMap):
         return replace(call.op.impl.loop, parts=(call,))
     return loop_of(call)
 
 
 def joined(first: Loop, second: Loop, is_used: Callable[[int], bool] = lambda b: True) -> Loop | None:
-    """Return one loop that does the work of both in order; None where the result would differ or
-    nothing is gained. `is_used` tells whether anything else uses a buffer, which is then stored."""
+    """Return one loop that does the work of both in order; None if the result would differ or nothing is gained. `is_used` tells whether
+    another call uses a buffer, which is then stored."""
     if first.device is not second.device:
         return None
     same = aligned(first, second)
@@ -227,7 +227,7 @@ def _compatible(first: Loop, second: Loop) -> bool:
 
 
 class FusedMap:
-    """A fused formula: `run(outs, *inputs)` computes it into given memory. Its kernel is made when it first runs."""
+    """A fused formula: `run(outs, *inputs)` computes it into given memory. Its kernel is compiled when it first runs."""
 
     def __init__(self, roots: tuple[Expr, ...], reads: list[Any], loop: Loop, keep: list[Place]):
         self.roots, self.reads, self.loop, self.keep = roots, reads, loop, keep
@@ -249,12 +249,12 @@ class FusedMap:
 
 
 def passed(x: Any) -> Any:
-    """Return what a native function gets for an argument: the address of a tensor, or the number itself."""
+    """Return the form in which a native function gets an argument: the address of a tensor, or the number itself."""
     return first_address(x) if isinstance(x, Tensor) else x
 
 
 def fused_call(loop: Loop, keep: list[Place]) -> Call:
-    """A loop as a call that stores these of its results."""
+    """Return a loop as a call that stores the results `keep`."""
     roots = tuple(loop.results[p][0] for p in keep)
     used = sorted({x.args[0] for x in walk(roots) if x.op == "arg"})
     roots = tuple(simplify(r, True) for r in replace_arguments(roots, {k: arg(i) for i, k in enumerate(used)}))
@@ -278,7 +278,7 @@ def fused_call(loop: Loop, keep: list[Place]) -> Call:
 
 
 def _record(parts: tuple[Call, ...], function: Callable, impl: Any) -> Op:
-    """The record of a fused call: a pointwise operator without a name of its own."""
+    """Return the record of a fused call: a pointwise operator that has no public name."""
     names = list(dict.fromkeys(part.name for part in parts))
     return Op("+".join(names), "pointwise", function, (), differentiable=False, impl=impl, writes=("outs",))
 

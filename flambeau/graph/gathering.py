@@ -1,7 +1,7 @@
-"""Many small tensors in one launch: calls that are the same formula over dense tensors of their own become one call over a list.
+"""Many small tensors in one launch: calls of the same formula on different dense tensors become one call on lists.
 
-An optimizer's clipping, the norms before it, the copies of weights that autocast makes, the conversions of gradients: a launch costs more than such work. Calls
-move up to the first of their kind, or down to the last, where nothing in between touches what they write or writes what they read."""
+Gradient clipping, the norms before it, autocast's copies of weights, conversions of gradients: a launch costs more than this work. Calls move
+up to the first of their kind, or down to the last, if nothing in between touches what they write or writes what they read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FEWEST = 2
 
 @dataclass(eq=False)
 class Member:
-    """A call that may be one of a list: its tensors, stored ones first, single elements last, and the formulas over them."""
+    """A call that may become part of a list call: its tensors, stored ones first, single elements last, and the formulas over them."""
 
     call: Call
     alone: Call  # the same, computing into given memory
@@ -71,7 +71,7 @@ def gather(program: Program) -> None:
 
 
 def _grouped(calls: list[Call], members: list[Any]) -> list[_Group]:
-    """Calls that can all stand where the first of them stands, seen in this order."""
+    """Return groups of calls that can all move to the position of the first of them, in the given order."""
     touched: dict[int, int] = {}
     written: dict[int, int] = {}
     open_groups: dict[tuple, _Group] = {}
@@ -103,7 +103,7 @@ def _reaches(
 
 
 def member_of(call: Call) -> Member | None:
-    """A call as one of a list; None for calls that are no formulas over dense tensors, or over large ones."""
+    """Return a call as a member of a list call; None for calls that are no formulas over dense tensors, or over large ones."""
     loop = None if isinstance(call.op.impl, FusedMap) else loop_of(call)
     alone = call if loop is None else fused_call(loop, list(loop.results))
     if not isinstance(alone.op.impl, FusedMap):
@@ -185,7 +185,7 @@ class FusedList:
 
 
 def _row(results: list[Tensor], operands: list[Any]) -> tuple[int, ...]:
-    """Addresses of a member's tensors, in the order of its formula, and how many elements they have."""
+    """Return the addresses of a member's tensors, in the order of its formula, and their number of elements."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
     size = numel_of(results[0].shape)
     dense = [t for t in tensors if t._strides == (1,)]

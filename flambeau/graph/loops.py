@@ -1,7 +1,7 @@
-"""Calls seen as what they are: formulas over the elements of a space.
+"""Calls as loops: formulas over the elements of an index space.
 
-Which calls are such, and what they compute, their records say: a pointwise operator's formula, or the formula that a primitive declares
-(`Op.formula`: copies, conversions, fills). Nothing here knows an operator by name."""
+The operators' records declare which calls are loops, and what they compute: a pointwise operator's formula, or the formula that a primitive
+declares (`Op.formula`: copies, conversions, fills). Nothing here knows an operator by name."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ Read = tuple["Place | Number", dtype]
 
 @dataclass(eq=False)
 class Loop:
-    """Formulas over the elements of one space. `reads` are what arg(0), arg(1), ... of the formulas stand for; `results` what is stored
-    where. `sizes` are the dimensions, collapsed as far as all operands allow."""
+    """Formulas over the elements of one index space. `reads` are the operands that arg(0), arg(1), ... of the formulas stand for; `results`
+    maps places to the values stored there. `sizes` are the dimensions, collapsed as far as all operands allow."""
 
     sizes: tuple[int, ...]
     reads: list[Read]
@@ -69,7 +69,7 @@ class Loop:
         return self.read() | self.written()
 
     def renamed(self, instead: dict[int, int]) -> Loop:
-        """Return the loop with buffers exchanged as in `instead` (old to new)."""
+        """Return the loop with buffers replaced as in `instead` (old to new)."""
 
         def other(p: Any) -> Any:
             return Place(instead[p.buffer], *p[1:]) if isinstance(p, Place) and p.buffer in instead else p
@@ -92,7 +92,7 @@ class Loop:
         return self.walked(sizes, steps) if sizes else self
 
     def cut(self, place: Place, points: set[int]) -> Loop | None:
-        """Return the loop with each dimension split where its stride in an operand reaches a point; None where that is impossible."""
+        """Return the loop with each dimension split where its stride in the operand `place` reaches a point; None if that is impossible."""
         sizes: list[int] = []
         steps: list[tuple[int, int]] = []
         for d, (n, s) in enumerate(zip(self.sizes, place.strides)):
@@ -129,7 +129,7 @@ class Loop:
 
 
 def aligned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
-    """Return both loops over the same dimensions, where they are over the same elements in the same order."""
+    """Return both loops over the same dimensions; None if they do not visit the same elements in the same order."""
     if a.sizes == b.sizes:
         return a, b
     if math.prod(a.sizes) != math.prod(b.sizes):
@@ -141,8 +141,8 @@ def aligned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
 
 
 def turned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
-    """Return both loops over the same dimensions in the order of the first, if a common operand shows which dimension is which, and
-    elements adjacent in it are adjacent in all operands of the second."""
+    """Return both loops over the same dimensions in the order of the first, if a common operand shows which dimension is which, and elements
+    adjacent in it are adjacent in all operands of the second; else None."""
     if math.prod(a.sizes) != math.prod(b.sizes):
         return None
     known = {p[:2]: p for p in a.places() if all(p.strides)}
@@ -170,7 +170,7 @@ def _goes_along(loop: Loop, place: Place) -> bool:
 
 
 def loop_of(call: Call) -> Loop | None:
-    """Return a call as a loop over a formula; None where it computes anything else."""
+    """Return a call as a loop over a formula; None if it computes anything else."""
     if call.fixed or call.op.draws or call.op.reads_values:
         return None
     meaning = _meaning(call)
@@ -210,7 +210,7 @@ def conversion_of(call: Call) -> tuple[Value, Value] | None:
 
 
 def _meaning(call: Call) -> tuple[Pointwise, tuple, tuple, dtype | None, Any] | None:
-    """The pointwise operator behind a call, its operands and parameters, the dtype that was asked for, and where its result is."""
+    """Return the pointwise operator of a call, its operands and parameters, the requested dtype, and the result; None for other calls."""
     op = call.op
     if op.formula is not None:
         bound = op.bind(call.args, call.kwargs)
@@ -237,8 +237,8 @@ def _meaning(call: Call) -> tuple[Pointwise, tuple, tuple, dtype | None, Any] | 
 def _form(
     impl: Pointwise, operands: tuple, params: tuple, out_dtype: dtype | None, target: Value, declared: bool
 ) -> Form | None:
-    """Dtypes and expression of a call, found as its plan finds them. Operands of a formula that a primitive has `declared` need no check:
-    they may be numbers where those of the operator may not."""
+    """Return dtypes and expression of a call, by the same rules as its plan. Operands of a formula that a primitive has `declared` are not
+    checked: they may be numbers where those of the operator may not."""
     tensors = mapped(tuple(operands), Value, lambda v: v.over(UntypedStorage(0, v.device)))
     tensors = tensors if declared else checked_operands(impl, tensors)
     params = settle(impl, tuple(params))
@@ -273,7 +273,7 @@ def _reads(impl: Pointwise, form: Form, operands: tuple, params: tuple, target: 
 
 
 def _collapsed(call: Call, target: Value, form: Form, reads: list[Read]) -> Loop | None:
-    """The loop over as few dimensions as its operands allow."""
+    """Return the loop of a call over as few dimensions as its operands allow."""
     out = Place(target.buffer, target.start, tuple(target.strides))
     return collapsed(call, target.shape, reads, {out: (form.roots[0], form.dtype)}, target.device)
 
@@ -281,7 +281,7 @@ def _collapsed(call: Call, target: Value, form: Form, reads: list[Read]) -> Loop
 def collapsed(
     call: Call, shape: Any, reads: list[Read], results: dict[Place, tuple[Expr, dtype]], where: device
 ) -> Loop | None:
-    """The loop over as few dimensions as its operands allow, outermost first in the memory of the first result."""
+    """Return a loop over as few dimensions as its operands allow, outermost first in the memory of the first result."""
     places = [*results, *(p for p, _ in reads if isinstance(p, Place))]
     _, sizes, strides, _ = geometry.plan(shape, [p.strides for p in places])
     moved = iter([Place(p.buffer, p.start, s) for p, s in zip(places, strides)])
@@ -298,7 +298,7 @@ def as_value(p: Place, sizes: tuple[int, ...], d: dtype, where: device) -> Value
 
 
 def rounded(root: Expr, d: dtype) -> Expr:
-    """Return a result as a reader of memory sees it: rounded to its dtype, and not merged into a sum that follows."""
+    """Return a result as a reader of memory sees it: rounded to its dtype, and not contracted with a following addition."""
     alone = node("mul_alone", *root.args) if root.op == "mul" else root
     value = cast(alone, d)
     return value if opmath(d) is d else cast(value, opmath(d))

@@ -1,4 +1,4 @@
-"""Look-up of the piece of memory that an address belongs to, while a function is being recorded."""
+"""Lookup of the buffer that an address belongs to, while a function is being recorded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Buffer:
 
 
 class Memory:
-    """Buffers by address. Addresses are used again when memory is freed, so what is found depends on when one asks."""
+    """Buffers by address. Freed addresses are reused, so the result of a lookup depends on the time."""
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
@@ -47,7 +47,7 @@ class Memory:
         return buffer
 
     def lay(self, buffer: Buffer, address: int) -> None:
-        """Record the address of a buffer."""
+        """Set the address of a buffer, and drop the buffers that overlapped it."""
         size = buffer.size
         first = bisect.bisect_right(self.starts, address)
         if first and self._end(self.starts[first - 1]) > address:
@@ -62,7 +62,7 @@ class Memory:
         return start + max(self.at[start].size, 1)
 
     def find(self, address: int) -> Ref | None:
-        """Return the place of an address now; None for unknown memory."""
+        """Return the present place of an address; None for unknown memory."""
         place = bisect.bisect_right(self.starts, address)
         if not place:
             return None
@@ -71,7 +71,7 @@ class Memory:
 
 
 def mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
-    """A structure of tuples, lists and dicts with everything of one kind changed."""
+    """Return a structure of tuples, lists and dicts with every instance of `kind` replaced by `change` of it."""
     if isinstance(value, kind):
         return change(value)
     if type(value) in (list, tuple):

@@ -1,7 +1,7 @@
-"""Questions that passes ask of a program, and changes to it: the maker of a value, its only reader, whether memory stays unchanged between.
+"""Queries and changes of a program during a pass: the maker of a value, its only reader, whether memory stays unchanged between calls.
 
-A pass over calls is a loop over `Matches`: it looks at a call, asks for the calls around it, and exchanges them. Conditions under which that
-changes nothing stand here, once."""
+A pass over calls is a loop over `Matches`: it examines a call, looks up the calls around it, and replaces them. The conditions under which
+that changes no result are defined here, once."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ class Matches:
                 self._written.setdefault(b, []).append(i)
 
     def __iter__(self) -> Iterator[tuple[int, Call]]:
-        """The calls that are still there, with their positions."""
+        """Yield the calls that still exist, with their positions."""
         for i in range(len(self.calls)):
             call = self.calls[i]
             if call is not None:
                 yield i, call
 
     def maker(self, buffer: int) -> int | None:
-        """The position of the only call that ever writes to a buffer, if it is still there."""
+        """Return the position of the only call that ever writes a buffer, if it still exists."""
         writers = self._written.get(buffer, [])
         return writers[0] if len(writers) == 1 and self.calls[writers[0]] is not None else None
 
     def only_pair(self, buffer: int) -> tuple[int, int] | None:
-        """Return the positions of the only two calls that ever touch a buffer, if both are still there."""
+        """Return the positions of the only two calls that ever touch a buffer, if both still exist."""
         users = self._touched.get(buffer, [])
         alone = len(users) == 2 and buffer not in self._lasting and all(self.calls[i] is not None for i in users)
         return (users[0], users[1]) if alone else None
 
     def users(self, buffer: int) -> list[int] | None:
-        """Return the positions of all calls that touch a buffer not read later; None where one of them is no longer there."""
+        """Return the positions of all calls that touch a buffer not read after the program; None if one of them no longer exists."""
         users = self._touched.get(buffer, [])
         return None if buffer in self._lasting or any(self.calls[i] is None for i in users) else list(users)
 
@@ -66,13 +66,13 @@ class Matches:
         return not any(after < i < before for b in buffers for i in self._written.get(b, ()))
 
     def exchange(self, i: int, now: Call, gone: list[int]) -> None:
-        """Replace a call by another, which also does the work of those that are `gone`."""
+        """Replace a call by another, which also does the work of the calls at the positions `gone`."""
         self.calls[i] = now
         for k in gone:
             self.calls[k] = None
 
     def replace(self, i: int, now: list[Call], gone: list[int]) -> None:
-        """Replace a call by several, which also do the work of those that are `gone`."""
+        """Replace a call by several, which also do the work of the calls at the positions `gone`."""
         self._before[i] = now[:-1]
         self.exchange(i, now[-1], gone)
 

@@ -1,6 +1,6 @@
-"""Concatenations as copies, one for each part of the result, so that whoever makes a part can store it there at once.
+"""Concatenations as copies, one for each part of the result, so that the call that makes a part can store it there directly.
 
-Which calls are such, and where the parts are, their records say (`Op.pieces`)."""
+The operators' records declare which calls are concatenations, and where the parts are (`Op.pieces`)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _MOST = 8  # parts that are better stored one by one than joined and then copied
 
 
 def split_copies(program: Program) -> None:
-    """Make a copy of each part of a call that only copies."""
+    """Replace each call that only copies by one copy for each of its parts."""
     program.calls = [each for call in program.calls for each in (copies_of(call) or [call])]
 
 
 def split_where_made(program: Program) -> None:
-    """Split calls into copies of their parts where the makers of all parts can store them in place; elsewhere
-    one launch for all parts is better than one for each. A copy or conversion that follows is merged into them."""
+    """Split calls into copies of their parts if the makers of all parts can store them in place; otherwise one launch for all parts is better
+    than one for each. A copy or conversion that follows is merged into them."""
     while _split_once(program):
         pass
 
 
 def _split_once(program: Program) -> bool:
-    """Split the calls whose parts can be stored in place, once over the program; return whether there was one."""
+    """Split calls whose parts can be stored in place, in one pass over the program; return whether there was one."""
     matches = Matches(program)
     found = False
     for i, call in matches:
@@ -53,7 +53,7 @@ def _split_once(program: Program) -> bool:
 
 
 def _all_through(copies: list[Call], reader: Call) -> list[Call] | None:
-    """Copies that store where a call would copy or convert what they make; None where it does anything else. The first makes the memory."""
+    """Return copies that store where `reader` would copy or convert their result to, the first of which makes that memory; else None."""
     loop = None if reader.changes or len(reader.makes) != 1 else loop_in(reader)
     found = [] if loop is None else [now for copy in copies if (now := _through(copy, loop)) is not None]
     for k, copy in enumerate(found):
@@ -72,7 +72,7 @@ def _are_storable(call: Call, i: int, matches: Matches) -> bool:
 
 
 def _through(copy: Call, after: Loop) -> Call | None:
-    """A copy that stores where a loop would copy or convert its result to; None where the loop does anything else."""
+    """Return a copy that stores where a loop would copy or convert its result to; None if the loop does anything else."""
     if len(after.results) != 1 or len(after.reads) != 1:
         return None
     (source, read), ((target, (last, kind)),) = after.reads[0], after.results.items()

@@ -1,6 +1,6 @@
-"""Results stored where they would be copied to: such as gradients of queries, keys and values that become one matrix again.
+"""Results stored directly at the destination of a later copy, as gradients of queries, keys and values that become one matrix.
 
-Which results a kernel stores wherever they shall lie its record says (`Op.strided`)."""
+An operator's record declares which results its kernel can store with any strides (`Op.strided`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .program import Call, Program, Value
 
 
 def place(program: Program) -> None:
-    """Drop copies of results that are read nowhere else: these are stored where they are copied to."""
+    """Drop copies of results that are read nowhere else: their kernels store them at the destination."""
     matches = Matches(program)
     for i, call in matches:
         found = None if call.fixed or not call.op.strided else new_results(call)
@@ -39,7 +39,7 @@ def place(program: Program) -> None:
 
 
 def _moved(matches: Matches, outs: list[Value], at: int, i: int, gone: list[int]) -> list[int]:
-    """Exchange a result for the place that it is copied to; the position of the copy, if that is all that becomes of it."""
+    """Replace a result by the destination of its only copy; return the position of that copy, or [] if there is another use."""
     out = outs[at]
     users = matches.only_pair(out.buffer)
     copy = None if users is None or users[0] != i else matches.calls[users[1]]
@@ -58,7 +58,7 @@ def _moved(matches: Matches, outs: list[Value], at: int, i: int, gone: list[int]
 
 
 def _strides(out: Value, loop: Loop, source: Place, target: Place) -> tuple[int, ...] | None:
-    """Return the strides with which a dense result is stored where a loop copies it to; None where it is no strided part."""
+    """Return the strides of a dense result at the destination of a loop that copies it; None if it is no strided part there."""
     walked = sorted(zip(source.strides, loop.sizes, target.strides), reverse=True)
     inside = 1
     for mine, size, _ in reversed(walked):

@@ -1,7 +1,7 @@
-"""Sums of tensors that are zero but for a part each: where the parts fill the result, they are written to their places, and nothing is
-filled or added. Such sums are the gradients of a tensor that was taken apart by views.
+"""Sums of tensors that are zero but for one part each: if the parts fill the result, they are written to their places, without fills and
+additions. The gradient of a tensor that views took apart is such a sum.
 
-Which operators write arguments into parts of zeros, and where, their records say (`Op.places`)."""
+The operators' records declare which of them write arguments into parts of zeros, and where (`Op.places`)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Part(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """A tensor that is zero outside of these parts, which do not overlap, and the calls that made it."""
+    """A tensor that is zero outside these parts, which do not overlap, and the positions of the calls that made it."""
 
     parts: list[Part]
     gone: list[int]
 
 
 def place_parts(program: Program) -> None:
-    """Write the parts of such sums to their places."""
+    """Write the parts of sums of disjoint parts directly to their places."""
     matches = Matches(program)
     known: dict[int, Sum] = {}  # by buffer
     for i, call in matches:
@@ -76,7 +76,7 @@ def _placed(call: Call, i: int) -> dict[int, Sum]:
 
 
 def _box(part: Value, whole: Value) -> Box | None:
-    """The part as a range in each dimension; None where it is not that."""
+    """Return the part as a range in each dimension of the whole, or None if it is not of that form."""
     sizes = {s: n for n, s in zip(part.shape, part.strides) if n > 1}
     at, rest, box = part.start // part.dtype.itemsize, dict(sizes), []
     for n, s in zip(whole.shape, whole.strides):
@@ -90,7 +90,7 @@ def _box(part: Value, whole: Value) -> Box | None:
 
 
 def _added(call: Call, known: dict[int, Sum], matches: Matches) -> tuple[int, int] | None:
-    """The buffers of two such sums that a call adds up, and that nobody else reads."""
+    """Return the buffers of two sums of parts that a call adds up, if nothing else reads them; else None."""
     loop = None if call.rewritten or len(call.makes) != 1 or call.changes else loop_of(call)
     if loop is None or len(loop.reads) != 2 or not isinstance(call.results, Value) or not call.results.is_whole:
         return None
@@ -113,7 +113,7 @@ def _added(call: Call, known: dict[int, Sum], matches: Matches) -> tuple[int, in
 
 
 def _joined(a: Sum, b: Sum, call: Call, i: int) -> Sum | None:
-    """Return both sums as one, over the memory of the call's result; None where parts overlap."""
+    """Return both sums as one, over the memory of the call's result; None if parts overlap."""
     if any(_overlap(p.box, q.box) for p in a.parts for q in b.parts):
         return None
     out = call.results

@@ -1,4 +1,4 @@
-"""Programs as text, one line a call: `%7: f32[64, 256] = add(%5, %6, alpha=1)  # model.py:12`."""
+"""Programs as text, one line for each call: `%7: f32[64, 256] = add(%5, %6, alpha=1)  # model.py:12`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def line(call: Call, names: _Names | None = None) -> str:
 
 
 def type_of(v: Value) -> str:
-    """`f32[64, 256]`; with strides where these are not those of a contiguous tensor."""
+    """Return dtype and shape as `f32[64, 256]`, followed by the strides if these are not contiguous."""
     dense, expected = [], 1
     for n in reversed(v.shape):
         dense.append(expected)

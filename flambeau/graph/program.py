@@ -1,8 +1,8 @@
 """The program form: calls of operators over values, in the order in which they happened.
 
 A *value* is a tensor's header over a piece of memory; views are values over the same memory. A *call* is an operator's record with the
-arguments it was given, values in the place of tensors, what it returned and which memory it changed. So a program says what happened
-without saying where: whoever runs it chooses the memory, and whoever rewrites it asks the records what calls mean."""
+arguments it was given, values in the place of tensors, what it returned and which memory it changed. So a program says what happened without
+saying where: a replay chooses the memory, and a pass asks the records what calls mean."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NO_MEMORY = -1  # the buffer of values without elements
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor of a program: its header, over the buffer of that number, from byte `start` on. `number` tells tensors over one place
-    apart, where a recorder does; `requires_grad` is how it was then."""
+    """A tensor of a program: its header over a buffer, from byte `start` on. `number` distinguishes tensors at the same place, for recorders
+    that need it; `requires_grad` is its value at the call."""
 
     buffer: int
     start: int
@@ -48,13 +48,13 @@ class Value:
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes from the first element to the end of the last."""
+        """Return the number of bytes from the first element to the end of the last."""
         low, high = memory_span(self.shape, self.strides, 0)
         return (high - low) * self.dtype.itemsize
 
     @property
     def span(self) -> tuple[int, int]:
-        """The bytes of the buffer among which its elements are."""
+        """Return the range of bytes of the buffer that contains its elements."""
         low, high = memory_span(self.shape, self.strides, 0)
         return self.start + low * self.dtype.itemsize, self.start + high * self.dtype.itemsize
 
@@ -69,7 +69,7 @@ class Value:
         return self.start == 0 and self.is_contiguous
 
     def over(self, storage: UntypedStorage) -> Tensor:
-        """The tensor that it is, if its buffer is in this storage."""
+        """Return the tensor with this header over `storage`, which holds the buffer."""
         contiguous = is_contiguous_layout(self.shape, self.strides)
         start = self.start // self.dtype.itemsize
         return new_tensor(storage, self.shape, self.strides, start, self.dtype, self.device, contiguous)
@@ -80,11 +80,11 @@ class Call:
     """A call of an operator.
 
     `function` is the form that was called (the function, the in-place form, a form without a public name), with `args` and `kwargs`;
-    `results` is what it returned. `makes` are the buffers that it made, in order, and `changes` those that existed before it and that
-    it has written to. A call that was `rewritten` gets the memory of its results as its first argument, a list like `results`;
-    `parts` are then the recorded calls that it stands for. `recorded` is the call as it was before its values were laid out otherwise. `steps` are the native calls that it was planned as, where that is known. A
-    call that `stays` may end the program with an error, or does what cannot be seen: it is never left out, and no other call passes it.
-    `notes` is what a recorder knows besides about the place where it was made."""
+    `results` is what it returned. `makes` are the buffers that it made, in order, and `changes` those that existed before and that it has
+    written. A call that was `rewritten` gets the memory of its results as its first argument, a list like `results`; `parts` are then the
+    recorded calls that it replaces. `recorded` is the call before the layouts of its values were changed. `steps` are its native calls, if it
+    has been planned. A call that `stays` may end the program with an error, or has effects that are not known: it is never dropped, and no
+    other call moves past it. `notes` are a recorder's further facts about the place of the call."""
 
     op: Any
     function: Callable
@@ -118,7 +118,7 @@ class Call:
         return tuple(part.recorded or part for part in self.parts or (self,))
 
     def arguments(self) -> list[Value]:
-        """The values among the arguments."""
+        """Return the values among the arguments."""
         found: list[Value] = []
         mapped((self.args, self.kwargs), Value, found.append)
         return found
@@ -134,7 +134,7 @@ class Call:
         return {v.buffer for v in self.arguments()} - {NO_MEMORY}
 
     def writes(self) -> set[int]:
-        """The buffers that it writes: those that it makes and those that it changes."""
+        """Return the buffers that the call writes: those that it makes and those that it changes."""
         return {*self.makes, *self.changes}
 
     def touches(self) -> set[int]:
@@ -146,9 +146,9 @@ class Call:
 
 @dataclass(eq=False, slots=True)
 class Program:
-    """Program of operator calls recorded from a function. `inputs` are the values of its arguments, `outputs`
-    its results with values in the place of tensors; `kept` are further buffers that are read after the run.
-    `states` are tensors that it found: a value that is just such a tensor stands for the tensor itself."""
+    """Program of operator calls recorded from a function. `inputs` are the values of its arguments, `outputs` its results with values in
+    place of tensors; `kept` are further buffers that are read after the run. `states` maps values to tensors that existed before: such a
+    value stands for the tensor itself."""
 
     buffers: list[Buffer] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -158,7 +158,7 @@ class Program:
     kept: set[int] = field(default_factory=set)
 
     def lasting(self) -> set[int]:
-        """The buffers that are read when the program has run: results, and what existed before."""
+        """Return the buffers that are read after the program has run: results, and memory that existed before."""
         found = set(self.kept)
         mapped(self.outputs, Value, lambda v: found.add(v.buffer))
         return found | {b.index for b in self.buffers if b.source != "new"}

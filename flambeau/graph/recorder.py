@@ -1,7 +1,7 @@
-"""The recorder: a mode at the door that writes down every call that touches memory, in order.
+"""The recorder: a mode at the door that records every call that touches memory, in order.
 
-Composites are recorded through their bodies; what they are made of (forward, backward, updates of optimizers, random numbers, fills and
-copies) passes the same door and becomes a call. Nothing recorded keeps a tensor alive: what operators do may depend on who holds what."""
+Composites are recorded through their bodies; their parts (forward, backward, updates of optimizers, random numbers, fills and copies) pass
+the same door and become calls. Nothing recorded keeps a tensor alive: operators may depend on reference counts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NotRecordable(Exception):
 
 
 class Running:
-    """The call being recorded: the buffers that it makes, and why its native calls alone would not do the same again."""
+    """The call being recorded: the buffers that it makes, and why its native calls alone would not have the same effect."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -40,7 +40,7 @@ class Running:
 
 
 class Writer(modes.Mode):
-    """Writer of calls: what a call was, with tensors as values over the memory that is known, and why one cannot be written down."""
+    """Mode that writes calls: the record and arguments of a call, with tensors as values over known memory, and why one cannot be recorded."""
 
     only_host = False  # whether it knows only memory of the host
     running: Any = None  # the call that runs; None between calls
@@ -60,7 +60,7 @@ class Writer(modes.Mode):
 
     # -- calls ------------------------------------------------------------------------------------------------------
     def call(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
-        """Run an operator, record the call and return its result. `run` replaces the public function if given."""
+        """Run an operator, record the call and return its result. `run` makes the call; `function` is the form to record."""
         call = Call(op, function, *self.structure((args, kwargs)))
         outer, self.running = self.running, self.begin(call, args, kwargs)
         try:
@@ -74,7 +74,7 @@ class Writer(modes.Mode):
         return result
 
     def begin(self, call: Call, args: tuple, kwargs: dict) -> Any:
-        """Return what is noted while a call runs that is about to."""
+        """Return the object that collects facts about a call while it runs."""
         return Running(call)
 
     def end(self, running: Any, result: Any) -> None:
@@ -90,7 +90,7 @@ class Writer(modes.Mode):
             self.refuse(f"{running.call.name} ends with an exception")
 
     def notes(self, op: Any) -> dict[str, Any]:
-        """Return what is to be kept with a call."""
+        """Return the notes to be stored with a call of `op`."""
         return {}
 
     # -- tensors ----------------------------------------------------------------------------------------------------
@@ -104,11 +104,11 @@ class Writer(modes.Mode):
         return self.memory.find(address)
 
     def value(self, t: Tensor) -> Value | None:
-        """Return a tensor as a value; None where its memory is not known."""
+        """Return a tensor as a value; None if its memory is not known."""
         return Value.of(t, self.find) if self.plain(t) else None
 
     def held(self, t: Tensor) -> Any:
-        """Return a tensor as a value; refuse the recording where its memory is not known."""
+        """Return a tensor as a value; refuse the recording if its memory is not known."""
         found = self.value(t)
         if found is None:
             origin = "of unknown origin" if self.plain(t) else f"on {t.device} with layout {t.layout}"
@@ -116,7 +116,7 @@ class Writer(modes.Mode):
         return found
 
     def result(self, t: Tensor) -> Any:
-        """Return a tensor that a call has returned as a value: memory that is not known is refused where it is used."""
+        """Return a tensor that a call has returned as a value: unknown memory is refused only where it is used."""
         return self.value(t)
 
     def structure(self, value: Any, change: Callable[[Tensor], Any] | None = None) -> Any:
@@ -127,7 +127,7 @@ class Writer(modes.Mode):
 
 
 def _declared(call: Call) -> list[Value]:
-    """The values that an operator says it changes."""
+    """Return the values that an operator declares to change."""
     op, found = call.op, list[Value]()
     if call.kwargs.get("out") is not None:
         mapped(call.kwargs["out"], Value, found.append)
@@ -146,11 +146,11 @@ def written_arguments(op: Any, args: tuple, kwargs: dict) -> list[Any]:
 
 
 class Recorder(Writer):
-    """The mode at the door: writes down what happens between entering and leaving `recording()`, in this thread. With `whole`, a function
-    of a record, composites for which it is true are written down as one call. `views` is told of calls that may have made views.
+    """The mode at the door: records this thread's calls between entering and leaving `recording()`. Composites for whose record `whole`
+    returns True are recorded as one call. `views` is notified of calls that may have made views.
 
-    Whoever needs more than calls overrides what it is told: `instead` of a call that is about to be made, `begin` and `end` of one that runs
-    and has run, and the methods of `watching.Watcher` of what happens to memory meanwhile."""
+    Subclasses that need more than calls override the notifications: `instead` of a call that is about to be made, `begin` and `end` of one
+    that runs and has run, and the methods of `watching.Watcher` for what happens to memory meanwhile."""
 
     views: Any = None
 
@@ -161,7 +161,7 @@ class Recorder(Writer):
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Any]:
-        """Context manager within which this thread's calls are written down."""
+        """Context manager: record this thread's calls."""
         with watching.watch(self), self:
             yield self
 
@@ -172,7 +172,7 @@ class Recorder(Writer):
 
     # -- what existed before ----------------------------------------------------------------------------------------
     def know_storage(self, held: UntypedStorage, source: Any = "state") -> Buffer | None:
-        """Make a storage that existed before known, if it has memory; its buffer."""
+        """Register a storage that existed before, if it has memory, and return its buffer."""
         if not held.ptr or (self.only_host and held.device is not cpu):
             return None
         found = self.memory.find(held.ptr)
@@ -181,7 +181,7 @@ class Recorder(Writer):
         return self.memory.add(held.ptr, max(held.size_bytes, held.capacity), source, held)
 
     def know(self, t: Tensor, source: Any = "state") -> Value:
-        """Register a tensor that existed before: an argument, or one that the function finds; an equal value stands for the tensor itself."""
+        """Register a tensor that existed before: an argument, or one of the state. An equal value then stands for the tensor itself."""
         known = self.memory.find(t._storage.ptr) is not None
         buffer = None if known else self.know_storage(t._storage, source)
         if source == "state":
@@ -211,7 +211,7 @@ class Recorder(Writer):
         return result
 
     def _made(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
-        """Make a call as its record says: as one, or through the calls in its body."""
+        """Make a call as its record says: as one call, or through the calls in its body."""
         if run is not function and run is not modes.unwatched(function):
             function = run
         if op.has_parts and not self.whole(op):
@@ -224,7 +224,7 @@ class Recorder(Writer):
         return self.call(op, function, run, args, kwargs)
 
     def instead(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """Make a call in another way; return NotImplemented for one that is to be made and recorded normally."""
+        """Make a call in another way, or return NotImplemented for one that is to be made and recorded normally."""
         return NotImplemented
 
     def begin(self, call: Call, args: tuple, kwargs: dict) -> Any:
@@ -244,7 +244,8 @@ class Recorder(Writer):
 
     # -- what is told about memory ----------------------------------------------------------------------------------
     def told(self, between: str, within: str) -> None:
-        """Record an effect that no call shows: why it is a problem between calls, and why the call that has it must be kept whole."""
+        """Record an effect that no call shows: `between` is the reason to refuse it between calls, `within` why the call that has it must be
+        kept whole."""
         if self.running is None:
             self.refuse(between)
         else:
@@ -270,7 +271,7 @@ class Recorder(Writer):
         self.looked()
 
     def tested(self, address: int, nbytes: int, error: Exception | None) -> None:
-        """A call that tests for errors does so again when it is run again."""
+        """Do nothing: a call that tests for errors does so again in a replay."""
 
     def filled(self, address: int, value: int, nbytes: int) -> None:
         self.told("bytes are set between operators", "")
@@ -284,9 +285,9 @@ class Recorder(Writer):
 
 
 class TensorRecorder(Writer):
-    """Writes down the calls that it is told of, with a value for each tensor object: several over one place in memory may have
-    different histories (`x`, `x.detach()`). It keeps the tensors, so that no memory is used for two; the number of a value is its
-    tensor's place in `tensors`."""
+    """Recorder of the calls that it is given, with a value for each tensor object: several over one place in memory may have different
+    histories (`x`, `x.detach()`). It keeps the tensors alive, so that no memory is used for two; the number of a value is its tensor's index
+    in `tensors`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -315,14 +316,14 @@ class TensorRecorder(Writer):
         return Value(buffer, start, shape, strides, t.dtype, t.device, -1, t.requires_grad)
 
     def number(self, t: Tensor) -> Value:
-        """Make a new value for a tensor, but not for others over its memory."""
+        """Make a new value for a tensor object, without claiming its memory for it."""
         made = replace(self.value(t), number=len(self.tensors))
         self.tensors.append(t)
         self.known[id(t)] = (t, made)
         return made
 
     def know(self, t: Tensor) -> Value:
-        """Make a new value for a tensor and for others over its memory."""
+        """Make a new value for a tensor, which also stands for unknown tensors over its memory."""
         made = self.number(t)
         if made.buffer != NO_MEMORY:
             self.latest[made.buffer] = self.places[made] = t
@@ -333,8 +334,8 @@ class TensorRecorder(Writer):
         return self.found(t) or self.foreign(t)
 
     def found(self, t: Tensor) -> Value | None:
-        """Return the value of a known tensor, or of another object over a known one's memory: what backward passes keep, and
-        gradients that are spread without being copied. None for memory from elsewhere."""
+        """Return the value of a known tensor, or of another object over a known one's memory: tensors that backward passes keep, and
+        gradients that are expanded without being copied. None for memory from elsewhere."""
         if id(t) in self.known:
             return self.known[id(t)][1]
         shown = self.value(t)
@@ -348,18 +349,18 @@ class TensorRecorder(Writer):
         return self.known[id(near)][1]
 
     def foreign(self, t: Tensor) -> Value:
-        """Return a value for a tensor that the program has from elsewhere."""
+        """Return a value for a tensor that was made outside the program."""
         return self.number(t)
 
     def viewed(self, t: Tensor, near: Tensor) -> Value | None:
-        """Write down a call that makes a tensor of a known one in the same memory; its value."""
+        """Record a call that makes a tensor from a known one in the same memory, and return its value; here None."""
         return None
 
     def result(self, t: Tensor) -> Value:
         return self.know(t)
 
     def write(self, op: Any, function: Any, given: tuple[tuple, dict], result: Any) -> None:
-        """Record a call with these arguments, values in the place of tensors; `function` is None for one that was not made."""
+        """Record a call with these arguments, values in place of tensors; `function` is None for a call that was not made."""
         self.end(Running(Call(op, function, *given)), result)
 
     def maker(self, value: Value) -> Call | None:
@@ -368,7 +369,7 @@ class TensorRecorder(Writer):
         return next(made, None)
 
     def returned(self, noted: Any, result: Any) -> None:
-        """Note that the program gets other tensors in the place of those that a call has returned."""
+        """Note that the program gets other tensor objects in place of those that a call has returned."""
         if isinstance(noted, (list, tuple)):
             for a, b in zip(noted, result):
                 self.returned(a, b)
@@ -380,7 +381,7 @@ class TensorRecorder(Writer):
         return len(self.program.calls), len(self.tensors)
 
     def forget(self, mark: tuple[int, int]) -> None:
-        """Forget the calls written since then, and their results; numbers are not given again."""
+        """Forget the calls recorded since `mark`, and their results; numbers are not reused."""
         calls, tensors = mark
         del self.program.calls[calls:]
         self.known = {key: (t, value) for key, (t, value) in self.known.items() if value.number < tensors}

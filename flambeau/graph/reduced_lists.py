@@ -1,4 +1,4 @@
-"""Reductions of many dense tensors to one number each, in two launches: norms of gradients, say. Sums are formed in another order then."""
+"""Reductions of many dense tensors to one number each, such as norms of gradients, in two launches. Sums are formed in another order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .reductions import Reduced, reduced
 
 @dataclass(eq=False)
 class ReducedMember:
-    """A reduction that may be one of a list."""
+    """A reduction that may become part of a list call."""
 
     call: Call
     of: Reduced
@@ -27,7 +27,7 @@ class ReducedMember:
 
 
 def reduced_member(call: Call) -> ReducedMember | None:
-    """A call as one of a list of reductions; None for calls that are none, or that have more than one result."""
+    """Return a call as a member of a list of reductions; None for other calls, and for reductions to more than one number."""
     found = reduced(call)
     if found is None or len(found.dims) != len(found.value.shape) or not numel_of(found.value.shape):
         return None
@@ -62,7 +62,7 @@ def reduced_list(members: list[ReducedMember]) -> Call:
 
 
 class FusedReductions:
-    """Reductions of many tensors: `run(outs, *inputs)`. Where the device has no such kernel, one by one."""
+    """Reductions of many tensors: `run(outs, *inputs)`. On devices without a kernel for lists they run one by one."""
 
     def __init__(self, parts: Parts, where: device, alone: list[tuple[Any, Any]]):
         self.parts, self.where, self.alone = parts, where, alone

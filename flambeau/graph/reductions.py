@@ -1,7 +1,7 @@
-"""Formulas evaluated by the reductions that read them: what is summed up is computed on the way, not stored first.
+"""Formulas evaluated by the reductions that read them: the summed values are computed on the fly, not stored first.
 
-Only where the loops of the reduction stay what they are (everything that is read is stored in memory as the values were, or is one element), so
-that sums are formed in the same order."""
+Only if the loops of the reduction stay the same (all operands have the layout of the values, or are one element), so that sums are formed in
+the same order."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def take_sums(program: Program) -> None:
 
 
 def _sum(value: Value, out: Value, impl: Reduction, call: Call) -> Call:
-    """A call that reduces a value over its first dimension."""
+    """Return a call that reduces a value over its first dimension."""
     compute, acc, _ = impl.rule(impl, value.dtype, None)
     root = impl.trace((value.dtype,), compute)
     kernel = FusedReduction(root, impl, (value.dtype,), (acc, out.dtype), tuple(value.shape), (0,), ["e"], value.device)
@@ -92,7 +92,7 @@ class Reduced(NamedTuple):
 
 
 def reduced(call: Call) -> Reduced | None:
-    """A call as a reduction; None for other calls."""
+    """Return a call as a reduction; None for other calls."""
     meaning = None if call.fixed or call.changes else _meaning(call)
     if meaning is None:
         return None
@@ -106,7 +106,7 @@ def reduced(call: Call) -> Reduced | None:
 
 
 def _meaning(call: Call) -> tuple[Any, Reduction, Any, dtype | None] | None:
-    """The operand of a reduction, itself, the dimensions as they were given, and the dtype."""
+    """Return a reduction's operand, the reduction, its dimensions as they were given, and the dtype; None for other calls."""
     op, impl = call.op, call.op.impl
     if op.reduces is not None:
         bound = op.bind(call.args, call.kwargs)
@@ -122,7 +122,7 @@ def _meaning(call: Call) -> tuple[Any, Reduction, Any, dtype | None] | None:
 
 
 def _single(call: Call) -> Loop | None:
-    """A call that is a formula with one result."""
+    """Return the loop of a call that is a formula with one result, else None."""
     loop = loop_in(call)
     alone = loop is not None and len(loop.results) == 1 and len(call.makes) == 1 and not call.changes
     return loop if alone else None
@@ -170,7 +170,7 @@ def _read(read: Read) -> str:
 
 
 class FusedReduction:
-    """A reduction of a formula: `run(outs, *inputs)`. Its kernel is made when it first runs."""
+    """A reduction of a formula: `run(outs, *inputs)`. Its kernel is compiled when it first runs."""
 
     def __init__(
         self, root: Expr, impl: Reduction, dtypes: tuple[dtype, ...], results: tuple[dtype, dtype], shape: Any,

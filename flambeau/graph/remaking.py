@@ -1,7 +1,7 @@
 """Pass that drops values kept for a derivative if they can be computed from what remains (`Op.remade`, `Op.lean`).
 
-Probabilities of a loss over a large vocabulary take as much memory as the scores, which are there anyway, and longer to write and to read
-than to compute."""
+Probabilities of a loss over a large vocabulary take as much memory as the scores, which are stored anyway, and take longer to write and to
+read than to compute."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def remake_kept(program: Program) -> None:
 
 
 def remake_between(programs: list[Program], kept: set[int]) -> None:
-    """Apply `remake_kept` across programs over the same buffers, of which the others run after the first, as derivatives do; `kept` is
-    read after all."""
+    """Apply `remake_kept` across programs over the same buffers, of which the others run after the first, as derivatives do; `kept` are the
+    buffers read after all of them."""
     counts = [len(program.calls) for program in programs]
     whole = Program(programs[0].buffers, [call for program in programs for call in program.calls], kept=kept)
     remake_kept(whole)
@@ -42,7 +42,7 @@ def remake_between(programs: list[Program], kept: set[int]) -> None:
 
 
 def _readers(matches: Matches, maker: int, kept: Value) -> list[int]:
-    """The calls that read what was kept, if there are no others that touch it: none where there are."""
+    """Return the calls that read a kept value; [] if anything else touches it."""
     users = matches.users(kept.buffer)
     return [] if users is None or users[:1] != [maker] else users[1:]
 
@@ -73,7 +73,7 @@ def _from_source(matches: Matches, k: int, maker: Call, i: int) -> Call | None:
 
 
 def _lean(call: Call, outs: list[Value]) -> Call | None:
-    """The call without its last result."""
+    """Return the call without its last result, or None if its record has no such form."""
     op = call.op.lean.op
     args = tuple(call.op.bind(call.args, call.kwargs).values())
     described = op.layout(*on_meta(args))

@@ -1,4 +1,4 @@
-"""Running a program: every call is made again through the door, on tensors over memory that is chosen now."""
+"""Running a program: every call is made again through the door, on tensors over newly chosen memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Replay(watching.Watcher):
                         self.at.pop(b, None)
 
     def tensor(self, v: Value) -> Tensor:
-        """The tensor that a value is in this run."""
+        """Return the tensor that a value denotes in this run."""
         if v in self.program.states:
             return self.program.states[v]
         if v.buffer == NO_MEMORY:
@@ -88,7 +88,7 @@ def through_door(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 class modes_off:  # noqa: N801 - reads like a keyword
-    """Context manager: autograd records nothing, and autocast, whose casts are calls of their own, casts nothing."""
+    """Context manager: turn off autograd's recording, and autocast, whose casts are recorded calls."""
 
     def __enter__(self) -> None:
         self.before = grad_mode.enabled, casts.active

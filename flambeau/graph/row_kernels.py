@@ -1,6 +1,6 @@
-"""The kernels of groups of rows (see `rows`): a loop over rows, in it loops over the elements of one, as a loop nest for the device.
+"""Kernels of groups of rows (see `rows`): a loop over rows with inner loops over the elements of a row, as a loop nest for the device.
 
-Sums of columns are taken over blocks of rows, which a second call adds up in a fixed order."""
+Sums of columns are formed over blocks of rows, and a second call adds these up in a fixed order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _i, _j, _rows, _size = (ir.var(name, int64) for name in ("i", "j", "rows", "size
 
 
 def row_call(program: Program, group: Any, keep: list[Any]) -> Call:
-    """A group as a call that stores these of its results, and sums of blocks for its columns."""
+    """Return a group as a call that stores the results `keep`, and partial sums of blocks for its columns."""
     impl = FusedRows(group, keep)
     parts = tuple(p for part in group.parts for p in (part.parts or (part,)))
     results = [_value(p, group.results[p][1], group) for p in keep]
@@ -130,7 +130,7 @@ class FusedRows:
 
 
 def along(width: int, body: list[ir.Statement]) -> ir.For:
-    """A loop over the elements of a row."""
+    """Return a loop over the elements of a row."""
     return ir.For("j", const(0), const(width), const(1), body)
 
 
@@ -182,7 +182,7 @@ class _Body:
         return [ir.Assign(f"ahead{k}", float32, self._operand(k)) for k in rows]
 
     def _along(self, root: Expr) -> Expr:
-        """A formula inside of a loop over elements; what is the same for all of them is computed in front of it."""
+        """Return a formula inside a loop over elements; parts that are the same for all elements are computed before the loop."""
         done: dict[int, Expr] = {}
         return self._placed(root, done)
 
@@ -205,7 +205,7 @@ class _Body:
         return self.held[id(x)]
 
     def _row(self, x: Expr) -> Expr:
-        """A formula of numbers of the row."""
+        """Return a formula of per-row numbers."""
         if id(x) in self.held:
             return self.held[id(x)]
         if x.op == "arg":
@@ -267,7 +267,7 @@ def _is_number(x: Expr) -> bool:
 
 
 def _used_sums(roots: list[Expr], sums: list[Expr]) -> list[int]:
-    """The sums that formulas need, those that these need included."""
+    """Return the indices of the sums that formulas need, including those that these sums need."""
     found: set[int] = set()
     left = list(roots)
     while left:
@@ -278,7 +278,7 @@ def _used_sums(roots: list[Expr], sums: list[Expr]) -> list[int]:
 
 
 def _stages(used: list[int], sums: list[Expr]) -> Iterator[list[int]]:
-    """Sums that can be formed in one loop, loop after loop."""
+    """Yield lists of sums that can be formed in one loop, in the order of the loops."""
     depth: dict[int, int] = {}
     for k in used:
         needs = [depth[-1 - x.args[0]] for x in walk((sums[k],)) if x.op == "arg" and x.args[0] < 0]
@@ -288,7 +288,7 @@ def _stages(used: list[int], sums: list[Expr]) -> Iterator[list[int]]:
 
 
 def column_call(rows: Call, group: Any) -> Call:
-    """The call that adds up what blocks of rows have found for columns."""
+    """Return the call that adds up the partial sums of columns over all blocks of rows."""
     outs = [v for _, v in group.columns.values()]
     impl = ColumnSums(rows.op.impl.blocks, [v.dtype for v in outs], group.width, group.device)
     op = Op(f"columns of {rows.op.name}", "reduction", impl.run, (), differentiable=False, impl=impl, writes=("outs",))
@@ -298,7 +298,7 @@ def column_call(rows: Call, group: Any) -> Call:
 
 
 class ColumnSums:
-    """Sums over blocks: `run(outs, partial)`."""
+    """Sums of columns over blocks of rows: `run(outs, partial)`."""
 
     def __init__(self, blocks: int, dtypes: list[Any], width: int, where: Any):
         self.blocks, self.dtypes, self.width, self.where = blocks, dtypes, width, where

@@ -1,10 +1,10 @@
 """Rows: formulas over elements, sums over each row and formulas over those, and sums over columns, in one kernel.
 
-A norm is such: it reads a row, sums it up, and reads it again. Together with what makes the row (a residual addition, gradients that are
-added up) and what follows (a conversion, another addition) each element is read once, stays in registers, and is written once. Which
-calls are such their records say: formulas (`loops`), reductions, and operators that declare what they compute from rows (`Op.rows`).
+A norm is an example: it reads a row, sums it up, and reads it again. Fused with the calls that make the row (a residual addition, a sum of
+gradients) and those that follow (a conversion, another addition), each element is read once, stays in registers, and is written once. The
+operators' records declare which calls are fused: formulas (`loops`), reductions, and operators with formulas over rows (`Op.rows`).
 
-Values are rounded where memory would have rounded them; sums are formed in another order than by the calls one by one."""
+Values are rounded where storing would have rounded them; sums are formed in another order than by the separate calls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _POINTERS, _NODES = 20, 600
 
 
 class _NoRows(Exception):
-    """An operand does not go along with rows."""
+    """Raised when the layout of an operand does not fit the rows."""
 
 
 class Spot(NamedTuple):
@@ -49,8 +49,8 @@ Operand = tuple["Spot | Number", dtype]
 
 @dataclass(eq=False)
 class RowGroup:
-    """Formulas over rows of `width` elements, which are numbered by `dims`. arg(k) of the formulas stands for `reads[k]`, arg(-1 - k) for
-    `sums[k]` of the row. `results` are stored where their spots say, `columns` are sums over all rows."""
+    """Formulas over rows of `width` elements; `dims` are the dimensions of rows. arg(k) of the formulas stands for `reads[k]`, arg(-1 - k)
+    for `sums[k]` of the row. `results` maps spots to stored values, `columns` are sums over all rows."""
 
     dims: tuple[int, ...]
     width: int
@@ -92,7 +92,7 @@ class RowGroup:
 
 
 def fuse_rows(program: Program) -> None:
-    """Join what is computed from rows."""
+    """Fuse calls that compute from the same rows."""
     joining = Joining(program, _item, _joined)
     calls: list[Call] = []
     for i, slot in enumerate(joining.slots):
@@ -107,8 +107,8 @@ def fuse_rows(program: Program) -> None:
 
 
 def _is_worth_it(group: RowGroup) -> bool:
-    """Return whether one kernel is better than the calls: there are several and rows are summed up,
-    or the only call's own kernel, which reads dense operands only, would have to copy one first."""
+    """Return whether one kernel is better than the calls: there are several and rows are summed up, or the only call's own kernel, which
+    reads dense operands only, would have to copy one first."""
     if len(group.parts) > 1:
         return bool(group.sums)
     dense = tuple(s * group.width for s in contiguous_strides(group.dims))
@@ -118,13 +118,13 @@ def _is_worth_it(group: RowGroup) -> bool:
 
 
 def _calls(program: Program, group: RowGroup, keep: list[Spot]) -> list[Call]:
-    """The group as a call, and one that adds up what its blocks of rows have found for columns."""
+    """Return the group as a call, followed by the call that adds up its partial sums of columns, if there are any."""
     found = row_call(program, group, keep)
     return [found] if not group.columns else [found, column_call(found, group)]
 
 
 def _item(call: Call) -> Loop | RowGroup | None:
-    """A call as a member of a group, on devices that gain by it; loops take the shape of the rows that they join."""
+    """Return a call as a member of a group, on devices that gain by it, else None; loops take the shape of the rows that they join."""
     declared = call.op.rows is not None and (not call.fixed or isinstance(call.function, Kernel))
     try:
         group = _declared(call) if declared else _reduction(call)
@@ -135,7 +135,7 @@ def _item(call: Call) -> Loop | RowGroup | None:
 
 
 def _declared(call: Call) -> RowGroup | None:
-    """A call by the formulas of its record."""
+    """Return a call as a group of the formulas in its record, or None."""
     form, found = call.op.rows(**call.op.bind(call.args, call.kwargs)), new_results(call)
     if form is None or found is None or not 2 <= form.width <= _WIDEST or call.changes:
         return None
@@ -156,7 +156,7 @@ def _declared(call: Call) -> RowGroup | None:
 
 
 def _leading(shape: Any, width: int) -> tuple[int, ...] | None:
-    """The dimensions in front of those that make up a row."""
+    """Return the dimensions before those that make up a row, or None if no trailing dimensions have its width."""
     inner, at = 1, len(shape)
     while inner < width and at:
         at -= 1
@@ -165,7 +165,7 @@ def _leading(shape: Any, width: int) -> tuple[int, ...] | None:
 
 
 def _spot_of(v: Value, level: str, group: RowGroup) -> Spot:
-    """Return the position of an operand that varies with elements, rows or columns; raises _NoRows if it is not laid out so."""
+    """Return the position of an operand that varies with elements, rows or columns; raise _NoRows if its layout is another."""
     at = len(group.dims)
     if level == "e":
         whole = tuple(v.shape[:at]) == group.dims and _step(tuple(v.strides[at:]), tuple(v.shape[at:])) == 1
@@ -188,7 +188,7 @@ def _is_usable(group: RowGroup) -> bool:
 
 
 def _reduction(call: Call) -> RowGroup | None:
-    """A sum over each row, or over columns."""
+    """Return a call that sums over each row, or over columns, as a group; None for other calls."""
     found, out = _over_values(call)
     if found is None or found.impl.combine != "sum":
         return None
@@ -216,7 +216,7 @@ def _reduction(call: Call) -> RowGroup | None:
 
 
 def _over_values(call: Call) -> tuple[Reduced | None, Any]:
-    """A call as a reduction of a value, and the result."""
+    """Return a call as a reduction of a stored value, or None, and its result."""
     impl = call.op.impl
     if isinstance(impl, FusedReduction) and len(call.args) == 1 and isinstance(call.args[0], Value):
         whole = tuple(call.args[0].shape) == tuple(impl.shape)
@@ -226,7 +226,7 @@ def _over_values(call: Call) -> tuple[Reduced | None, Any]:
 
 
 def _of_rows(loop: Loop, like: RowGroup) -> RowGroup | None:
-    """A loop over the elements, or over the rows, of a group, seen as one: its dimensions are told by an operand that both have."""
+    """Return a loop over the elements, or over the rows, of the group `like` as a group; a common operand shows which dimensions are which."""
     count = math.prod(loop.sizes)
     if count not in (like.rows, like.rows * like.width) or loop.device is not like.device:
         return None
@@ -247,7 +247,8 @@ def _of_rows(loop: Loop, like: RowGroup) -> RowGroup | None:
 def _dimensions(
     strides: tuple[int, ...], sizes: tuple[int, ...], outer: tuple[int, ...], dims: tuple[int, ...], width: int
 ) -> tuple[list[int], list[int]] | None:
-    """The dimensions of a loop that are those of a group's rows (-1 for one of a single row), and the rest, which are inside of rows."""
+    """Return the dimensions of a loop that are those of a group's rows (-1 for one of size 1), and the others, which are inside rows; None if
+    they do not match."""
     left = list(range(len(sizes)))
     found = []
     for n, s in zip(dims, outer):
@@ -261,7 +262,7 @@ def _dimensions(
 
 
 def _ordered(loop: Loop, like: RowGroup, order: list[int], inner: list[int]) -> RowGroup | None:
-    """The loop as a group with the same dimensions."""
+    """Return the loop as a group with the dimensions of `like`, or None."""
 
     def spot(p: Any) -> Any:
         if not isinstance(p, Place):
@@ -282,7 +283,7 @@ def _ordered(loop: Loop, like: RowGroup, order: list[int], inner: list[int]) -> 
 
 
 def _step(strides: tuple[int, ...], sizes: tuple[int, ...]) -> int | None:
-    """The stride of several dimensions seen as one; None where they are not."""
+    """Return the stride of several dimensions taken as one; None if they cannot be."""
     walked = [(s, n) for s, n in zip(strides, sizes) if n > 1]
     if not walked or all(s == 0 for s, _ in walked):
         return 0
@@ -306,7 +307,7 @@ def _aligned(first: RowGroup, second: RowGroup) -> tuple[RowGroup, RowGroup] | N
 
 
 def _joined(first: Any, second: Any, is_used: Callable[[int], bool]) -> RowGroup | None:
-    """Return one group that does the work of both in order; None where the result would differ or nothing is gained."""
+    """Return one group that does the work of both in order; None if the result would differ or nothing is gained."""
     if isinstance(first, Loop) and isinstance(second, Loop):
         return None
     if isinstance(first, Loop):
@@ -351,7 +352,7 @@ def _key(read: Operand) -> Any:
 
 
 def _compatible(first: RowGroup, second: RowGroup) -> bool:
-    """Return whether each row of the second group needs only what the first has done in that row, and both share elements."""
+    """Return whether each row of the second group needs only the first group's results in that row, and both share elements."""
     if first.dims != second.dims or first.device is not second.device:
         return False
     written = first.written()

@@ -1,4 +1,4 @@
-"""Common subexpressions: a call that computes what an earlier one has computed is dropped, and that one's result is read."""
+"""Common subexpressions: a call that repeats an earlier one is dropped, and the earlier result is read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .program import Call, Program, Value
 
 
 def share(program: Program) -> None:
-    """Leave out calls whose results are there already. Both results are the program's own and never written again, and what they are
-    computed from has not changed in between."""
+    """Drop calls whose results exist already. Both results are the program's own and never written again, and their operands have not changed
+    in between."""
     writers: dict[int, list[int]] = {}
     kept = program.lasting()  # and what nobody may be given another buffer for
     for i, call in enumerate(program.calls):
@@ -43,7 +43,7 @@ def _is_fresh(program: Program, call: Call, first: Call, at: int, i: int, writer
 
 
 def _key(call: Call) -> Any:
-    """Return a key that is equal for calls with equal results, or None where a call cannot be shared."""
+    """Return a key that is equal for calls with equal results, or None if a call cannot be shared."""
     if call.stays or call.changes or not call.makes or call.op.draws or call.op.reads_values:
         return None
     try:
@@ -63,7 +63,7 @@ def _hashable(value: Any) -> Any:
 
 
 def renamed(call: Call, instead: dict[int, int]) -> Call:
-    """A call with other buffers in the place of some, and so are its native calls."""
+    """Return a call, and its native calls, with buffers replaced as in `instead` (old to new)."""
 
     def other(v: Value) -> Value:
         return replace(v, buffer=instead[v.buffer]) if v.buffer in instead else v

@@ -24,7 +24,7 @@ bind_late_methods()
 
 
 def __getattr__(name: str):
-    """All records, `torch.ops.aten`, `higher_order`, `profiler`, `quantized` and libraries of C++, imported when first used."""
+    """Import on first use: all records (`OPS`), `aten`, `higher_order`, `profiler`, `quantized` and libraries of C++ operators."""
     if name == "OPS":
         return _naming.above("ops.late").OPS
     if name == "aten":

@@ -21,7 +21,7 @@ from .record import NewTensor
 
 
 def split_at(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
-    """A contiguous shape as (outer, n, inner) around a dimension; a 0-dim tensor is one line of one element."""
+    """Return a contiguous shape as (outer, n, inner) around a dimension; a 0-dim tensor is one line of one element."""
     if not shape:
         return 1, 1, 1
     shape = tuple(shape)  # whose parts are quickly made
@@ -44,7 +44,7 @@ def take_along(input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -
 
 @take_along.on("any")
 def take_into(out: Tensor, input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> None:
-    """The kernel of take_along, for other kernels."""
+    """Compute `take_along` into `out`, for other kernels."""
     outer, n, inner = split_at(input.shape, dim)
     picked = index.shape[dim] if index.shape else 1
     gather_kernel(out, dense(input), dense(index), bad_index.on(out.device, "gather"), outer, n, picked, inner)
@@ -53,7 +53,7 @@ def take_into(out: Tensor, input: Tensor, index: Tensor, dim: int, shape: tuple[
 
 @internal(grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)}, batching="each")
 def place_along(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...], distinct: bool = False) -> NewTensor:
-    """Zeros of `shape` with out[o, index[o, k, i], i] += values[o, k, i]; `distinct` if no place comes twice."""
+    """Zeros of `shape` with out[o, index[o, k, i], i] += values[o, k, i]; `distinct` if no place occurs twice."""
     return make_size(shape), values.dtype, values.device
 
 
@@ -97,8 +97,8 @@ class _LinePlan:
 class LineOperator:
     """A kernel from contiguous tensors of one dtype and shape to a new one, along the lines of one dimension.
 
-    `rows` is the kernel where that dimension is the last one (None: `columns` does both). What a call needs to know is
-    found by dtype, shape and dimension, so that it costs one look-up, one allocation and one native call."""
+    `rows` is the kernel where that dimension is the last one (None: `columns` does both). Plans are found by dtype, shape and dimension, so
+    that a call costs one lookup, one allocation and one native call."""
 
     def __init__(self, rows: Any, columns: Any, inputs: int, **constants: Any):
         self.rows, self.columns, self.inputs, self.constants = rows, columns, inputs, constants
@@ -109,7 +109,7 @@ class LineOperator:
         return self.plans.get((x.dtype, x.shape, dim, x.device)) or self._plan(x, dim)
 
     def known(self, x: Tensor, dim: int) -> Tensor | None:
-        """The kernel of one tensor into a new one, where a call like this one was planned before (the `shortcut` of a primitive)."""
+        """Compute a new tensor from `x` if a call like this was planned before, else return None (the `shortcut` of a primitive)."""
         plan = self.plans.get((x.dtype, x.shape, dim, x.device))
         if plan is None or plan.native is None or not x._contig:
             return None
@@ -118,7 +118,7 @@ class LineOperator:
         return out
 
     def fill(self, out: Tensor, dim: int, *inputs: Tensor) -> None:
-        """The kernel into contiguous memory that exists; all inputs are like `out`."""
+        """Compute into contiguous memory that exists; all inputs have the layout of `out`."""
         plan = self.plan_of(out, dim)
         sources = [x if x._contig else bare(x) for x in inputs]
         if plan.native is not None:

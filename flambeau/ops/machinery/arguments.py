@@ -25,13 +25,13 @@ def need_tensor(name: str, value: Any, argument: str = "input", position: int = 
 
 
 def need_tensors(name: str, **tensors: Any) -> None:
-    """The first arguments of an operator, by name and in order."""
+    """Check that the first arguments of an operator, given by name and in order, are tensors."""
     for position, (argument, value) in enumerate(tensors.items(), 1):
         need_tensor(name, value, argument, position)
 
 
 def refuse_quantized(name: str, d: dtype) -> NoReturn:
-    """Raise an error for a quantized dtype, which only tensors that know what their codes stand for have."""
+    """Raise an error for a quantized dtype, which only tensors with a quantizer can have."""
     raise QuantizedRefusal(f"{name}(): a tensor of dtype {d} is made by quantize_per_tensor or quantize_per_channel")
 
 
@@ -46,7 +46,7 @@ def as_dtype(value: Any, name: str) -> dtype:
 
 
 def as_device(where: Any) -> device:
-    """A device argument; None is the default device."""
+    """Return a device argument as a device; None is the default device."""
     if where is None:
         return default_device()
     if type(where) is device and where.memory is not None:
@@ -61,7 +61,7 @@ def as_device(where: Any) -> device:
 
 
 def is_int(value: Any) -> bool:
-    """Return whether PyTorch takes the value where it wants an int: not a bool, not a float."""
+    """Return whether PyTorch accepts a value where it expects an int: not a bool, not a float."""
     if isinstance(value, int):
         return not isinstance(value, bool)
     if isinstance(value, Tensor):
@@ -78,7 +78,7 @@ def as_int(value: Any, name: str, argument: str, position: int) -> int:
 
 
 def as_ints(values: Any, name: str, argument: str = "size", position: int = 1) -> tuple[int, ...]:
-    """A tuple of ints given as tuple, list or Size."""
+    """Return a tuple, list or Size of ints as a tuple."""
     if type(values) is Size:
         return values
     if not isinstance(values, (tuple, list)):
@@ -97,7 +97,7 @@ def as_ints(values: Any, name: str, argument: str = "size", position: int = 1) -
 
 
 def varargs_ints(args: tuple[Any, ...], name: str, argument: str = "size", position: int = 1) -> tuple[int, ...]:
-    """view(2, 3), view((2, 3)), view([2, 3]) all mean one tuple."""
+    """Return the ints of view(2, 3), view((2, 3)) or view([2, 3]) as one tuple."""
     for n in args:
         if type(n) is not int:
             break
@@ -109,7 +109,7 @@ def varargs_ints(args: tuple[Any, ...], name: str, argument: str = "size", posit
 
 
 def collected(args: tuple[Any, ...], named: dict[str, Any], key: str, name: str) -> tuple[Any, ...]:
-    """The arguments of f(x, 2, 3), f(x, (2, 3)) or f(x, key=(2, 3)), for `varargs_ints`."""
+    """Return the arguments of f(x, 2, 3), f(x, (2, 3)) or f(x, key=(2, 3)) as a tuple, for `varargs_ints`."""
     if not args and key in named:
         args = (named.pop(key),)
     if named:
@@ -131,7 +131,7 @@ def as_shape(size: tuple[Any, ...], name: str) -> Size:
 
 
 def as_number(value: Any, name: str, argument: str, position: int) -> Any:
-    """A Python number; NumPy scalars and 0-dim tensors are read."""
+    """Return an argument as a Python number; NumPy scalars and 0-dim tensors are read."""
     if isinstance(value, (int, float, complex)):
         return value
     if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.shape == () and not value.requires_grad):
@@ -140,7 +140,7 @@ def as_number(value: Any, name: str, argument: str, position: int) -> Any:
 
 
 class Options(NamedTuple):
-    """Options of a creation function: how the new tensor is made. `dtype`, `device` are None where the caller decides."""
+    """Options of a creation function. `dtype` and `device` are None if they were not given."""
 
     dtype: dtype | None
     device: device | None
@@ -153,7 +153,7 @@ _PLAIN = Options(None, None, False, None)
 
 
 def read_options(name: str, given: dict[str, Any], takes_format: bool = False) -> Options:
-    """The keyword arguments dtype=, device=, layout=, requires_grad=, pin_memory= (and memory_format=)."""
+    """Check the keyword arguments dtype=, device=, layout=, requires_grad=, pin_memory= (and memory_format=) and return them as `Options`."""
     if not given:
         return _PLAIN
     d = given.get("dtype")

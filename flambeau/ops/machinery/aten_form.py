@@ -3,10 +3,10 @@
     aten="instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False)"
 
 names one of PyTorch's operators (`softmax.int`: one overload) and says for each argument of its schema, in order, what it is: one of the
-operator's own arguments by name, a constant, or a conversion of one: `number(mode, "bilinear", "nearest")` is its place among the
-words. `*broadcast_tensors(input, target)`: another operator of PyTorch is called first. Arguments of its own that are not
-mentioned must have their defaults, or the value that stands behind the list, as in `max_pool2d_with_indices(..., return_indices=True)`.
-`adaptive_max_pool2d(input, output_size)[0]` is the first result. Of several forms in a tuple the first that fits is meant.
+operator's own arguments by name, a constant, or a conversion of one: `number(mode, "bilinear", "nearest")` is its index among these words.
+`*broadcast_tensors(input, target)`: another operator of PyTorch is called first. Arguments of its own that are not mentioned must have their
+defaults, or the value given after the list, as in `max_pool2d_with_indices(..., return_indices=True)`. `adaptive_max_pool2d(input,
+output_size)[0]` is the first result. Of several forms in a tuple the first that fits is used.
 
 The same text is read backwards when PyTorch's operator is called: its arguments become those of this one."""
 
@@ -35,14 +35,14 @@ def _word(number: int, *words: Any) -> Any:
 
 
 def _filled(size: Any, input: Tensor) -> Any:
-    """A size in which None stands for that of the input."""
+    """Return an output size with each None replaced by the input's size in that dimension."""
     if not isinstance(size, (list, tuple)):
         return size
     return [s if wanted is None else wanted for wanted, s in zip(size, input.shape[-len(size) :])]
 
 
 def _row(index: int | None, table: Tensor) -> int:
-    """A row of a table counted from the front; -1 stands for none."""
+    """Return the index of a table's row counted from the front; -1 for None."""
     return -1 if index is None else index % table.shape[0]
 
 
@@ -77,11 +77,11 @@ class AtenForm:
 
     @property
     def only_names(self) -> bool:
-        """Return whether it says nothing about arguments."""
+        """Return whether the form says nothing about arguments."""
         return self.parts is None
 
     def is_plain(self, arguments: list[str]) -> bool:
-        """Return whether it only has another name: the arguments are the own ones, in their order."""
+        """Return whether PyTorch's operator differs from this one in name only, with the same arguments in the same order."""
         return [p.id for p in self.parts or () if isinstance(p, ast.Name)] == arguments and len(
             self.parts or ()
         ) == len(arguments)
@@ -93,7 +93,7 @@ class AtenForm:
         )
 
     def mentioned(self) -> set[str]:
-        """The own arguments that it says something about."""
+        """Return the operator's own arguments that the form mentions."""
         nodes = [n for part in self.parts or () for n in ast.walk(part)]
         called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
         found = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called}
@@ -101,7 +101,8 @@ class AtenForm:
 
     # -- from here to PyTorch -------------------------------------------------------------------------------------------------
     def values(self, own: dict[str, Any], defaults: dict[str, Any], aten: Any) -> tuple[Schema, list[Any]]:
-        """PyTorch's schema and the values of its arguments for a call with `own` arguments; NoMatch where it is not meant."""
+        """Return PyTorch's schema and the values of its arguments for a call with the arguments `own`; raise NoMatch if the form does not
+        apply."""
         mentioned = self.mentioned()
         for name, value in own.items():
             wanted = self.conditions.get(name, defaults.get(name))
@@ -123,7 +124,7 @@ class AtenForm:
 
     # -- and back -------------------------------------------------------------------------------------------------------------
     def own(self, schema: Schema, values: list[Any], defaults: dict[str, Any]) -> dict[str, Any]:
-        """The own arguments for those of a call of PyTorch's operator."""
+        """Return the operator's own arguments for those of a call of PyTorch's operator."""
         parts: list[Any] = []
         for part in self.parts or ():
             inner: Any = part.value if isinstance(part, ast.Starred) else None
@@ -161,7 +162,7 @@ def _value(part: Any, own: dict[str, Any]) -> Any:
 
 
 def _given(value: Any, argument: Argument) -> Any:
-    """A value as PyTorch's argument takes it: reductions are numbers, and None is the default where None is not allowed."""
+    """Convert a value to what PyTorch's argument takes: reductions are numbers, and None is the default if None is not allowed."""
     if argument.name == "reduction" and isinstance(value, str):
         return _number(value, *REDUCTIONS)
     if value is None and not argument.is_optional:
@@ -170,7 +171,7 @@ def _given(value: Any, argument: Argument) -> Any:
 
 
 def _taken(value: Any, argument: Argument, default: Any) -> Any:
-    """And back: None where PyTorch's default stands for what is None here."""
+    """Convert back from PyTorch's argument: its default becomes None where None is the own default."""
     if argument.name == "reduction" and isinstance(value, int) and isinstance(default, str):
         return REDUCTIONS[value]
     replaced = default is None and not argument.is_optional and argument.default is not REQUIRED
@@ -185,8 +186,8 @@ ATEN_BACKWARD: dict[str, str] = {}  # the derivatives of these, as in `Op.aten_b
 
 
 def aten_only(*names: str, backward: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare what runs for operators of PyTorch (`native_layer_norm`) or overloads (`slice.Tensor`) that are no public function here
-    under this name and with these arguments, and which operator of PyTorch computes the derivative."""
+    """Declare the function that runs for operators of PyTorch (`native_layer_norm`) or overloads (`slice.Tensor`) that are no public function
+    here under this name and with these arguments, and which operator of PyTorch computes the derivative."""
 
     def note(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
@@ -201,9 +202,9 @@ def aten_only(*names: str, backward: str = "") -> Callable[[Callable[..., Any]],
 
 
 def aten_parts(*names: str, unseen: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare which calls PyTorch makes of one of its operators that is made of others, where those are not the calls that the operator's
-    own body makes here: `parts(aten, *args, **kwargs)`, with the arguments of PyTorch's schema. So core operators
-    are made of others, too. `unseen`: PyTorch's own graphs never hold it."""
+    """Declare the calls that PyTorch makes of one of its composite operators, if they are not the calls of the operator's own body here:
+    `parts(aten, *args, **kwargs)`, with the arguments of PyTorch's schema. So core operators are decomposed, too. `unseen`: PyTorch's own
+    graphs never contain the operator."""
 
     def note(parts: Callable[..., Any]) -> Callable[..., Any]:
         ATEN_PARTS.update(dict.fromkeys(names, parts))

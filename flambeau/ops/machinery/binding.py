@@ -1,4 +1,4 @@
-"""Attaching operators to the Tensor class and to the public namespaces, at import or when one of the late ones is first asked for."""
+"""Attaching operators to the Tensor class and to the public namespaces, at import or, for late operators, on first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LATE_NAMES = Path(__file__).with_name("late_names.txt")  # written by `python -m
 
 
 def bind_methods() -> None:
-    """Make methods of new operators with a method form, under their aliases too; in-place forms get their underscore."""
+    """Attach the methods of new operators to Tensor, under their aliases too, with an underscore for in-place forms."""
     for op in [op for op in OPS.values() if not op.is_bound]:
         op.is_bound = True
         _describe_inplace(op)
@@ -33,7 +33,7 @@ def _bind(name: str, method: Any) -> None:
 
 
 class LateMethod:
-    """Descriptor in the place of a tensor's method whose operator is imported when the method is first looked up."""
+    """Descriptor in place of a tensor's method whose operator is imported when the method is first looked up."""
 
     __slots__ = ("name",)
 
@@ -49,19 +49,19 @@ class LateMethod:
 
 @functools.cache
 def late_names() -> tuple[frozenset[str], frozenset[str]]:
-    """The names of functions of `torch` and of tensors' methods that belong to operators which are imported when first asked for."""
+    """Return the names of `torch` functions and of tensor methods that belong to operators which are imported on first use."""
     functions, methods = LATE_NAMES.read_text().splitlines()[1:]
     return frozenset(functions.split()), frozenset(methods.split())
 
 
 def bind_late_methods() -> None:
-    """Make descriptors that import them of the methods of late operators."""
+    """Attach a descriptor to Tensor for each method of a late operator, which imports it."""
     for name in late_names()[1]:
         _bind(name, LateMethod(name))
 
 
 def _describe_inplace(op: Op) -> None:
-    """Set the docstring of `add_` and its like, where the in-place form was made from the operator."""
+    """Set the docstring of an in-place form such as `add_` that was made from the operator."""
     if op.inplace is not None and not op.inplace.__doc__:
         op.inplace.__doc__ = f"`{op.name}` in place: {op.function.__doc__ or 'the result replaces the tensor'}"
 
@@ -75,13 +75,13 @@ def _show_signatures(op: Op) -> None:
 
 
 def namespace(which: str) -> dict[str, Any]:
-    """The public functions of one namespace, e.g. "torch" or "nn.functional"."""
+    """Return the public functions of one namespace, e.g. "torch" or "nn.functional"."""
     naming.above("ops.late")
     return declared(which)
 
 
 def declared(which: str) -> dict[str, Any]:
-    """Return the functions of a namespace that are imported already. An alias with a dot names its own: "special.psi"."""
+    """Return the functions of a namespace that are imported already. An alias with a dot names its own namespace: "special.psi"."""
     found: dict[str, Any] = {}
     for op in list(OPS.values()):  # a copy at once: another thread may declare some
         for alias in op.aliases:

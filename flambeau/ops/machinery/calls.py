@@ -1,6 +1,6 @@
-"""Calls of pointwise operators that the written faces hand over: parameters, numbers, out=, in place.
+"""Calls of pointwise operators that are not the faces' common case: parameters, numbers, out=, in place.
 
-A call that looks like an earlier one (types of numbers, layouts of tensors) finds its plan by one look-up here too."""
+A call like an earlier one (types of numbers, layouts of tensors) finds its plan by one lookup here, too."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def call_key(impl: Pointwise, operands: Values, params: Values) -> tuple[Any, ..
 
 
 def general(impl: Pointwise, operands: Values, params: Values, out: Any, face: Any) -> Any:
-    """Any call: a plan that is known already, or every check and a new one."""
+    """Make any call of a pointwise operator: by a plan that is known, or after every check by a new one."""
     if params and _same(params, impl.defaults):
         params = ()
     try:
@@ -146,7 +146,7 @@ def _all_plain(operands: Values, params: Values) -> bool:
 
 
 def checked_operands(impl: Pointwise, operands: Values) -> tuple[Any, ...]:
-    """Operands that are tensors, or numbers where the operator takes numbers."""
+    """Return operands that are tensors, or numbers where the operator takes numbers; raise for others."""
     result = tuple(as_operand(x, impl.name, i) for i, x in enumerate(operands))
     if impl.adapt is not None:
         result = impl.adapt(result)
@@ -175,7 +175,7 @@ def _writes_directly(out: Tensor, plan: Any, operands: Values) -> bool:
 
 
 def settle(impl: Pointwise, params: Values) -> tuple[Any, ...]:
-    """Parameter values as Python numbers; () when all are the defaults."""
+    """Return parameter values as Python numbers; () if all are the defaults."""
     if not params:
         return ()
     values = tuple(
@@ -186,7 +186,7 @@ def settle(impl: Pointwise, params: Values) -> tuple[Any, ...]:
 
 
 def _parameter(value: Any, op_name: str, name: str) -> Any:
-    """A 0-dim tensor or NumPy scalar given where a number belongs."""
+    """Return a 0-dim tensor or NumPy scalar that was given for a number as a Python number."""
     if isinstance(value, Tensor) and (value.shape or value.requires_grad):
         raise TypeError(f"{op_name}(): argument '{name}' must be Number, not Tensor")
     return value.item() if hasattr(value, "item") else value
@@ -217,7 +217,7 @@ def run_inplace(impl: Pointwise, self: Tensor, operands: Values, params: Values,
 def _change_inplace(
     impl: Pointwise, self: Tensor, operands: Values, params: Values, name: str, key: Values, plan: PointwisePlan | None
 ) -> Tensor:
-    """Compute into the first operand, whatever history it has; by a plan that is known for such operands, if there is one."""
+    """Compute into the first operand with autograd: by the known `plan` for such operands, or by a new one."""
     given, is_new = (operands, params), plan is None
     if not isinstance(self, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(self).__name__}")
@@ -271,8 +271,8 @@ def _inplace_plan(impl: Pointwise, self: Tensor, sources: Values, params: Values
 
 
 def _spoil(node: Any, self: Tensor, operands: Values, version: int) -> None:
-    """An operand that shares the memory written to (x.div_(x)) is saved with the version it had when it was read, so that a
-    backward pass that needs its old values stops with PyTorch's error."""
+    """Save an operand that shares the memory written to (x.div_(x)) with the version it had when it was read, so that a backward pass that
+    needs its old values stops with PyTorch's error."""
     for place, i in enumerate(node.recipe.keeps):
         if 2 <= i <= len(operands) and isinstance(operands[i - 1], Tensor):
             x = operands[i - 1]
@@ -285,7 +285,7 @@ def _spoil(node: Any, self: Tensor, operands: Values, version: int) -> None:
 
 
 class ZeroNode(graph.Node):
-    """A number overwritten with a truth value: no small change of an operand shows in the result."""
+    """Node of a comparison in place: its operands' gradients are zero, since the result is a truth value."""
 
     layouts: tuple[Any, ...]
 
@@ -297,7 +297,7 @@ class ZeroNode(graph.Node):
 
 
 def _forget(impl: Pointwise, self: Tensor, operands: Values) -> None:
-    """The history of a comparison in place."""
+    """Set the history of a comparison in place: a node that passes zero gradients."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
     edges = tuple(graph.gradient_edge(x) for x in tensors)
     if any(edges):
@@ -309,8 +309,8 @@ def _forget(impl: Pointwise, self: Tensor, operands: Values) -> None:
 
 
 def _is_quiet(self: Tensor, operands: Values) -> bool:
-    """Return whether writing to `self` needs neither autograd nor a copy: no history (or a pass that does not record), and every
-    other operand lies elsewhere."""
+    """Return whether writing to `self` needs neither autograd nor a copy: no history (or nothing is recorded now), and every other operand
+    has memory of its own."""
     records = _mode.enabled
     if records and (self._autograd is not None or self._base is not None):
         return False
@@ -339,7 +339,7 @@ def _write(plan: PointwisePlan, self: Tensor, values: Values, name: str) -> None
 
 
 def note_write(t: Tensor, name: str) -> None:
-    """Remember who changes memory that a graph has saved; refuse where it belongs to inference mode."""
+    """Note which operator changes memory that a graph has saved; refuse if it belongs to inference mode."""
     if t._storage.version < graph.INFERENCE:
         t._storage.last_write = (name, user_frames.user_frame())
     elif not graph.grad_mode.inference:
@@ -347,7 +347,7 @@ def note_write(t: Tensor, name: str) -> None:
 
 
 def _readable(self: Tensor, x: Any) -> Any:
-    """An operand that writing to `self` does not change before it is read."""
+    """Return an operand, or a copy of it if writing to `self` could change it before it is read."""
     if not isinstance(x, Tensor) or x is self:
         return x
     check_partial_overlap(self, x)
@@ -359,7 +359,7 @@ def bare_copy(x: Tensor) -> Tensor:
 
 
 def _copy_with_history(x: Tensor) -> Tensor:
-    """The values and history x has now, before they are overwritten."""
+    """Return a copy of x with its present history, before it is overwritten."""
     fresh = bare_copy(x)
     if x.grad_fn is not None:
         fresh._set_history(x.grad_fn, x.output_nr)

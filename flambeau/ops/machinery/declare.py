@@ -97,8 +97,8 @@ pointwise: Any = takes_options(declare_pointwise)
 
 
 def _formula_rule(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, ...]) -> tuple[dtype, dtype]:
-    """The dtypes of a user's formula: integers become floats where a function or a number in it makes floats of them, and
-    comparisons give truth values, as they do operator by operator."""
+    """Return the dtypes of a user's formula: integers become floats if a function or a number in it makes floats of them, and comparisons
+    return bools, as the same operators do one by one."""
     given = result_dtype(operands)
     made = _dtype_made(op, given, len(operands), params)
     if made.category == given.category:
@@ -112,7 +112,7 @@ def _formula_rule(op: Pointwise, operands: tuple[Any, ...], params: tuple[Any, .
 
 @functools.lru_cache(1024)
 def _dtype_made(op: Pointwise, given: dtype, count: int, params: tuple[Any, ...]) -> dtype:
-    """The dtype that a formula makes of operands of dtype `given`: found by tracing it, once for all sizes."""
+    """Return the dtype that a formula makes of operands of dtype `given`, found by tracing it."""
     numbers = [const(p) if type(p) in (int, float, complex) else p for p in params]
     root = op.evaluate([*(arg(i) for i in range(count)), *numbers], given)
     return infer((root,), (given,) * count)[id(root)]
@@ -227,9 +227,9 @@ internal: Any = takes_options(declare_internal)
 
 
 def declare_effect(fn: AnyFunction, *, name: str | None = None, runs_empty: bool = False, **fields: Any) -> Any:
-    """Declare an operator without a public name that changes its first argument, behind autograd's back: a part of others. `fn` is
-    its signature and description; kernels are declared with `@operator.on(...)`, and not called for an argument without
-    elements unless it `runs_empty`. Returns its first argument."""
+    """Declare an operator without a public name that changes its first argument without autograd's notice: a part of others. `fn` is its
+    signature and description; kernels are declared with `@operator.on(...)`, and not called for an argument without elements unless it
+    `runs_empty`. Returns its first argument."""
     op = Op(name or fn.__name__, "primitive", fn, (), doc=fn.__doc__ or "", source=fn, differentiable=False, **fields)
     op.writes = (next(iter(op.arguments)),)
     op.function = face = watched_change(op, runs_empty)
@@ -265,8 +265,8 @@ def declare_transparent(
     inline: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Any:
-    """Declare a public function that only calls another operator, with as little as possible in between (`inline`: see
-    `watched_face`). `fields` are those of its record."""
+    """Declare a public function that only calls another operator, with as little overhead as possible (`inline`: see `watched_face`).
+    `fields` are those of its record."""
     op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "", source=fn, **fields)
     op.function = watched_face(op, fn, **(inline or {}))
     op.function.__module__ = "flambeau"
@@ -299,9 +299,9 @@ def _declare(
     writes: tuple[str, ...] = (),
     **fields: Any,
 ) -> Any:
-    """The public faces of an operator: which there are, under what names. `inplace` may be the function that changes the
-    tensor itself, `shared` one that does so where elements share memory (see `_assigning_inplace`); `out` is a rule for
-    out= (see `_writing`). `fields` are further fields of the record."""
+    """Make and register the public faces of an operator under their names. `inplace` may be the function that changes the tensor itself,
+    `shared` one that does so where elements share memory (see `_assigning_inplace`); `out` is a rule for out= (see `_writing`). `fields` are
+    further fields of the record."""
     op_name = name or fn.__name__
     code = fn.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -321,7 +321,7 @@ def _declare(
 
 
 def _face(run: AnyFunction, renames: dict[str, str], writing: AnyFunction | None, active: Any = _active) -> Any:
-    """The public function. A call that gives out= is made by `writing`, if there is one."""
+    """Return the public function of an operator. A call that gives out= is made by `writing`, unless that is None."""
 
     @with_attributes
     def face(*args: Any, **kwargs: Any) -> Any:
@@ -345,9 +345,9 @@ def _face(run: AnyFunction, renames: dict[str, str], writing: AnyFunction | None
 
 
 def _writing(name: str, run: AnyFunction, rule: bool | str, recorded: bool) -> AnyFunction:
-    """A call with out=. `rule`: "exact" if out must have the result's dtype, "disjoint" if it must not share memory with an
-    input either, "castable" where a wrong dtype is told in the words of linear algebra; `recorded`: the operator is differentiable,
-    so nothing here may require grad."""
+    """Return the function for calls with out=. `rule`: "exact" if out must have the result's dtype, "disjoint" if it must not share memory
+    with an input either, "castable" if a wrong dtype raises the error of linear algebra; `recorded`: the operator is differentiable, so no
+    tensor may require grad."""
     disjoint, exact = rule == "disjoint", rule in ("disjoint", "exact")
 
     def writing(*args: Any, out: Any, **kwargs: Any) -> Any:
@@ -366,9 +366,9 @@ def _writing(name: str, run: AnyFunction, rule: bool | str, recorded: bool) -> A
 
 
 def _assigning_inplace(base_name: str, run: AnyFunction, direct: AnyFunction | None, shared: AnyFunction | None) -> Any:
-    """The method with an underscore: `direct` changes the tensor itself, where nothing is to be recorded and no argument
-    lies in the tensor's memory (it may decline by returning False); else the result is copied into it. `shared` changes
-    only the elements concerned of an expanded tensor, which PyTorch allows a few operators, with a warning."""
+    """Return the in-place method: `direct` changes the tensor itself if nothing is to be recorded and no argument shares its memory (it may
+    decline by returning False); else the result is copied into it. `shared` changes only the elements concerned of an expanded tensor, which
+    PyTorch allows a few operators, with a warning."""
     name = base_name + "_"
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -398,7 +398,7 @@ def _change_shared(
 
 
 def _is_apart(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether an in-place call has nothing to record and no argument that shares memory with what it changes."""
+    """Return whether an in-place call has nothing to record and no argument that shares memory with the tensor it changes."""
     if graph.grad_mode.enabled and any_needs_grad((self, *args), kwargs):
         return False
     return not any(_shares_memory(self, x) for x in (*args, *kwargs.values()))

@@ -1,7 +1,7 @@
-"""The door: how a primitive with a layout rule is computed, on whatever device its arguments are.
+"""The door: computation of a primitive with a layout rule, on the device of its arguments.
 
-The rule says what the results look like, memory is allocated on their device, and the kernel of that device fills it. On the device
-meta that is all: nothing is allocated and no kernel runs. No kernel sees tensors of two devices."""
+The rule gives the layout of the results, memory is allocated on their device, and the kernel of that device fills it. On the meta device
+nothing is allocated and no kernel runs. No kernel sees tensors of two devices."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ _NEVER_HOLD = frozenset(
 
 
 class Text:
-    """The source of a door: what stands before the function, its body, and what their names mean. `recording` makes its own function of it."""
+    """The source of a door: the lines before the function, its body, and the objects that their names denote. `recording` inlines it."""
 
     def __init__(self, op: Op, body: str, texts: dict[str, str], before: str = "", **names: Any):
         self.op, self.texts = op, {"arguments": _arguments(op), **texts}
@@ -134,7 +134,7 @@ class Text:
         return textwrap.indent(self._filled(self._body, {}), margin)
 
     def function(self) -> Callable[..., Any]:
-        """The function that is made of it alone."""
+        """Compile the source as a function of its own."""
         signature = _signature(list(self.op.arguments.values()))
         return written(lambda: f"{self.before()}\ndef compute({signature}):{self.body()}", self.names)
 
@@ -159,9 +159,9 @@ def new_results(
     shortcut: Callable[..., Any] | None,
     sums: bool,
 ) -> Text:
-    """The door of a primitive that computes into new memory. `hidden` results at the end are for the derivative only, which
-    also reads those that it `keeps`, by their positions. Where the `shortcut` knows the whole result, it is asked first. What `sums`
-    over its arguments is zero where one of them has no elements."""
+    """Return the door of a primitive that computes into new memory. `hidden` results at the end are for the derivative only, which also reads
+    those that it `keeps`, by their positions. The `shortcut` is tried first, since it may know the whole result. A primitive that `sums` over
+    its arguments returns zeros if one of them has no elements."""
     public = f"_results[:-{hidden}]" if hidden else "_results"
     finished = f"_results[0] if len(_results) == {hidden + 1} else tuple({public})"
     if returns is not None:
@@ -187,24 +187,24 @@ def _nothing(op: Op) -> str:
 
 
 def _unread(*values: Any) -> bool:
-    """Return False for arguments that no kernel reads; raises, like one that does, where they are no strided memory."""
+    """Return False for arguments that no kernel reads; raises, like a kernel, if one is no strided tensor."""
     return any(t._contig is None for t in values if isinstance(t, Tensor))
 
 
 def _clear(results: Tensor | list[Tensor], *values: Any, **options: Any) -> None:
-    """The kernel of sums over nothing."""
+    """Fill results with zeros: the kernel of sums over nothing."""
     _unread(*values, *options.values())
     for t in results if isinstance(results, list) else (results,):
         t._storage.fill_(0)
 
 
 def changed_argument(op: Op, runs_empty: bool = False) -> Callable[..., Any]:
-    """The function that computes a primitive into its first argument."""
+    """Return the function that computes a primitive into its first argument."""
     return Text(op, _CHANGED, {"test": "", "runs": _runs(op, runs_empty)}).function()
 
 
 def watched_change(op: Op, runs_empty: bool = False) -> Any:
-    """Make the function of an operator that changes an argument, as its face: it tests the modes itself, and its `_unwatched` does not."""
+    """Return the public function of an operator that changes an argument: it tests the modes itself, and its `_unwatched` does not."""
     passed = "".join(f"{n}, " for n in op.arguments)
     test = f"if active and watching(): return intercept(op, op.function, ({passed}), {{}})"
     texts = {"test": test, "runs": _runs(op, runs_empty)}
@@ -219,13 +219,13 @@ def _runs(op: Op, runs_empty: bool) -> str:
 
 
 def found_results(op: Op) -> Callable[..., Any]:
-    """The function that computes a primitive whose kernels make the results themselves: only values tell what they look like."""
+    """Return the function that computes a primitive whose kernels make the results themselves, since their layout depends on values."""
     return Text(op, _FOUND, {}, refuse_meta=_refuse_meta).function()
 
 
 def planned_result(op: Op, layout: Callable[..., Any]) -> Text:
-    """The door of a primitive whose layout rule also says how: the kernel gets that plan behind the result. Plans are made for devices,
-    so that there is nothing left to check."""
+    """Return the door of a primitive whose layout rule also returns a plan, which the kernel gets after the result. Plans are made for
+    devices, so that nothing is left to check."""
     return Text(op, _PLANNED, {}, layout=layout)
 
 
@@ -266,12 +266,12 @@ def _check_text(p: inspect.Parameter) -> list[str]:
 
 
 def new(shape: tuple[int, ...], d: Any, where: device, strides: tuple[int, ...] | None = None) -> Tensor:
-    """An uninitialised tensor of the layout that a rule describes."""
+    """Return an uninitialised tensor with the layout of a rule's description."""
     return empty(shape, d, where) if strides is None else empty_strided(shape, strides, d, where)
 
 
 def kernel_for(op: Op, where: device) -> Callable[..., Any] | None:
-    """The kernel that computes an operator on a device; None where there is nothing to compute."""
+    """Return the kernel that computes an operator on a device; None if there is nothing to compute."""
     kind = where.type
     kernel = op.kernels.get(kind)
     if kernel is None and kind == "meta":
@@ -295,7 +295,7 @@ def _refuse_meta(op: Op) -> NoReturn:
 
 
 def _look_into(op: Op, where: device, x: Any) -> None:
-    """Kernels read memory: all tensors must have it, in the same place."""
+    """Raise if a tensor in an argument is on another device than `where`: kernels read memory of one device."""
     if isinstance(x, Tensor):
         if x.device is not where:
             _refuse(op, where, x)

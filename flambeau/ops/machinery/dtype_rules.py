@@ -18,8 +18,8 @@ from ...core.tensor import Tensor
 
 
 def unsupported(kernel: str, d: dtype) -> NotImplementedError:
-    """The error of a kernel, by its name in PyTorch, that does not exist for a dtype. That of quantized tensors is caught: the operator
-    may have a form for them."""
+    """Return the error of a kernel, by its name in PyTorch, that does not exist for a dtype. That for quantized tensors is caught: the
+    operator may have a form for them."""
     error = QuantizedOperand if d.kind == "q" else NotImplementedError
     return error(f"\"{kernel}\" not implemented for '{d.scalar_type}'")
 
@@ -32,7 +32,7 @@ def number_dtype(value: Any) -> dtype:
 
 
 def integer_limits(d: dtype) -> tuple[int, int]:
-    """The integers that a number given for `d` may be: small negative ones wrap around in an unsigned dtype."""
+    """Return the range of integers that a number given for `d` may have: small negative ones wrap around in an unsigned dtype."""
     found = np.iinfo(d.numpy)
     return int(found.min) or max(-int(found.max), -(2**63)), int(found.max)
 
@@ -43,7 +43,7 @@ def _overflow(d: dtype) -> RuntimeError:
 
 
 def usual_range(d: dtype) -> tuple[float, float]:
-    """Bounds of numbers that any rule for elements of `d` accepts."""
+    """Return bounds of the numbers that every rule for elements of `d` accepts."""
     if d.category == 1:
         return 0, integer_limits(d)[1]
     limits = d.to_real().limits
@@ -51,7 +51,7 @@ def usual_range(d: dtype) -> tuple[float, float]:
 
 
 def check_fits(value: Any, d: dtype) -> Any:
-    """A number as an element of `d` will hold it, or PyTorch's overflow error."""
+    """Return a number as an element of `d` holds it, or raise PyTorch's overflow error."""
     if d is dt.bool_:
         return bool(value) if isinstance(value, complex) else value
     if isinstance(value, complex):
@@ -87,18 +87,18 @@ def promote_float(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
 
 
 def compare(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
-    """Promoted operands, a bool result."""
+    """Promote operands; the result is bool."""
     return result_dtype(operands), dt.bool_
 
 
 def select(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
-    """where(condition, a, b): the condition takes no part in promotion."""
+    """Promote the operands of where(condition, a, b) without the condition."""
     d = result_dtype(operands[1:])
     return d, d
 
 
 def real_part(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
-    """Complex operands, a real result."""
+    """Promote operands, which may be complex; the result is real."""
     d = result_dtype(operands)
     return d, d.to_real()
 
@@ -111,12 +111,12 @@ def integral(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
 
 
 def gradient_rule(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
-    """A derivative computes in the widest dtype of what it reads."""
+    """Compute a derivative in the widest dtype of its operands."""
     return promote_float(op, operands)
 
 
 def check_parameter_dtypes(input: Tensor, *parameters: Tensor | None) -> None:
-    """Weights and statistics of a normalisation have the input's dtype, or are float32 beside a 16-bit input."""
+    """Check that weights and statistics of a normalisation have the input's dtype, or float32 with a 16-bit input."""
     given = {t.dtype for t in parameters if t is not None} - {input.dtype}
     if not given:
         return

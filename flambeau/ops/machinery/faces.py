@@ -1,7 +1,7 @@
 """The public faces of pointwise operators, written as Python source from their signatures.
 
-A face has the parameters of its formula, so Python itself checks arguments, and the common case in line: one dictionary
-look-up, one new tensor, one native call. Everything else is handed to the general path. Its body is compiled at its first call."""
+A face has the parameters of its formula, so that Python itself checks arguments, and the common case inline: one dictionary lookup, one new
+tensor, one native call. Everything else goes to the general path. Its body is compiled at its first call."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ _INPLACE_GENERAL = """
 
 
 def make_face(impl: Pointwise, has_out: bool, general_path: Any = None) -> Any:
-    """The function (and method) form; `general_path` replaces what runs when the common case does not apply."""
+    """Return the function (and method) form; `general_path` runs when the common case does not apply."""
     operands = impl.operand_names
     signature, plain = _signature(impl, has_out)
     options = [n for n, _ in impl.parameters] + (["out"] if has_out else [])
@@ -148,7 +148,7 @@ def make_face(impl: Pointwise, has_out: bool, general_path: Any = None) -> Any:
 
 
 def _signature(impl: Pointwise, has_out: bool) -> tuple[str, str]:
-    """The parameter list, and the condition that every parameter has its default (the same object)."""
+    """Return the parameter list, and the condition that every parameter has its default (the same object)."""
     parts: list[str] = []
     conditions = ["out is None"] if has_out else []
     keyword_only = False
@@ -204,19 +204,19 @@ def _address(x: str) -> str:
 
 
 def _has_history(x: str) -> str:
-    """Return source of a test whether autograd may know a tensor: by itself, or as a view of a base that was changed in place."""
+    """Return the source of a test whether a tensor has a history: its own, or as a view of a base that was changed in place."""
     return f"{x}._autograd is not None or ({x}._base is not None and {x}._base._autograd is not None)"
 
 
 def _run(source: str, space: dict[str, Any]) -> Any:
-    """The function that a source defines, with these globals."""
+    """Return the function that a source defines, with these globals."""
     exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
     return space["_face"]
 
 
 @functools.cache
 def _compiled(source: str) -> Any:
-    """Most faces differ in nothing but what their names stand for: the same text is compiled once."""
+    """Compile the source of a face, once for equal texts: most faces differ only in their globals."""
     return compile(source, f"{__file__}<pointwise operator>", "exec")
 
 
@@ -239,7 +239,7 @@ def _define(source: Callable[[], str], signature: str, impl: Pointwise, name: st
 
 
 def _passed(signature: str) -> str:
-    """The arguments of a call that hands on what a function with this parameter list was given."""
+    """Return the source of the arguments with which a function of this parameter list passes its own on."""
     positional, _, keywords = signature.partition("*")
     names = [p.partition("=")[0] for p in positional.split(", ") if p]
     star, *only = keywords.split(", ")
@@ -249,7 +249,7 @@ def _passed(signature: str) -> str:
 
 
 def _complete(source: Callable[[], str], face: Any) -> Any:
-    """The face itself, with its body, which is compiled at its first call: most programs call few operators."""
+    """Give a face its body, which is compiled at its first call, since most programs call few operators."""
     code = _run(source(), dict(face.__globals__)).__code__
     FACE_CODES.discard(face.__code__)  # who looks for the caller of a public function passes over a first call
     face.__code__ = code
@@ -271,7 +271,7 @@ def _positional(impl: Pointwise, operands: str) -> str:
 
 
 def _up_to_last(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Operands without the optional ones at the end that were not given."""
+    """Return the operands without the trailing optional ones that were not given."""
     while operands[-1] is None:
         operands = operands[:-1]
     return operands
@@ -283,7 +283,7 @@ def _changed(options: list[str]) -> str:
 
 
 def _given(defaults: tuple[Any, ...], /, **options: Any) -> dict[str, Any]:
-    """The optional arguments a mode gets to see: an override need not know of those that were not given."""
+    """Return the optional arguments that differ from their defaults: an override need not know the others."""
     return {k: v for (k, v), default in zip(options.items(), defaults) if v is not default}
 
 

@@ -1,4 +1,4 @@
-"""Calls in PyTorch's former signatures, where the factors stood among the tensors: `grad.add_(0.9, buffer)`.
+"""Calls in PyTorch's former signatures, which had the factors among the tensors: `grad.add_(0.9, buffer)`.
 
 Old programs are full of them. PyTorch still takes them, with a warning, and so does this."""
 
@@ -15,7 +15,7 @@ _warned: set[str] = set()  # PyTorch warns once, not for every signature
 
 
 def former_call(face: AnyFunction, name: str, factors: tuple[str, ...], args: Values, options: dict[str, Any]) -> Any:
-    """`face` called with the tensors of `args` in order, and its numbers as the keywords `factors`."""
+    """Call `face` with the tensors of `args` in order, and with its numbers as the keywords `factors`."""
     tensors = [a for a in args if isinstance(a, Tensor)]
     numbers = [a for a in args if not isinstance(a, Tensor)]
     if not 0 < len(numbers) <= len(factors) or not all(isinstance(n, (int, float, complex)) for n in numbers):

@@ -48,7 +48,7 @@ OPTIONAL: Any = type("OPTIONAL", (), {"__repr__": lambda self: "None"})()
 
 
 def as_operand(x: Any, op_name: str, position: int) -> Any:
-    """Tensors and Python numbers pass; NumPy scalars become numbers; anything else is the user's mistake."""
+    """Return a tensor or a Python number unchanged and a NumPy scalar as a number; raise a TypeError for anything else."""
     if isinstance(x, np.generic):
         return x.item()  # before the next test: np.float64 is a float too
     if type(x) is int and _LARGEST < x <= 2 * _LARGEST + 1:
@@ -134,7 +134,7 @@ class Pointwise:
 
     # -- calling ----------------------------------------------------------------------------------------------------
     def call(self, operands: Values, params: Values = (), out_dtype: dtype | None = None) -> Tensor:
-        """A call from another operator: any mix of tensors and numbers, parameters, a forced output dtype."""
+        """Compute the operator for another one: any mix of tensors and numbers, parameters, a forced output dtype."""
         if _active and _watching():
             options = {"params": params, "out_dtype": out_dtype}
             return _intercept(self.op, self.private, operands, {k: v for k, v in options.items() if v})
@@ -153,7 +153,7 @@ class Pointwise:
 
     @functools.cached_property
     def op(self) -> Op:
-        """The operator's record: that of its declaration, or one for a formula that is only a part of operators."""
+        """Return the operator's record: that of its declaration, or one for a formula that is only a part of operators."""
         op = Op(
             self.name, "pointwise", self._compute, (), None, None, False, self.differentiable, self, source=self.formula
         )
@@ -162,7 +162,7 @@ class Pointwise:
 
     @functools.cached_property
     def private(self) -> PrivateCall:
-        """`call` as modes see it: `private(*operands, params=, out_dtype=)`."""
+        """Return `call` as modes see it: `private(*operands, params=, out_dtype=)`."""
         return PrivateCall(self.op, self._compute)
 
     def into(self, out: Tensor, operands: Values, params: Values = ()) -> PointwisePlan:
@@ -175,7 +175,7 @@ class Pointwise:
         return tuple(v for v, fixed in zip(params, self.constant_params) if type(v) in _RUNTIME and not fixed)
 
     def runtime_flags(self, params: Values) -> list[bool]:
-        """Per parameter: whether its value comes with every call; the others are part of the plan."""
+        """Return for each parameter whether its value is passed in every call; the others are part of the plan."""
         flags = [type(v) in _RUNTIME and not fixed for v, fixed in zip(params, self.constant_params)]
         return flags or [False] * len(self.parameters)
 
@@ -207,7 +207,7 @@ class Pointwise:
         remember(self.calls, key, plan, _MAX_PLANS)
 
     def is_constant(self, index: int, value: Any) -> bool:
-        """Return whether this number is part of the formula."""
+        """Return whether the number `value` of operand `index` is part of the formula."""
         if index not in self.constant_operands or isinstance(value, Tensor) or value is None:
             return False
         chosen = self.constant_operands[index]
@@ -261,8 +261,7 @@ class Pointwise:
     def _form(
         self, operands: Values, present: Values, params: Values, out_dtype: dtype | None, where: device | None
     ) -> Form:
-        """Return what plans for operands like these have in common whatever their sizes; kept, so that a new shape finds it. `where` is the
-        device of an out=."""
+        """Return the part of a plan that does not depend on sizes, cached for operands like these. `where` is the device of an out=."""
         key: list[Any] = [self.params_key(params), out_dtype, where]
         for i, x in enumerate(operands):
             if isinstance(x, Tensor):
@@ -321,7 +320,7 @@ class Pointwise:
 
     @staticmethod
     def _inputs(plan: PointwisePlan, operands: Values) -> list[tuple[dtype, tuple[int, ...] | None]]:
-        """Dtype and expanded strides of everything the kernel reads; None for what is passed by value."""
+        """Return dtype and expanded strides of everything the kernel reads; None for numbers that are passed by value."""
         strides = [
             expand_strides(x.shape, x._strides, plan.shape)
             if isinstance(x, Tensor) and not is_by_value(x, plan.device)
@@ -333,14 +332,15 @@ class Pointwise:
         return list(zip(plan.in_dtypes, strides))
 
     def evaluate(self, symbols: list[Any], compute: dtype | None) -> Expr:
-        """The formula of these operands and parameters."""
+        """Return the formula of these operands and parameters as an expression."""
         named = {n: v for (n, _), v in zip(self.parameters, symbols[self.arity :])}
         if self.sees_dtype:
             named["compute"] = compute
         return as_expr(self.formula(*symbols[: self.arity], **named))
 
     def _step_dtype(self, operands: Values, compute: dtype) -> dtype:
-        """Return the dtype that a formula rounds its steps to: none is rounded in a quotient by a number."""
+        """Return the dtype that a formula rounds its steps to; with the quirk `exact_with_number` a number as second operand prevents
+        rounding."""
         exact = self.quirks.exact_with_number and not isinstance(operands[1], Tensor)
         return opmath(compute) if exact else compute
 
@@ -355,7 +355,7 @@ class Pointwise:
         return not isinstance(x, Tensor) or (opmath(x.dtype) is x.dtype and not x.shape)
 
     def _symbol(self, i: int, x: Any, math_type: dtype, inputs: list[dtype]) -> Expr:
-        """The expression for operand i, cast to the dtype of the computation; its own dtype joins the inputs."""
+        """Return the expression for operand i, cast to the dtype of the computation; its own dtype is added to the inputs."""
         position = len(inputs)
         if isinstance(x, Tensor):
             inputs.append(x.dtype)
@@ -365,7 +365,7 @@ class Pointwise:
         return self._number_symbol(x, math_type, inputs)
 
     def _value_symbol(self, i: int, x: Tensor, math_type: dtype, inputs: list[dtype]) -> Expr:
-        """The expression for a 0-dim tensor of the host, whose value goes to another device with the call."""
+        """Return the expression for a 0-dim tensor of the host, whose value is passed to another device with the call."""
         d = dt.complex128 if x.dtype.is_complex else dt.float64 if x.dtype.is_floating_point else dt.int64
         inputs.append(d)
         symbol = arg(len(inputs) - 1)
@@ -376,7 +376,7 @@ class Pointwise:
 
     @staticmethod
     def _number_symbol(x: Any, math_type: dtype, inputs: list[dtype]) -> Expr:
-        """A number that is passed by value: as a float where the computation is in floats, so that 2 and 2.0 share code."""
+        """Return the expression for a number passed by value: as a float if the computation is in floats, so that 2 and 2.0 share code."""
         d = number_dtype(x)
         if math_type.is_floating_point and not d.is_complex:
             d = dt.float64
@@ -411,8 +411,8 @@ class Pointwise:
 
     # -- derivative -------------------------------------------------------------------------------------------------
     def share(self, index: int, plan: PointwisePlan) -> Expr | None | Exception:
-        """The gradient of operand `index` as an expression. arg(0) is the incoming gradient, then come the operands, the
-        run-time parameters and the output."""
+        """Return the gradient of operand `index` as an expression. arg(0) is the incoming gradient, then come the operands, the run-time
+        parameters and the output."""
         key = (
             index,
             tuple((i, type(v), v) for i, v in plan.constants.items()),
@@ -454,7 +454,7 @@ class Pointwise:
         return None if share is None else simplify(as_expr(share), not plan.compute.is_complex)
 
     def gradient_of(self, index: int, plan: PointwisePlan) -> tuple[Pointwise | None, tuple[int, ...]]:
-        """An operator that computes the gradient of operand `index`, and what it reads (numbered as in `share`)."""
+        """Return an operator that computes the gradient of operand `index`, and the values that it reads (numbered as in `share`)."""
         share = self.share(index, plan)
         if isinstance(share, Exception):
             raise share
@@ -472,7 +472,7 @@ class Pointwise:
 
 
 def derived(name: str, root: Expr, count: int) -> Pointwise:
-    """A pointwise operator straight from an expression over arg(0..count-1)."""
+    """Make a pointwise operator from an expression over arg(0..count-1)."""
 
     def formula(*symbols: Expr) -> Expr:
         (result,) = substitute((root,), lambda e: symbols[e.args[0]] if e.op == "arg" else None)
@@ -484,5 +484,5 @@ def derived(name: str, root: Expr, count: int) -> Pointwise:
 
 
 def camel(name: str) -> str:
-    """add -> Add, log_softmax -> LogSoftmax: how autograd nodes are named."""
+    """Return a name in the style of autograd nodes: add -> Add, log_softmax -> LogSoftmax."""
     return "".join(part[:1].upper() + part[1:] for part in name.strip("_").split("_"))

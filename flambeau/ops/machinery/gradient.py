@@ -1,8 +1,8 @@
 """Recording and differentiation of calls of pointwise operators.
 
-A *recipe* says, for one plan and one set of operands that need gradients, what to keep from the forward call and which
-expressions the gradients are. In a plain backward pass all gradients of a call come from one compiled kernel; when the pass
-itself is recorded (create_graph), each gradient is a call of a pointwise operator made from its expression."""
+A *recipe* lists, for one plan and one set of operands that need gradients, the values to save from the forward call and the expressions of
+the gradients. In a plain backward pass all gradients of a call come from one compiled kernel; when the pass itself is recorded
+(create_graph), each gradient is a call of a pointwise operator made from its expression."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Recipe:
         return index + 1 in self.keeps
 
     def backward_for(self, g: Tensor) -> Backward | None:
-        """The compiled backward for gradients laid out like g, or None where there is none."""
+        """Return the compiled backward for gradients with the layout of g, or None if there is none."""
         key = (g.dtype, g._strides)
         if key not in self.kernels:
             self.kernels[key] = Backward(self, g) if self._compiles(g) else None
@@ -91,7 +91,7 @@ def _label(plan: PointwisePlan) -> str:
 
 
 def _share_or_error(plan: PointwisePlan, index: int) -> Expr | None | Exception:
-    """A derivative nobody has written is an error only when a backward pass asks for it."""
+    """Return the gradient of an operand as an expression, or the error that a backward pass raises if there is no derivative."""
     try:
         return plan.op.share(index, plan)
     except NotImplementedError as error:
@@ -99,7 +99,7 @@ def _share_or_error(plan: PointwisePlan, index: int) -> Expr | None | Exception:
 
 
 def no_derivative(name: str) -> Any:
-    """The gradient of an operator that PyTorch records, but cannot differentiate."""
+    """Return the gradient rule of an operator that PyTorch records, but cannot differentiate."""
 
     def grad(g: Expr, *operands: Expr, out: Expr) -> tuple[Exception, ...]:
         return tuple(RuntimeError(f"derivative for aten::{name} is not implemented") for _ in operands)
@@ -143,7 +143,7 @@ class Backward:
         return out
 
     def _compile(self, recipe: Recipe, roots: list[Expr], g: Tensor) -> tuple[Any, Any]:
-        """Number the values that are read 0 (the gradient), 1, 2, ... and cast them to one dtype."""
+        """Compile the gradients: number the values that are read 0 (the gradient), 1, 2, ... and cast them to one dtype."""
         plan = recipe.plan
         inputs: list[Any] = [(g.dtype, expand_strides(g.shape, g._strides, plan.shape))]
         for i in recipe.keeps:
@@ -195,7 +195,7 @@ class Backward:
 
 
 def run_plan(plan: PointwisePlan, operands: tuple[Any, ...], runtime: tuple[Any, ...]) -> Tensor:
-    """A new tensor: the plan's result, with its history."""
+    """Return a new tensor: the plan's result, with its history."""
     out = _new_object(Tensor)
     storage = out._storage = UntypedStorage(plan.nbytes, plan.device)
     out.shape = plan.shape
@@ -224,7 +224,7 @@ def run_plan(plan: PointwisePlan, operands: tuple[Any, ...], runtime: tuple[Any,
 
 
 def record(plan: PointwisePlan, operands: tuple[Any, ...], runtime: tuple[Any, ...], out: Tensor) -> None:
-    """Make `out` remember the call that computed it, if a gradient flows to any operand."""
+    """Set the history of `out` to the call that computed it, if a gradient flows to any operand."""
     node = make_node(plan, operands, runtime)
     if node is None:
         return
@@ -239,7 +239,7 @@ def record(plan: PointwisePlan, operands: tuple[Any, ...], runtime: tuple[Any, .
 
 
 def make_node(plan: PointwisePlan, operands: tuple[Any, ...], runtime: tuple[Any, ...]) -> PointwiseNode | None:
-    """A node for this call with its edges, or None when no operand needs a gradient."""
+    """Return a node for this call with its edges, or None if no operand needs a gradient."""
     edges: list[Any] = []
     mask, bit = 0, 1
     for x in operands:
@@ -283,7 +283,7 @@ class PointwiseNode(Node):
     hooked = False  # whether `saved` holds SavedTensor objects
 
     def save(self, values: tuple[Any, ...]) -> None:
-        """Keep what the gradients read of `values`: operands, run-time parameters, output."""
+        """Save the values that the gradients read, of `values`: operands, run-time parameters, output."""
         saved: list[Any] = []
         for i in self.recipe.keeps:
             x = values[i - 1]
@@ -299,7 +299,7 @@ class PointwiseNode(Node):
         self.saved = saved
 
     def save_through_hooks(self, operands: tuple[Any, ...], runtime: tuple[Any, ...], out: Tensor) -> None:
-        """Save like `save`, but in SavedTensor objects: they know hooks, and layouts that differ from the plan's."""
+        """Save like `save`, but in SavedTensor objects, which support hooks and layouts that differ from the plan's."""
         values = (None, *operands, *runtime, out)
         last = len(values) - 1
         self.hooked = True
@@ -337,7 +337,7 @@ class PointwiseNode(Node):
         return self.apply_operators(g.to_dense() if g.is_sparse else g)
 
     def apply_operators(self, g: Tensor) -> tuple[Any, ...]:
-        """Each gradient as a call of a pointwise operator, which may be recorded in turn."""
+        """Compute each gradient by a call of a pointwise operator, which may be recorded in turn."""
         recipe = self.recipe
         plan = recipe.plan
         values: dict[int, Any] = {0: g}
@@ -368,7 +368,7 @@ class PointwiseNode(Node):
         return tensor
 
     def _restored(self, i: int, entry: tuple[Any, ...]) -> Tensor:
-        """A saved tensor with the layout the plan knows and the history the edges know."""
+        """Return a saved tensor with the layout in the plan and the history in the edges."""
         plan = self.recipe.plan
         is_output = i == self.recipe.output
         layout = plan if is_output else plan.operands[i - 1]
@@ -404,7 +404,7 @@ class PointwiseNode(Node):
         return fields
 
     def _hookable(self, i: int, entry: Any) -> Any:
-        """The entry as a SavedTensor, if it is a tensor."""
+        """Return a saved entry as a SavedTensor if it is a tensor, else unchanged."""
         if type(entry) is not tuple:
             return entry
         tensor = self._restored(i, entry)

@@ -1,4 +1,4 @@
-"""Schemas from what Python knows: from a function's annotations (`infer_schema`), or from the declaration of a built-in operator."""
+"""Schemas from Python functions: from a function's annotations (`infer_schema`), or from the declaration of a built-in operator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _written(value: Any) -> str:
 
 
 def type_name(annotation: Any) -> str | None:
-    """The schema's word for an annotation, or None for one that operators cannot take."""
+    """Return the schema's name for an annotation, or None for one that operators cannot take."""
     if annotation == Number:
         return "Scalar"
     if annotation in _BASIC:
@@ -49,7 +49,7 @@ def type_name(annotation: Any) -> str | None:
 def infer_schema(
     prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str], op_name: str | None = None
 ) -> str:
-    """The schema that a function's annotations say; `mutates_args` names what it changes in place, or is "unknown"."""
+    """Return the schema that a function's annotations describe; `mutates_args` names the arguments that it changes in place, or is "unknown"."""
     signature = inspect.signature(prototype_function, eval_str=True)
 
     def problem(text: str) -> ValueError:
@@ -122,7 +122,7 @@ _WORDS = {
 def described(
     name: str, parameters: Iterable[inspect.Parameter], returns: Any, writes: tuple[str, ...], operands: tuple[str, ...]
 ) -> Schema:
-    """The schema of a built-in operator: what its declaration says, "Any" where that says nothing."""
+    """Return the schema of a built-in operator by its declaration, with "Any" for missing annotations."""
     arguments = []
     for position, p in enumerate(parameters):
         kind = "Tensor" if p.name in operands else _word(p.annotation)

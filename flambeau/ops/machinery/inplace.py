@@ -1,4 +1,4 @@
-"""Writing into existing tensors: in-place operators, `out=`, and what that does to autograd history."""
+"""Writing into existing tensors: in-place operators, `out=`, and the effect on autograd history."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .watched import watched
 
 
 def _unchanged(op: Any, operands: tuple[Any, ...]) -> tuple[dtype, dtype]:
-    """A number travels in full precision: 0.1 in a float64 tensor is not the float32 nearest to 0.1."""
+    """Compute in the number's own precision: 0.1 in a float64 tensor is not the float32 nearest to 0.1."""
     source = operands[0]
     if isinstance(source, (float, complex)):
         d = number_dtype(source)
@@ -44,7 +44,7 @@ copy_values = Pointwise("copy", lambda src: src, _unchanged)
 
 
 def bump_all(tensors: Iterable[Tensor], op: str) -> None:
-    """Count an in-place change of each tensor, as `Tensor._bump` does; the line of the program that made it is looked for once."""
+    """Count an in-place change of each tensor, as `Tensor._bump` does; the user's line is looked up only once."""
     writer = None
     for t in tensors:
         storage = t._storage
@@ -54,13 +54,13 @@ def bump_all(tensors: Iterable[Tensor], op: str) -> None:
 
 
 def check_writable(t: Tensor) -> None:
-    """Raise where PyTorch does: leaves that require grad, inference tensors, views that forbid it, shared cells."""
+    """Raise if PyTorch forbids writing: leaves that require grad, inference tensors, views that forbid it, elements that share memory."""
     check_history_writable(t)
     check_writable_memory(t)
 
 
 def check_writable_memory(t: Tensor) -> None:
-    """The part of check_writable that concerns memory, not autograd."""
+    """Raise if elements of a tensor share memory: the part of `check_writable` that does not concern autograd."""
     if has_internal_overlap(t.shape, t._strides):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
@@ -69,7 +69,7 @@ def check_writable_memory(t: Tensor) -> None:
 
 
 def check_history_writable(t: Tensor) -> None:
-    """The part of check_writable that concerns autograd, not memory."""
+    """Raise if autograd forbids writing to a tensor: the part of `check_writable` that does not concern memory."""
     meta = t._autograd
     if t._storage.version >= INFERENCE and not grad_mode.inference:
         raise RuntimeError(
@@ -101,7 +101,7 @@ _CLOSED_VIEWS = {
 
 
 def _why_view_is_closed(meta: AutogradState, event: str) -> str:
-    """The message about a view whose memory must not change while gradients are recorded, and did or is about to."""
+    """Return the message about a view whose memory must not change while gradients are recorded, and did or is about to."""
     if meta.creation in ("no_grad", "inference"):
         outside = "with grad mode enabled" if meta.creation == "no_grad" else "in normal mode"
         what = f"A view was created in {meta.creation} mode and {event} {outside}."
@@ -142,7 +142,7 @@ def needs_copy_before_write(destination: Tensor, source: Tensor) -> bool:
 
 
 def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
-    """PyTorch refuses a write whose source is another view of the same dense memory: shifted, transposed or a part."""
+    """Raise, as PyTorch does, if the source of a write is another view of the same dense memory: shifted, transposed or a part."""
     if not needs_copy_before_write(destination, source):
         return
     dense = is_non_overlapping_and_dense(destination.shape, destination._strides) and is_non_overlapping_and_dense(
@@ -161,7 +161,7 @@ def _copied(destination: Any, source: Any) -> tuple[Pointwise, tuple[Any, ...]]:
 
 @watched(writes=("destination",), batching="each", formula=_copied)
 def raw_copy(destination: Tensor, source: Any) -> None:
-    """destination[...] = source, broadcasting and converting; no autograd, no version bump."""
+    """Copy source to destination, broadcasting and converting; without autograd or a change of the version."""
     if not isinstance(source, Tensor):
         copy_values.into(destination, (source,))
         return
@@ -195,7 +195,7 @@ copy_into.__doc__ = "`raw_copy` where the two do not overlap in memory."
 
 
 def transfer(destination: Tensor, source: Tensor) -> None:
-    """Copy to another device: bytes travel in the layout and dtype of the source, the rest happens where they arrive."""
+    """Copy to another device: bytes are sent in the layout and dtype of the source, and converted on arrival."""
     if destination.device.type == "meta":
         return
     if source.device.type == "meta":
@@ -218,7 +218,7 @@ def transfer(destination: Tensor, source: Tensor) -> None:
 
 
 def copy_kernel(destination: Tensor, source: Tensor) -> tuple[Any, Any]:
-    """The kernel that copies between these two layouts and its first argument; (None, None) if there is none."""
+    """Return the kernel that copies between these two layouts and its first argument; (None, None) if there is none."""
     key = (
         destination.shape, destination._strides, destination.dtype, source.shape, source._strides, source.dtype, source.device,
     )  # fmt: skip
@@ -252,7 +252,7 @@ def _bytes(t: Tensor) -> Tensor:
 
 
 def check_result(t: Tensor, result: Tensor) -> None:
-    """An in-place result must keep shape and fit the dtype."""
+    """Check that an in-place result keeps the shape and fits the dtype."""
     if result.shape != t.shape:
         raise RuntimeError(f"output with shape {list(t.shape)} doesn't match the broadcast shape {list(result.shape)}")
     if not can_cast(result.dtype, t.dtype):
@@ -262,8 +262,8 @@ def check_result(t: Tensor, result: Tensor) -> None:
 
 
 def assign(t: Tensor, result: Tensor, name: str, write: Callable[[], Any] | None = None) -> Tensor:
-    """The in-place form of any operator: `t` takes the values and the history of `result`. `write` stores the values where a
-    copy would not do."""
+    """Give `t` the values and the history of `result`: the in-place form of any operator. `write` stores the values if a copy is not
+    sufficient."""
     if result is t:
         return t
     if result.shape != t.shape:
@@ -297,7 +297,7 @@ def keep_original(node: Node, t: Tensor) -> None:
 
 
 def rebase_history(t: Tensor, node: Node | None, output_nr: int) -> None:
-    """Make t (or, through a view, its base) the output of `node`, after an in-place change."""
+    """Make t (or, if it is a view, its base) the output of `node`, after an in-place change."""
     base = t._base
     if base is None:
         _become_output(t, node, output_nr)
@@ -366,7 +366,7 @@ class CopySlices(Node):
         return (result if self.edges[0] is not None else None, *rest)
 
     def part_of(self, view: Tensor) -> Any:
-        """The view, with the history of a view of what this node made."""
+        """Return the view, with the history of a view of this node's output."""
         offset, d = self.base_offset, self.output_info[0][1]
         base = new_tensor(view._storage, *self.base_layout, offset, d, view.device, False)
         base._set_history(self, 0)
@@ -378,7 +378,7 @@ class CopySlices(Node):
 
 
 def view_through(base: Any, shape: Any, strides: Any, offset: int, d: dtype) -> Any:
-    """The view of `base` with this geometry, counted in elements of `d`: base's own dtype, or the real or complex one that belongs to it."""
+    """Return the view of `base` with this geometry in elements of `d`: base's own dtype, or its real or complex counterpart."""
     if d is base.dtype:
         return base.as_strided(shape, strides, offset)
     if base.dtype.is_complex:

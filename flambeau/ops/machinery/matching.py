@@ -1,5 +1,5 @@
-"""Matching of a call's values with the arguments of a schema: the one matcher of `torch.ops`, of users' operators and of
-TorchScript's functions. What a value is differs (a Python object, a value of a graph): `assigned` does not ask, `bind` fits objects."""
+"""Matching of a call's values with the arguments of a schema: the one matcher of `torch.ops`, of users' operators and of TorchScript's
+functions. Values may be Python objects or values of a graph: `assigned` accepts both, `bind` checks objects."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .schema import REQUIRED, Argument, Schema
 
 
 class NoMatch(Exception):
-    """The arguments do not fit. Holds what `told` makes a sentence of."""
+    """Raised when arguments do not fit a schema. Holds the parts of a message, which `told` formats."""
 
 
 def require_count(schema: Schema, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse a call with more arguments than there are."""
+    """Raise NoMatch for a call with more arguments than the schema has."""
     allowed = len(schema.positional)
     if len(args) + len(kwargs) > len(schema.arguments) and not schema.is_vararg:
         raise NoMatch("many", len(schema.arguments), len(args) + len(kwargs))
@@ -31,8 +31,8 @@ def require_count(schema: Schema, args: Sequence[Any], kwargs: Mapping[str, Any]
 def assigned(
     schema: Schema, args: Sequence[Any], kwargs: Mapping[str, Any], also: Mapping[str, str] = {}
 ) -> Iterator[tuple[Argument, Any]]:
-    """Each argument with the value it is given, REQUIRED where it is given none (and has a default). Raises NoMatch when it comes to
-    what is missing, and at the end where something was given that there is no place for. `also`: other names of arguments."""
+    """Yield each argument with the value it is given, REQUIRED if it is given none (and has a default). Raises NoMatch at a missing argument,
+    and at the end for values that belong to no argument. `also`: other names of arguments."""
     position, rest = 0, dict(kwargs)
     for argument in schema.arguments:
         name = argument.name if argument.name in rest else also.get(argument.name, argument.name)
@@ -73,7 +73,7 @@ def told(schema: Schema, problem: NoMatch) -> str:
 
 
 def spoken(kind: str) -> str:
-    """A type of the schema as messages call it: `int[]?` is Optional[List[int]]."""
+    """Return a type of the schema as messages name it: `int[]?` is Optional[List[int]]."""
     if kind.endswith("?"):
         return f"Optional[{spoken(kind[:-1])}]"
     if kind.endswith("]"):
@@ -141,9 +141,9 @@ FUNCTION_NAMES = {"self": "input"}  # what the functions call what the schemas c
 def bind(
     schema: Schema, args: tuple[Any, ...], kwargs: Mapping[str, Any], numbers: bool = False, loose: bool = False
 ) -> list[Any]:
-    """The value of every argument; raises NoMatch where the call does not fit. `numbers`: a number may stand for a tensor, but the
-    first. `loose`: the call is one of a public function, which may spread a list's elements (`x.view(2, 3)`), say `input` for
-    `self`, and give None for what the schema has not."""
+    """Return the value of every argument; raise NoMatch if the call does not fit. `numbers`: a number may stand for any tensor but the first.
+    `loose`: the call is one of a public function, which may spread a list's elements (`x.view(2, 3)`), say `input` for `self`, and give None
+    for arguments that the schema lacks."""
     if loose:
         known = {a.name for a in schema.arguments}
         kwargs = {k: v for k, v in kwargs.items() if v is not None or k in known}
@@ -159,7 +159,7 @@ def bind(
 
 
 def bound(schema: Schema, args: tuple[Any, ...], kwargs: Mapping[str, Any], numbers: bool = False) -> list[Any]:
-    """The value of every argument; RuntimeError, as PyTorch's, where they do not fit."""
+    """Return the value of every argument; raise PyTorch's RuntimeError if they do not fit."""
     try:
         return bind(schema, args, kwargs, numbers)
     except NoMatch as problem:
@@ -167,7 +167,7 @@ def bound(schema: Schema, args: tuple[Any, ...], kwargs: Mapping[str, Any], numb
 
 
 def _joined(args: tuple[Any, ...], positional: list[Argument]) -> tuple[Any, ...]:
-    """`x.view(2, 3)`: several ints for a list of them that is the last argument; or tensors for a list of those."""
+    """Collect several ints (`x.view(2, 3)`) into the list that is the last argument, or several tensors into a list of tensors."""
     for position, argument in enumerate(positional[: len(args)]):
         if not argument.is_list or isinstance(args[position], (list, tuple)) or args[position] is None:
             continue
@@ -187,7 +187,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def shortened(schema: Schema, values: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments without those that have their default: the last positional ones, and all that go by name."""
+    """Return the arguments without those that have their default: the last positional ones, and all keywords."""
     positional, named = schema.as_call(values)
     args = list(positional)
     declared = schema.positional

@@ -1,4 +1,4 @@
-"""Operands as kernels read them, and results in the memory format of an operand."""
+"""Operands in the layouts that kernels read, and results in the memory format of an operand."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .inplace import transfer
 
 
 def is_last(x: Tensor) -> bool:
-    """Return whether the channels of x are adjacent in memory (and that is not simply contiguous)."""
+    """Return whether the channels of x are adjacent in memory (and x is not simply contiguous)."""
     return suggests_channels_last(x.shape, x._strides) and is_channels_last(x.shape, x._strides)
 
 
 def new_like(x: Tensor, shape: tuple[int, ...], d: Any = None) -> Tensor:
-    """An uninitialised result in the memory format of x."""
+    """Return an uninitialised result in the memory format of x."""
     if is_last(x):
         return empty_strided(shape, channels_last_strides(shape), d or x.dtype, x.device)
     return empty(shape, d or x.dtype, x.device)
 
 
 def layout_like(x: Tensor, shape: tuple[int, ...] | None = None, d: Any = None) -> tuple[Any, ...]:
-    """Return the layout of a result in the memory format of `x`, dense even where `x` has gaps (see `Op.layout`)."""
+    """Return the layout of a result in the memory format of `x`, dense even if `x` has gaps (see `Op.layout`)."""
     shape, d = x.shape if shape is None else shape, d or x.dtype
     if suggests_channels_last(x.shape, x._strides) and (not x._contig or is_channels_last(x.shape, x._strides)):
         return shape, d, x.device, channels_last_strides(shape)
@@ -44,7 +44,7 @@ def layout_in_format_of(x: Tensor, shape: tuple[int, ...], d: Any = None) -> tup
 
 
 class Table:
-    """Numbers that kernels read, kept on every device where they were asked for."""
+    """Constant numbers that kernels read, copied to every device on first use."""
 
     __slots__ = ("array", "dtype", "places")
 
@@ -66,7 +66,7 @@ class Table:
 
 
 def without_gaps(x: Tensor) -> Tensor:
-    """x itself, or the values of a part of a channels-last tensor as a channels-last tensor without gaps or history."""
+    """Return x itself, or the values of a part of a channels-last tensor as a channels-last tensor without gaps or history."""
     if x._contig or not suggests_channels_last(x.shape, x._strides) or is_channels_last(x.shape, x._strides):
         return x
     copy = empty_strided(x.shape, channels_last_strides(x.shape), x.dtype, x.device)
@@ -74,23 +74,23 @@ def without_gaps(x: Tensor) -> Tensor:
 
 
 def bare(x: Tensor) -> Tensor:
-    """The values of x, contiguous, without history."""
+    """Return the values of x, contiguous, without history."""
     return (x if x._autograd is None else x._bare_alias()).contiguous()
 
 
 def dense(x: Tensor) -> Tensor:
-    """The tensor itself if it is contiguous, else a contiguous copy without history: for kernels, which see no history."""
+    """Return the tensor itself if it is contiguous, else a contiguous copy without history, which kernels do not need."""
     return x if x._contig else bare(x)
 
 
 def recording(x: Tensor) -> bool:
-    """Return whether autograd will want the gradient of what is computed from x now."""
+    """Return whether autograd will record what is computed from x now."""
     return grad_mode.enabled and (x.requires_grad or (x._base is not None and x.grad_fn is not None))
 
 
 def raise_if_set(flag: Tensor, error: Exception, operator: str = "") -> None:
-    """Raise the error unless the one number in a tensor, in which a kernel has said whether all is well, is zero. With an operator's
-    name, devices that can raise it when the host next waits for them do."""
+    """Raise the error unless the one number in a tensor, in which a kernel reports errors, is zero. With an operator's name, devices that can
+    raise it at the host's next wait do that."""
     backend, place = BACKENDS[flag.device.type], (flag.data_ptr(), flag.dtype.itemsize)
     if operator and backend.raise_later(*place, operator, error, flag.device):
         return
@@ -99,15 +99,15 @@ def raise_if_set(flag: Tensor, error: Exception, operator: str = "") -> None:
 
 
 def tells(flag: Tensor, unknown: bool) -> bool:
-    """The one number in a tensor as a truth value, to choose between two ways to the same result; `unknown` where there are no values."""
+    """Return the one number in a tensor as a truth value, to choose between two ways to the same result; `unknown` if there are no values."""
     return bool(flag.item()) if BACKENDS[flag.device.type].has_values else unknown
 
 
 def values_on_host(x: Tensor) -> Any:
-    """The values as an array in the host's memory, for reading at once: operators that call this read values."""
+    """Return the values as an array in the host's memory, for reading at once: operators that call this read values."""
     return (x if BACKENDS[x.device.type].on_host else x.cpu())._array()
 
 
 def like_first(first: Tensor, *_: Any, **__: Any) -> tuple[Any, ...]:
-    """The layout rule of operators whose result is like their first argument, contiguous."""
+    """Return the layout of a contiguous result like the first argument: a layout rule."""
     return first.shape, first.dtype, first.device

@@ -1,4 +1,4 @@
-"""Results written into tensors that the caller gives: `out=` arguments, checked, resized and filled."""
+"""Results written into tensors that the caller gives: `out=` arguments are checked, resized and filled."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def check_out(name: str, out: Tensor, d: dtype, where: device, needs_grad: bool,
 
 
 def check_castable(name: str, out: Any, result: Any) -> None:
-    """Raise, in the words of linear algebra, if a result cannot be stored in the dtype of its out=."""
+    """Raise linear algebra's error if a result cannot be stored in the dtype of its out=."""
     fields = getattr(result, "_fields", ("result",))
     results, outs = (result, out) if isinstance(result, tuple) else ((result,), (out,))
     for field, value, target in zip(fields, results, outs if isinstance(outs, (tuple, list)) else ()):
@@ -100,7 +100,7 @@ def check_castable(name: str, out: Any, result: Any) -> None:
 
 
 def check_out_dtype(out: Any, wanted: dtype) -> None:
-    """Check that out= has the result's own dtype, where an operator demands it."""
+    """Raise unless out= has the result's own dtype, for operators that demand it."""
     if isinstance(out, Tensor) and out.dtype is not wanted:
         raise RuntimeError(f"Expected out tensor to have dtype {wanted.cpp}, but got {out.dtype.cpp} instead")
 
@@ -113,7 +113,7 @@ def _check_delivery(name: str, out: Any, result: Tensor, recorded: bool, exact: 
 
 
 def write_out(name: str, out: Any, result: Any, recorded: bool = True, exact: bool = False) -> Any:
-    """Deliver `result` into the tensor(s) given as out=; `recorded`: autograd would know this operator; `exact`: a result is not converted."""
+    """Copy `result` into the tensor(s) given as out=; `recorded`: the operator is differentiable; `exact`: a result is not converted."""
     if isinstance(result, tuple):
         if not isinstance(out, (tuple, list)) or len(out) != len(result):
             raise TypeError(

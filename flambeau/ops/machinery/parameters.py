@@ -21,7 +21,7 @@ class Parameter(NamedTuple):
 
 
 def takes_options(declare: Callable[..., Any]) -> Any:
-    """`declare(fn, **options)` as a decorator that is used with options, `@decorator(option=...)`, or without."""
+    """Make a decorator of `declare(fn, **options)` that is used with options, `@decorator(option=...)`, or without."""
 
     @functools.wraps(declare)
     def decorator(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -45,7 +45,7 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def starred(function: Callable[..., Any]) -> str | None:
-    """The name of `*args`, if there is one."""
+    """Return the name of `*args`, or None."""
     if _plain(function) is not None:
         return None
     every = inspect.signature(function).parameters.values()
@@ -75,8 +75,8 @@ def _names(function: FunctionType) -> tuple[str, ...]:
 
 
 def _plain(function: Callable[..., Any]) -> FunctionType | None:
-    """The function itself, or that of a bound method, if its code object tells the whole truth: no decorator claims another
-    signature, no `*args`."""
+    """Return the function itself, or that of a bound method, if its code object describes its whole signature: no decorator sets another one,
+    no `*args`; else None."""
     own = function.__func__ if type(function) is MethodType else function
     if type(own) is not FunctionType or own.__code__.co_flags & _VARIADIC:
         return None

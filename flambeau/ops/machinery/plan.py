@@ -1,6 +1,6 @@
 """Plans: how one combination of dtypes, shapes and strides is computed by a compiled kernel.
 
-A plan is made once per combination and found again by one dictionary look-up."""
+A plan is made once per combination and found again by one dictionary lookup."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class PointwisePlan(Layout):
         self.in_dtypes, self.roots = form.in_dtypes, form.roots
 
     def limits_of_numbers(self, operands: Values) -> dict[int, dtype]:
-        """The values, by position, that must be within a dtype in every call. Refuses constants of the formula that are not."""
+        """Return the dtypes, by position, whose range values must be in at every call. Raise for constants of the formula that are not."""
         op = self.op
         given = [(n, v, varies) for (n, _), v, varies in zip(op.parameters, self.params, op.runtime_flags(self.params))]
         limits = {n: opmath(self.compute) if n in op.quirks.wide_numbers else self.compute for n in op.fits}
@@ -116,7 +116,7 @@ class PointwisePlan(Layout):
         return {i: limits[n] for i, n in numbers if n in limits}
 
     def refuse_beyond(self, limits: dict[int, dtype]) -> None:
-        """Look at these values before every call, of the kernel alone as well."""
+        """Check these values before every call, also of the kernel alone."""
         guard, fn = self.guard, self.fn
 
         def look(*values: Any) -> None:
@@ -174,7 +174,7 @@ def compiles(where: device, *dtypes: dtype) -> bool:
 
 
 def common_device(operands: Values, where: device | None = None) -> device:
-    """Return the device on which a call on these operands (into memory on `where`) runs: 0-dim tensors of the host go along with any device."""
+    """Return the device on which a call on these operands (into memory on `where`) runs; 0-dim tensors of the host fit any device."""
     movable = False
     for x in operands:
         if not isinstance(x, Tensor) or x.device is where:
@@ -190,7 +190,7 @@ def common_device(operands: Values, where: device | None = None) -> device:
 
 
 def is_by_value(x: Any, where: device) -> bool:
-    """Return whether an operand is a number in a tensor of the host, and the call runs elsewhere: its value goes along."""
+    """Return whether an operand is a number in a tensor of the host while the call runs elsewhere: its value is passed with the call."""
     if not isinstance(x, Tensor) or x.device is where:
         return False
     return BACKENDS[x.device.type].on_host and BACKENDS[where.type].has_values
@@ -207,10 +207,9 @@ def broadcast(operands: Values) -> tuple[int, ...]:
 def result_strides(
     shape: tuple[int, ...], operands: Values, converted: dtype | None = None, as_is: int = 0, wrap_numbers: bool = False
 ) -> tuple[int, ...]:
-    """The strides of a new result: the operands' dimension order, row-major where they leave it open. Where operands (but
-    for the first `as_is`) are converted to one dtype, those of another count with the layout of their converted copies.
-    With `wrap_numbers`, numbers count as tensors without dimensions, so that not all shapes are equal: as in PyTorch this only
-    shows in the strides of dimensions of size 1."""
+    """Return the strides of a new result: the operands' dimension order, row-major where they leave it open. Operands (but for the first
+    `as_is`) that are converted to another dtype count with the layout of their converted copies. With `wrap_numbers`, numbers count as
+    tensors without dimensions, so that not all shapes are equal: as in PyTorch this only shows in the strides of dimensions of size 1."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
     wrapped = wrap_numbers and len(tensors) < len(operands)
     row_major = contiguous_strides(shape)
@@ -228,8 +227,8 @@ def result_strides(
 def kernel(
     roots: tuple[Expr, ...], outputs: list[Layout], inputs: list[tuple[dtype, tuple[int, ...] | None]]
 ) -> tuple[Any, Any]:
-    """A native function and its first argument, which store roots[k] to outputs[k]. All outputs have one shape. An input
-    is a dtype and its strides expanded to that shape, or None for a number that is passed by value."""
+    """Return a native function and its first argument, which store roots[k] to outputs[k]. All outputs have one shape. An input is a dtype
+    and its strides expanded to that shape, or None for a number that is passed by value."""
     first = outputs[0]
     strides = [o.strides for o in outputs] + [s for _, s in inputs if s is not None]
     sizes: tuple[int, ...]

@@ -3,10 +3,10 @@
     @primitive(grads={"input": lambda g, mat2: g @ mat2.mH, "mat2": lambda g, input: input.mH @ g})
     def mm(input, mat2): ...
 
-A gradient rule names what it reads: arguments of the forward function, `out` (the result), anything the forward hands
-over with `Saved`, or `needs` (which gradients are wanted). Only what the needed rules read is kept alive. A rule that
-needs only the header of an argument says `input_shape`, `input_strides`, `input_offset`, `input_dtype` or `input_device`: then the
-tensor itself is not kept, and may be changed in place before the backward pass."""
+A gradient rule names what it reads: arguments of the forward function, `out` (the result), anything the forward function passes on with
+`Saved`, or `needs` (which gradients are wanted). Only what the needed rules read is kept alive. A rule that needs only the header of an
+argument says `input_shape`, `input_strides`, `input_offset`, `input_dtype` or `input_device`: then the tensor itself is not kept, and may be
+changed in place before the backward pass."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _sequence = graph._sequence
 
 
 class Saved:
-    """Result of a forward function whose derivative needs more than arguments and results. An extra called `hidden` is
-    a further result that only the derivative sees: it has a history and, last of all, a gradient of its own."""
+    """Result of a forward function whose derivative needs more than arguments and results. An extra called `hidden` is a further result that
+    only the derivative sees: it has a history and a gradient of its own, the last one."""
 
     __slots__ = ("result", "extras")
 
@@ -50,7 +50,7 @@ class Saved:
 
 
 def unknown_derivative(name: str) -> Callable[..., Any]:
-    """A rule for arguments whose derivative nobody has worked out: asking for it is an error, not a silent zero."""
+    """Return a rule for arguments whose derivative is not implemented: asking for it is an error, not a silent zero."""
 
     def rule(g: Any) -> NoReturn:
         raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
@@ -163,7 +163,7 @@ class Primitive:
                 self._attach(o, node, i, bound.get(self.names[0]))
 
     def make_class(self) -> Any:
-        """The class of this operator's nodes; made when it is first recorded, which most never are."""
+        """Return the class of this operator's nodes, made when the operator is first recorded, which most never are."""
         self.node_class = named_class(PrimitiveNode, self.label)
         reads = dict.fromkeys(read for _, _, reads in (*self.rules, *self.joint) for read in reads)
         fields = [_header_field(read, (*self.names, self.star)) for read in reads]
@@ -171,14 +171,14 @@ class Primitive:
         return self.node_class
 
     def saved_name(self, read: str, name: str, field: str | None) -> str:
-        """PyTorch's name for what a rule reads."""
+        """Return PyTorch's name for a value that a rule reads."""
         if read == "out":
             return "result"
         parameter = name if self.saved_as_input else public_name(name)
         return parameter + _HEADER_NAMES.get(field or "", "")
 
     def needs_for(self, flags: tuple[bool, ...], lists: dict[str, int]) -> Needs:
-        """Return the `Needs` for the gradients that are wanted; kept for calls without lists, of which there are few kinds."""
+        """Return the `Needs` for the gradients that are wanted, cached for calls without lists."""
         needs = None if lists else self.known_needs.get(flags)
         if needs is None:
             needs = Needs(self, flags, lists)
@@ -228,13 +228,13 @@ class Needs:
 
 
 def make_independent(result: Tensor, args: tuple[Any, ...]) -> None:
-    """A result that is part of memory made for it is no view for the user: what it was cut from is out of reach."""
+    """Remove the base of a result that is part of memory made for it: the user cannot reach the base."""
     if not any(isinstance(x, Tensor) and x._storage is result._storage for x in args):
         result._base = None
 
 
 def remember_no_grad_view(result: Any, source: Tensor) -> None:
-    """A view of a tensor that requires grad, made without recording, must not be changed in place with recording."""
+    """Mark a view of a tensor that requires grad, made without recording: it must not be changed in place with recording."""
     if source._autograd is None or not source.requires_grad or source._storage.version >= INFERENCE:
         return
     for out in result if isinstance(result, (tuple, list)) else (result,):
@@ -371,7 +371,7 @@ _HEADER_NAMES = {
 
 
 def _header_field(read: str, names: tuple[Any, ...]) -> tuple[str, str | None]:
-    """The parameter that a rule's `read` is about, and the slot of its header if the rule reads no more than that."""
+    """Return the parameter that a rule's `read` refers to, and the slot of its header if the rule reads no more than that."""
     if read in names:
         return read, None
     name, _, field = read.rpartition("_")

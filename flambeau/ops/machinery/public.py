@@ -1,7 +1,7 @@
 """Common part of all operators' public functions: names and documentation, and how a failed call is handled.
 
-A face tests the mode stack and computes; what it raises is put before `recourse`, so that the common case pays nothing for
-sparse operands and for classes that override operators:
+A face tests the mode stack and computes; an exception goes to `recourse`, so that the common case pays nothing for sparse operands and for
+classes that override operators:
 
     def face(*args, **kwargs):
         if active:
@@ -51,9 +51,9 @@ def _make_unwatched(face: Any, make: Callable[[], Any]) -> Any:
 
 
 def recourse(face: Any, problem: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
-    """The call to make instead of one that failed: the operator's sparse or quantized form where it met such a tensor, the same call
-    again where the arguments turn out to override operators, the parts of all ranks where it met a spread tensor, numbers for
-    tensors that were given for ints. None: it has failed."""
+    """Return the call to make instead of one that failed: the operator's sparse or quantized form if it met such a tensor, the same call
+    again if the arguments turn out to override operators, the parts of all ranks if it met a spread tensor, numbers for tensors that were
+    given for ints. None: the call has failed."""
     if isinstance(problem, ShardedOperand):
         return problem.instead(getattr(face, "watched", face), args, kwargs)
     if isinstance(problem, QuantizedOperand):
@@ -74,7 +74,7 @@ _INTS = frozenset(("int", "int | None"))
 
 
 def with_ints(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """The arguments with a 0-dim tensor of integers read wherever the operator takes an int; None if there is no such tensor."""
+    """Return the arguments with each 0-dim integer tensor read where the operator takes an int; None if there is no such tensor."""
     ints = [p.annotation in _INTS for p in op.arguments.values()]
     taken = {n for n, p in op.arguments.items() if p.annotation in _INTS}
     named = {n: int(v) for n, v in kwargs.items() if n in taken and isinstance(v, Tensor) and is_int(v)}

@@ -14,7 +14,7 @@ from .record import Op
 
 
 def quantized_form(*operators: Any) -> Callable[..., Any]:
-    """Declare the form that operators have for quantized arguments: it becomes part of their records."""
+    """Decorator: declare the form that operators have for quantized arguments, in their records."""
 
     def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
         for operator in operators:
@@ -27,8 +27,8 @@ def quantized_form(*operators: Any) -> Callable[..., Any]:
 
 
 def quantized_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str | None = None) -> Any:
-    """Call the quantized form of an operator, or refuse: because an operator it is made of refused (`reason`), or because it has
-    none. A view of one scale is the same view of the codes."""
+    """Call the quantized form of an operator, or refuse: because an operator it is made of refused (`reason`), or because it has none. A view
+    of a tensor with one scale is the same view of the codes."""
     naming.above("ops.quantizing.operators")  # the forms, when the first is needed
     form = op.quantized
     if form is not None:
@@ -43,7 +43,7 @@ def quantized_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], reason
 
 
 def on_codes(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a function that only moves elements: its codes are those of the argument, moved."""
+    """Return the result of a function that only moves elements, by applying it to the codes."""
     given = next(x for x in tree_flatten((args, kwargs))[0] if isinstance(x, QuantizedTensor))
     if not given._quantizer.per_tensor:
         raise QuantizedRefusal("Setting strides is possible only on uniformly quantized tensor")

@@ -1,4 +1,4 @@
-"""The operator's record: everything that is known about one operator, and where records are found by name.
+"""The operator's record: everything that is known about one operator, and the table of records by name.
 
 A record is made by the decorators of `declare`, next to the operator's definition. Whatever wants to know something about
 operators (autocast, vmap, tracing, export, profiling, compilation) reads it here; nothing about an operator stands in a list of
@@ -35,9 +35,9 @@ NewTensors: TypeAlias = NewTensor
 
 @dataclass(frozen=True)
 class Batched:
-    """Rule by which `vmap` calls an operator for a whole batch, where the name of a rule (see `Op`) is not all there is to say: which arguments
-    `dims` count dimensions (of the result, with `extra` more), whether tensors that are equal for all elements must be repeated,
-    which argument is the `shape` of a batch."""
+    """Rule by which `vmap` calls an operator for a whole batch, where a rule's name (see `Op`) is not sufficient: the arguments `dims` that
+    count dimensions (of the result, with `extra` more), whether tensors that are equal for all elements must be repeated, and which argument
+    is the `shape` of a batch."""
 
     form: str
     dims: tuple[str, ...] = ("dim",)
@@ -174,7 +174,7 @@ class Op:
 
     @classmethod
     def of_schema(cls, schema: Schema, kind: str, **fields: Any) -> Op:
-        """The record of an operator that was declared in PyTorch's notation; `namespace::name` is its name and its key."""
+        """Return the record of an operator that was declared in PyTorch's notation; `namespace::name` is its name and its key."""
         writes = tuple(a.name for a in schema.arguments if a.is_write)
         spaces = (schema.name.split("::")[0],)
         op = cls(schema.name, kind, functools.partial(bound, schema), spaces, key=schema.name, writes=writes, **fields)
@@ -186,7 +186,7 @@ class Op:
 
     @property
     def unwatched(self) -> AnyFunction:
-        """The function without its test of the modes: for a mode that has seen the call already."""
+        """Return the function without its test of the modes, for a mode that has seen the call already."""
         return modes.unwatched(self.function)
 
     @property
@@ -199,7 +199,7 @@ class Op:
 
     @property
     def in_place(self) -> bool:
-        """Return whether it changes its first argument and returns it; PyTorch's names of such operators end with one underscore."""
+        """Return whether the operator changes its first argument and returns it; PyTorch's names of such operators end with one underscore."""
         return self.name.endswith("_") and not self.name.endswith("__")
 
     @property
@@ -209,7 +209,7 @@ class Op:
 
     # -- kernels ----------------------------------------------------------------------------------------------------
     def on(self, device_type: str) -> Callable[[AnyFunction], AnyFunction]:
-        """Declare the kernel for one type of device, or for "any" that compiles kernels: `kernel(out, *args)`, where `out` is the
+        """Decorator: declare the kernel for one type of device, or for "any" that compiles kernels: `kernel(out, *args)`, where `out` is the
         new tensor (a list, if there are several) to be filled."""
 
         def declare(kernel: AnyFunction) -> AnyFunction:
@@ -224,36 +224,37 @@ class Op:
     # -- PyTorch's name -----------------------------------------------------------------------------------------------
     @functools.cached_property
     def aten_forms(self) -> tuple[AtenForm, ...]:
-        """The forms in `aten`, parsed."""
+        """Return the forms in `aten`, parsed."""
         return tuple(map(AtenForm, (self.aten,) if isinstance(self.aten, str) else self.aten)) if self.aten else ()
 
     @property
     def aten_name(self) -> str:
-        """The name of PyTorch's operator, "linalg_norm"; of a part that PyTorch does not have, its own."""
+        """Return the name of PyTorch's operator, such as "linalg_norm"; the own name of a part that PyTorch does not have."""
         if self.aten:
             return self.aten_forms[0].name
         prefix = _PREFIXES.get(self.namespaces[0], "") if self.namespaces else ""
         return prefix + self.name
 
     def as_aten(self, calls: AnyFunction) -> AnyFunction:
-        """Declare the calls of PyTorch's operators that one call is: `calls(recorder, *args, **kwargs)`."""
+        """Decorator: declare the calls of PyTorch's operators that replace a call: `calls(recorder, *args, **kwargs)`."""
         self.aten_calls = calls
         return calls
 
     def in_script(self, calls: AnyFunction) -> AnyFunction:
-        """Declare an overload that TorchScript compiles for a call, written like those of `as_aten`; the types of its arguments choose it."""
+        """Decorator: declare an overload that TorchScript compiles for a call, written like those of `as_aten`; the types of its arguments
+        choose it."""
         self.scripted += (calls,)
         return calls
 
     @functools.cached_property
     def defaults(self) -> dict[str, Any]:
-        """The arguments' defaults."""
+        """Return the defaults of the arguments."""
         return {name: None if p.default is NO_DEFAULT else p.default for name, p in self.arguments.items()}
 
     # -- arguments --------------------------------------------------------------------------------------------------
     @functools.cached_property
     def arguments(self) -> dict[str, inspect.Parameter]:
-        """The arguments by name, in order."""
+        """Return the arguments by name, in order."""
         if self.source is None:
             return {}
         found = inspect.signature(self.source, follow_wrapped=False).parameters
@@ -268,8 +269,8 @@ class Op:
         return inspect.Signature(list(self.arguments.values()))
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """A call in canonical form: every argument by name, in order, defaults filled in, synonyms (`axis` for `dim`) resolved.
-        `out` is there only if it was given."""
+        """Return a call in canonical form: every argument by name, in order, defaults filled in, synonyms (`axis` for `dim`) resolved. `out`
+        is included only if it was given."""
         known = self.arguments
         named = {NUMPY_NAMES[k] if k not in known and k in NUMPY_NAMES else k: v for k, v in kwargs.items()}
         out = named.pop("out", None) if "out" not in known else None
@@ -279,7 +280,7 @@ class Op:
 
     @functools.cached_property
     def schema(self) -> Schema:
-        """The operator in PyTorch's notation: `aten::add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor`."""
+        """Return the operator in PyTorch's notation: `aten::add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor`."""
         returns = getattr(self.source, "__annotations__", {}).get("return", "Tensor")
         space = "aten" if self.namespaces or self.method is not None else "flambeau"
         name = f"{space}::{self.name}" + (f".{self.overload}" if self.overload else "")
@@ -288,7 +289,7 @@ class Op:
 
 
 def _optional(p: inspect.Parameter) -> inspect.Parameter:
-    """Operands that may be left out have a default of their own, which no caller needs to know."""
+    """Return a parameter with the internal default of an optional operand replaced by None."""
     stands_for_none = p.default is not NO_DEFAULT and type(p.default).__name__ == "OPTIONAL"
     return p.replace(default=None) if stands_for_none else p
 
@@ -301,7 +302,7 @@ OPS: dict[str, Op] = {}
 
 
 def register(op: Op) -> Op:
-    """Make a record known, under a key of its own if it has none yet."""
+    """Add a record to `OPS`, under a free key if it has none yet."""
     key = op.key or _free_key(op)
     if key in OPS:
         raise ValueError(f"operator '{key}' is declared twice")

@@ -1,5 +1,5 @@
-"""Recording the calls of a primitive, written out for its parameters: `Primitive` does the same for whatever it is given, and costs
-twice as much. Only for primitives whose differentiable arguments are single tensors and whose results are new memory."""
+"""Recording the calls of a primitive by source generated for its parameters: the general code of `Primitive` does the same at twice the cost.
+Only for primitives whose differentiable arguments are single tensors and whose results are new memory."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ _HOLDS_NONE = frozenset(
 
 
 def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Callable[..., Any] | None:
-    """Return a function that calls and records a primitive; None where only the general one works. Before its first call `repeat_door`
-    must complete it."""
+    """Return a function that calls and records a primitive; None if only the general one works. Before its first call `repeat_door` must
+    complete it."""
     kinds = {p.annotation for p in parameters.values() if p.name in impl.differentiable}
     plain = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters.values())
     if "hidden" in impl.saves and any("out" in reads for _, _, reads in impl.rules):
@@ -95,8 +95,8 @@ def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Ca
 
 
 def repeat_door(calls: Any, door: Any, compute: Callable[..., Any]) -> None:
-    """Complete a function of `specialised` with the code that it calls; where it records nothing it repeats the text of the door, which
-    saves a call."""
+    """Complete a function of `specialised` with the code that it calls; where it records nothing it inlines the text of the door, which saves
+    a call."""
     space = calls.__globals__
     space.update({**door.names, **space, "_door": door, "_fn": compute})
 
@@ -119,7 +119,7 @@ def _source(impl: Primitive, parameters: dict[str, inspect.Parameter], door: Any
 
 
 class _Name:
-    """A default that stands in a signature by its name."""
+    """A default that is written in a signature by its name."""
 
     def __init__(self, name: str):
         self.name = name
@@ -145,7 +145,7 @@ def _edge(name: str, kind: str) -> str:
 
 
 def _make_saver(needs: Needs, parameters: dict[str, inspect.Parameter]) -> Callable[..., Any]:
-    """The functions that keep what the wanted rules read of one call, and that call the rules with it."""
+    """Return the function that saves what the wanted rules read of one call, and set the one that calls the rules with it."""
     kept, read_back = [], {"needs": "_wanted"}
     for read, name, field in needs.reads:
         kind = _kind(parameters, read)
@@ -195,7 +195,7 @@ def _make_saver(needs: Needs, parameters: dict[str, inspect.Parameter]) -> Calla
 
 
 def _lambda(text: str, space: dict[str, Any]) -> Any:
-    """Return a function made of a text. Its code names this file, so that what watches programs knows it as the library's."""
+    """Return a function compiled from a text. Its code names this file, so that observers of programs attribute it to the library."""
     return eval(compile(text, f"{__file__}<lambda>", "eval"), space)  # noqa: S307 - made of names only
 
 

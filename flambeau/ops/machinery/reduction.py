@@ -61,7 +61,7 @@ Rule = Callable[["Reduction", dtype, "dtype | None"], tuple[dtype, dtype, dtype]
 
 
 def reduced_dims(dim: Any, ndim: int, name: str = "reduction") -> tuple[int, ...]:
-    """Dimensions to reduce, wrapped and in the order given; None and () mean all."""
+    """Return the dimensions to reduce, wrapped and in the order given; None and () mean all."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(ndim))
     if ndim > _MAX_RANK:
@@ -92,7 +92,7 @@ def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) 
 
 
 def restored(g: Tensor, ndim: int, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    """A reduced tensor with its reduced dimensions back, of size one."""
+    """Return a reduced tensor with its reduced dimensions restored, of size one."""
     if keepdim or not g.shape:
         return g
     for d in sorted(dims):
@@ -101,7 +101,7 @@ def restored(g: Tensor, ndim: int, dims: tuple[int, ...], keepdim: bool) -> Tens
 
 
 def spread(g: Tensor, shape: Size, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    """A reduced tensor seen in the shape it was reduced from."""
+    """Expand a reduced tensor to the shape it was reduced from."""
     if (grad_mode.enabled and g._autograd is not None) or type(g) is BatchedTensor or (_active and _deciding()):
         return restored(g, len(shape), dims, keepdim).expand(shape)
     strides, position = [], 0
@@ -119,7 +119,7 @@ def spread(g: Tensor, shape: Size, dims: tuple[int, ...], keepdim: bool) -> Tens
 
 
 def widen_integers(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype, dtype, dtype]:
-    """Integers and bools are collected in int64."""
+    """Return the dtypes of a reduction that accumulates integers and bools in int64."""
     d = requested or (dt.int64 if d.category < 2 else d)
     return d, d, d
 
@@ -142,7 +142,7 @@ def counting(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype, d
 
 
 def real_result(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype, dtype, dtype]:
-    """Magnitudes: complex elements, a real result."""
+    """Return the dtypes of a reduction of magnitudes: complex elements, a real result."""
     d = requested or d
     return d, d.to_real(), d.to_real()
 
@@ -223,7 +223,7 @@ class Reduction:
         self.traced: dict[tuple[Any, ...], tuple[Expr, Expr | None]] = {}  # the formulas by dtypes
 
     def call(self, a: Tensor, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
-        """`reduce` for other operators: a call that modes see."""
+        """Call `reduce` for other operators, so that modes see it."""
         if _active and _watching():
             return _intercept(self.op, self.private, (a, dim, keepdim, requested), {})
         try:
@@ -234,7 +234,7 @@ class Reduction:
 
     @functools.cached_property
     def op(self) -> Op:
-        """The operator's record: that of its declaration, or one for a reduction that is only a part of operators."""
+        """Return the operator's record: that of its declaration, or one for a reduction that is only a part of operators."""
         op = Op(
             self.name, "reduction", self.reduce, (), None, None, False, self.grad is not None, self, source=self.formula
         )
@@ -352,7 +352,7 @@ class Reduction:
             plan.fn = fixed(plan.geometry)
 
     def trace(self, in_dtypes: tuple[dtype, ...], compute: dtype) -> Expr:
-        """The mapped formula, its operands cast to the compute dtype."""
+        """Return the mapped formula, its operands cast to the compute dtype."""
         math_type = opmath(compute)
         real_type = math_type.to_real()
         symbols: list[Any] = []
@@ -388,7 +388,7 @@ class Reduction:
 
 
 def spread_strides(plan: ReductionPlan, shape: tuple[int, ...]) -> list[int]:
-    """The output's strides over all of the input's dimensions."""
+    """Return the output's strides over all of the input's dimensions."""
     whole = len(plan.shape) == len(shape)
     strides, position = [], 0
     for i in range(len(shape)):

@@ -62,7 +62,7 @@ def reduction(
 
 
 def plain_dim(dim: Any) -> Any:
-    """A dim argument as it may stand in a plan's key: None, an int or a tuple."""
+    """Return a dim argument in the form used in a plan's key: None, an int or a tuple."""
     if type(dim) is int or dim is None or type(dim) is tuple:
         return dim
     if isinstance(dim, (list, tuple)):
@@ -71,7 +71,7 @@ def plain_dim(dim: Any) -> Any:
 
 
 def read_aliases(name: str, dim: Any, keepdim: Any, others: dict[str, Any]) -> tuple[Any, bool]:
-    """NumPy's names for the same arguments."""
+    """Return dim and keepdim, which may be given by NumPy's names."""
     for key, value in others.items():
         if key == "axis":
             dim = value
@@ -87,13 +87,13 @@ def read_aliases(name: str, dim: Any, keepdim: Any, others: dict[str, Any]) -> t
 def _given(
     input: Any, dim: Any, keepdim: Any, dtype: Any, out: Any, others: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments as the user gave them: an override need not take more."""
+    """Return the arguments as the user gave them: an override need not take more."""
     args = (input, dim, keepdim) if keepdim is not False else (input,) if dim is None else (input, dim)
     return args, {**others, **{k: v for k, v in (("dtype", dtype), ("out", out)) if v is not None}}
 
 
 def _face(impl: Reduction, takes_dtype: bool, write: Callable[..., Any], active: Any = _active) -> Any:
-    """The public function; a call that gives out= is made by `write`."""
+    """Return the public function; a call that gives out= is made by `write`."""
     name = impl.name
 
     @with_attributes
@@ -127,7 +127,7 @@ def _face(impl: Reduction, takes_dtype: bool, write: Callable[..., Any], active:
 
 
 def _into(check_out: Callable[..., Any] | None) -> Callable[..., Any]:
-    """Into out= of the result's dtype, or of any other that `check_out` lets pass."""
+    """Return the function that writes into out= of the result's dtype, or of another that `check_out` accepts."""
 
     def write(impl: Reduction, input: Tensor, dim: Any, keepdim: bool, dtype: None, out: Any) -> Tensor:
         if impl.grad is not None and isinstance(out, Tensor):
@@ -141,7 +141,7 @@ def _into(check_out: Callable[..., Any] | None) -> Callable[..., Any]:
 
 
 def _into_chosen(impl: Reduction, input: Tensor, dim: Any, keepdim: bool, dtype: Any, out: Any) -> Tensor:
-    """Into out=, whose dtype is the one to compute in."""
+    """Reduce into out=, whose dtype is the one to compute in."""
     if isinstance(out, Tensor):
         check_unrecorded(impl.name, out, input)
         if dtype is not None:

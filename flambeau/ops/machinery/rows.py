@@ -1,4 +1,4 @@
-"""Formulas of what an operator computes from each row of its operands: sums over the row, and elements made from them (`Op.rows`).
+"""Formulas of operators that work on each row of their operands: sums over the row, and elements computed from them (`Op.rows`).
 
     form = Rows(input, n)
     x = form.operand(input)
@@ -16,7 +16,7 @@ from ...expr.node import Expr, arg
 
 
 class Rows:
-    """The formulas of one call over rows of `width` elements. arg(k) stands for the operand k, arg(-1 - k) for the sum k of a row."""
+    """The formulas of one call over rows of `width` elements. arg(k) stands for operand k, arg(-1 - k) for sum k of a row."""
 
     def __init__(self, like: Any, width: int):
         self.width, self.rows = width, numel_of(like.shape) // width
@@ -29,12 +29,12 @@ class Rows:
         return arg(len(self.operands) - 1)
 
     def sum(self, value: Expr) -> Expr:
-        """The sum of what is computed for the elements of a row."""
+        """Return the sum of an expression over the elements of a row."""
         self.sums.append(value)
         return arg(-len(self.sums))
 
     def store(self, position: int, value: Expr, level: str = "e") -> None:
-        """A result of the call: element by element, row by row, or (level "c") the sum of each column."""
+        """Set result `position` of the call: element by element, row by row, or (level "c") the sum of each column."""
         self.results[position] = (value, level)
 
 

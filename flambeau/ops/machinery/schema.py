@@ -1,4 +1,4 @@
-"""Schemas: what an operator takes and returns, `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`.
+"""Schemas: the arguments and results of an operator, `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`.
 
 One class for all of them, whatever their types are made of: text in PyTorch's notation ("SymInt[]?"), or objects that print as such
 (TorchScript's types). `parse_schema` reads one, `str` writes it as PyTorch does."""
@@ -28,8 +28,8 @@ REQUIRED: Any = inspect.Parameter.empty
 
 
 class AliasInfo:
-    """Alias annotation of an argument, the memory it shares and whether that is written to: `(a!)`, `(a -> *)`. `of_elements`: it is said of
-    the elements of a list, not of the list."""
+    """Alias annotation of an argument, the memory it shares and whether that is written to: `(a!)`, `(a -> *)`. `of_elements`: it applies to
+    the elements of a list, not to the list."""
 
     __slots__ = ("after_set", "before_set", "is_write", "of_elements", "text")
 
@@ -52,8 +52,8 @@ def _base(kind: str) -> str:
 class Argument:
     """Argument or result of a schema.
 
-    `type` is what it may be, `real_type` the same with "SymInt" kept apart from "int"; `N` is the length of a list that a single
-    value may stand for; `default` is REQUIRED where it must be given."""
+    `type` is its type, `real_type` the same with "SymInt" distinguished from "int"; `N` is the length of a list that a single value may stand
+    for; `default` is REQUIRED for an argument that must be given."""
 
     __slots__ = ("N", "alias_info", "default", "kwarg_only", "name", "real_type", "type")
 
@@ -80,17 +80,17 @@ class Argument:
 
     @property
     def is_write(self) -> bool:
-        """Return whether the operator changes it."""
+        """Return whether the operator changes the argument."""
         return self.alias_info is not None and self.alias_info.is_write
 
     @property
     def is_out(self) -> bool:
-        """Return whether it takes the result: `out=`."""
+        """Return whether the argument receives the result: `out=`."""
         return self.kwarg_only and self.is_write
 
     @property
     def base(self) -> str:
-        """The type of one element: "int" of "SymInt[]?"."""
+        """Return the type of one element: "int" of "SymInt[]?"."""
         return _base(str(self.type))
 
     @property
@@ -102,7 +102,7 @@ class Argument:
         return str(self.type).endswith("?")
 
     def _kind(self) -> str:
-        """The type with the length of its list and its mark."""
+        """Return the type as text, with the length of its list and its alias annotation."""
         kind = str(self.real_type)
         mark, optional = self.alias_info, kind.endswith("?")
         core = kind[:-1] if optional else kind
@@ -144,7 +144,7 @@ class Schema:
 
     @property
     def key(self) -> str:
-        """The name with that of the overload: "aten::add.Tensor"."""
+        """Return the name with that of the overload: "aten::add.Tensor"."""
         return f"{self.name}.{self.overload_name}" if self.overload_name else self.name
 
     @property
@@ -153,7 +153,7 @@ class Schema:
 
     @property
     def is_out(self) -> bool:
-        """Return whether the result goes to an argument `out`."""
+        """Return whether the result is written to an argument `out`."""
         return any(a.is_out for a in self.arguments)
 
     @property
@@ -167,7 +167,7 @@ class Schema:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The results' names, where they have names."""
+        """Return the names of the results that have one."""
         return tuple(r.name for r in self.returns if r.name)
 
     @property
@@ -176,7 +176,7 @@ class Schema:
 
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """The arguments as those of a Python function."""
+        """Return the arguments as parameters of a Python function."""
         kinds = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
         return {a.name: inspect.Parameter(a.name, kinds[not a.kwarg_only], default=a.default) for a in self.arguments}
 
@@ -188,7 +188,7 @@ class Schema:
         return Schema(name, self.overload_name, self.arguments, self.returns, self.is_vararg, self.is_varret)
 
     def as_call(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The values of all arguments as those of a call."""
+        """Return the values of all arguments as positional and keyword arguments of a call."""
         pairs = list(zip(self.arguments, values))
         return tuple(v for a, v in pairs if not a.kwarg_only), {a.name: v for a, v in pairs if a.kwarg_only}
 
@@ -233,7 +233,7 @@ _ESCAPES = {
 
 
 def quoted(text: str) -> str:
-    """A string as TorchScript writes it."""
+    """Return a string literal as TorchScript writes it."""
     out = ['"']
     for char in text:
         if char in _ESCAPES:
@@ -246,7 +246,7 @@ def quoted(text: str) -> str:
 
 
 def number_text(value: Any) -> str:
-    """A number with all its digits."""
+    """Return a number as text with all its digits."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float):
@@ -277,7 +277,7 @@ def value_text(value: Any) -> str:
 
 
 class TextTypes:
-    """Reader of types and defaults: types stay text, defaults become the values that a call would give."""
+    """Reader of types and defaults: types stay text, defaults become the values that a caller would pass."""
 
     def named(self, word: str) -> Any:
         return word
@@ -295,7 +295,7 @@ class TextTypes:
         return f"{word}({', '.join(parts)})"
 
     def value(self, value: Any, base: str) -> Any:
-        """A default that is written as a number or a word for an argument of this type."""
+        """Return the value of a default that is written as a number or a word for an argument of this type."""
         things = NUMBERED.get(base)
         if things is not None and isinstance(value, int):
             return things[value]
@@ -312,7 +312,7 @@ _TOKEN = re.compile(
 
 
 class SchemaReader:
-    """Reads a schema, word by word; `types` makes what the types are."""
+    """Reader of a schema, token by token; `types` makes the types."""
 
     def __init__(self, text: str, types: TextTypes = TEXT) -> None:
         self.text, self.types = text, types
@@ -334,7 +334,7 @@ class SchemaReader:
         return token
 
     def between(self, end: str) -> Iterable[str]:
-        """The first word of each part up to `end`, which is taken; parts are separated by commas."""
+        """Yield the first token of each part up to `end`, which is consumed; parts are separated by commas."""
         while self.peek() != end:
             yield self.peek()
             if self.peek() != end:
@@ -342,7 +342,7 @@ class SchemaReader:
         self.take(end)
 
     def alias(self) -> str:
-        """A mark `(a!)`, if one is next. A bare `!` marks memory that is written and shared with nobody: it gets a name of its own."""
+        """Read an alias annotation `(a!)`, if one is next. A bare `!` marks memory that is written but not shared: it gets a new name."""
         if self.peek() == "!":
             self.take()
             self.unnamed += 1
@@ -355,7 +355,7 @@ class SchemaReader:
         return "".join(words).replace("->", " -> ")
 
     def base(self) -> tuple[Any, str]:
-        """A type without its suffixes, and its name."""
+        """Read a type without its suffixes; return it and its name."""
         token = self.take()
         if token == "(":
             return self.types.tuple_of([self.type().type for _ in self.between(")")]), "("
@@ -367,7 +367,7 @@ class SchemaReader:
         return self.types.named(token), token
 
     def type(self) -> Argument:
-        """A type with its mark and the length of its list; no name yet."""
+        """Read a type with its alias annotation and the length of its list, as an argument without a name."""
         kind, base = self.base()
         real, symbolic = str(kind), base.startswith("Sym")
         real = base if symbolic else real
@@ -410,7 +410,7 @@ class SchemaReader:
         return self.types.value(found, base)
 
     def arguments(self) -> tuple[list[Argument], bool]:
-        """The arguments, and whether any number of others may follow."""
+        """Read the arguments; return them, and whether any number of others may follow."""
         found: list[Argument] = []
         kwarg_only = more = False
         self.take("(")

@@ -1,4 +1,4 @@
-"""PyTorch's operators by name: the lines of `schemas.txt`, read when they are asked for."""
+"""PyTorch's operators by name: the lines of `schemas.txt`, parsed on demand."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ def _table() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
 
 
 def lines() -> dict[str, dict[str, str]]:
-    """The text of each schema by the operator's name ("aten::add") and the overload's, in the order in which calls try them."""
+    """Return the text of each schema by the operator's name ("aten::add") and the overload's, in the order in which calls try them."""
     return _table()[0]
 
 
 def is_composite(name: str, overload: str) -> bool:
-    """Return whether PyTorch makes this overload of `aten::name` of other operators before it differentiates."""
+    """Return whether PyTorch decomposes this overload of `aten::name` into other operators before it differentiates."""
     return _table()[1][f"aten::{name}.{overload}"] != ""
 
 
 def is_core_composite(name: str, overload: str) -> bool:
-    """Return whether PyTorch makes this overload of others and still counts it among its core operators."""
+    """Return whether PyTorch decomposes this overload and still counts it among its core operators."""
     return _table()[1][f"aten::{name}.{overload}"] == "=="
 
 
 def overloads_of(name: str) -> list[str]:
-    """The names of the overloads of `aten::name`; none where there is no such operator."""
+    """Return the names of the overloads of `aten::name`; [] if there is no such operator."""
     return list(lines().get(f"aten::{name}", ()))
 
 
 @functools.cache
 def schema_of(name: str, overload: str) -> Schema:
-    """The schema of one overload of `aten::name`."""
+    """Return the schema of one overload of `aten::name`."""
     return parse_schema(lines()[f"aten::{name}"][overload])
 
 
 def aten_names() -> list[str]:
-    """The names of all operators of aten."""
+    """Return the names of all aten operators."""
     return sorted(name.removeprefix("aten::") for name in lines() if name.startswith("aten::"))

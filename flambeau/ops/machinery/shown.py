@@ -1,7 +1,7 @@
 """The signatures that `help()` shows of operators whose functions take more than PyTorch documents.
 
-Such a function has `*` or `**` parameters: former orders of arguments, NumPy's names, sizes one by one. Programs may use them all; who
-reads the signature wants PyTorch's.
+Such a function has `*` or `**` parameters: former orders of arguments, NumPy's names, sizes one by one. Programs may use them all, but
+`help()` should show PyTorch's signature.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def show_signature(function: Any, name: str) -> None:
 
 
 def show_inplace_signature(function: Any, original: Any) -> None:
-    """Set the signature of the in-place form of a public function, without `out`, if its own says nothing."""
+    """Set the signature of an in-place form to the function's, without `out`, if its own has `*` or `**` parameters."""
     if _is_open(function):
         shown = inspect.signature(original)
         function.__signature__ = shown.replace(parameters=[p for n, p in shown.parameters.items() if n != "out"])
 
 
 def _is_open(function: Any) -> bool:
-    """Return whether a function takes `*` or `**` parameters, and nobody has said yet what they stand for."""
+    """Return whether a function takes `*` or `**` parameters, and its signature has not been set."""
     if "__signature__" in getattr(function, "__dict__", ()):
         return False
     while hasattr(function, "__wrapped__"):
@@ -47,7 +47,7 @@ def _is_open(function: Any) -> bool:
 
 
 def documented(function: Any, name: str = "") -> inspect.Signature:
-    """The signature that PyTorch documents for a function called `name`."""
+    """Return the signature that PyTorch documents for a function called `name`."""
     own = inspect.signature(function)
     doc = function.__doc__ or ""
     stated = _CALL.match(doc) if doc.startswith(f"{name}(") else None

@@ -1,7 +1,7 @@
 """Forms of operators for sparse tensors, and how a call finds them.
 
-The faces of operators that meet a `SparseOperand` (core.sparse) call `sparse_call` with what they were given (ops.public).
-What has no such form in its record is refused, as in PyTorch: a strided kernel never sees a sparse tensor."""
+Faces of operators that catch a `SparseOperand` (core.sparse) call `sparse_call` with their arguments (see `public`). An operator without such
+a form in its record refuses, as in PyTorch: a strided kernel never sees a sparse tensor."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .watched import PrivateCall
 
 
 def sparse_form(*operators: Any, grads: dict[Any, Any] | None = None, quirks: Quirks = NO_QUIRKS) -> AnyFunction:
-    """Declare the form that operators have for sparse arguments: it becomes part of their records. With `grads` it is a primitive
-    with derivative rules of its own (see ops.primitive), without it is made of differentiable operators."""
+    """Decorator: declare the form that operators have for sparse arguments, in their records. With `grads` it is a primitive with derivative
+    rules of its own (see `primitive`), without it is made of differentiable operators."""
 
     def declare(fn: AnyFunction) -> AnyFunction:
         form: AnyFunction = fn
@@ -34,8 +34,8 @@ def sparse_form(*operators: Any, grads: dict[Any, Any] | None = None, quirks: Qu
 
 
 def sparse_primitive(fn: AnyFunction, grads: dict[Any, Any], quirks: Quirks, name: str | None = None) -> AnyFunction:
-    """Declare a part of sparse operators with derivative rules of its own, seen by modes. Sparse tensors live on the CPU and are made
-    by the function itself: how many entries they have depends on values."""
+    """Declare a part of sparse operators with derivative rules of its own, seen by modes. Sparse tensors are on the CPU and are made by the
+    function itself: their number of entries depends on values."""
     impl = Primitive(fn, grads, quirks)
     op = Op(
         name or fn.__name__, "primitive", impl, (), impl=impl, doc=fn.__doc__ or "", source=fn, reads_values=True,

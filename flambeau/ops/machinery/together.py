@@ -1,4 +1,4 @@
-"""Gradients that one backward step computes together: those that are wanted; where one can be differentiated again, all can."""
+"""Gradients that one backward step computes together: those that are wanted; if one can be differentiated again, all can."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def gradients_of(wanted: Wanted, *tensors: Any) -> list[tuple[Any, ...]]:
 
 
 def in_place_of(wanted: Wanted, found: Any) -> list[Any]:
-    """Results of an operator that computes only what is wanted, with None where nothing is."""
+    """Return the results of an operator that computes only the wanted ones, with None in the places of the others."""
     results = iter(found)
     return [next(results) if flag else None for flag in wanted]

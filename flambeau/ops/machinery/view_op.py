@@ -1,4 +1,4 @@
-"""Views with little to do: how a new header follows from an old one is worked out once per layout and then looked up.
+"""Views with little overhead: the new header that follows from an old one is computed once for each layout and then looked up.
 
     @geometry_view(backward=lambda g, shape, dim0, dim1: g.transpose(dim0, dim1))
     def transpose(input, dim0, dim1):
@@ -44,7 +44,7 @@ _MAX_PARTS = 256  # a plan with more parts is not worth keeping
 
 
 class ViewNode(Node):
-    """The recorded call of a view. It keeps no tensors, so nothing is released."""
+    """The recorded call of a view. It keeps no tensors, so there is nothing to release."""
 
     op: Any  # a ViewOp or SeveralViewsOp
     shape: Size
@@ -65,7 +65,8 @@ class ViewNode(Node):
 
 
 class ViewOp:
-    """`geometry(input, *args)` gives shape, strides and offset; `backward(g, input shape, *args)` the gradient."""
+    """Operator that returns a view: `geometry(input, *args)` returns shape, strides and offset; `backward(g, input shape, *args)` the
+    gradient."""
 
     def __init__(self, name: str, geometry: Callable[..., Any], backward: Callable[..., Any], label: Any):
         self.name, self.geometry, self.backward, self.label = name, geometry, backward, label
@@ -76,7 +77,7 @@ class ViewOp:
         return self.place(input, args, args, 0)
 
     def place(self, input: Tensor, key: tuple[Any, ...], args: tuple[Any, ...], offset: int) -> Tensor:
-        """The view whose layout `key` determines, `offset` elements further into the storage; args are for backward."""
+        """Return the view whose layout `key` determines, `offset` elements further into the storage; `args` are for backward."""
         try:
             shape, strides, shift, contig = self.plans[input.shape, input._strides, key]
         except KeyError:
@@ -112,7 +113,7 @@ class ViewOp:
         return remember(self.plans, (input.shape, input._strides, key), found)
 
     def inherit(self, input: Tensor, out: Tensor, args: tuple[Any, ...]) -> None:
-        """Record the view where the input takes part in autograd."""
+        """Record the view if the input takes part in autograd."""
         if not grad_mode.enabled:
             remember_no_grad_view(out, input)
             return
@@ -143,8 +144,8 @@ class SeveralViewsNode(ViewNode):
 
 
 class SeveralViewsOp:
-    """`geometry(input, *args)` gives a list of (shape, strides, offset); `backward(gs, input shape, *args)` the gradient
-    from those of the parts, None where a part was not used. Autograd forbids changing such views in place."""
+    """Operator that returns several views: `geometry(input, *args)` returns a list of (shape, strides, offset); `backward(gs, input shape,
+    *args)` the gradient from those of the parts, None for a part that was not used. Autograd forbids changing such views in place."""
 
     def __init__(self, name: str, geometry: Callable[..., Any], backward: Callable[..., Any], label: Any):
         self.name, self.geometry, self.backward, self.label = name, geometry, backward, label

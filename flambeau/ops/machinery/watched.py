@@ -1,4 +1,4 @@
-"""Functions that modes see: the test of the mode stack in front of a plain Python function."""
+"""Functions that modes see: the test of the mode stack before a plain Python function."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def watched(fn: AnyFunction | None = None, *, name: str | None = None, kind: str
 
 
 def watched_face(op: Op, fn: AnyFunction, inline: str = "", **names: Any) -> Any:
-    """`fn` behind the test of the modes: one test and one call dearer than `fn` itself. Where `fn` is only an expression, that may stand
-    here as the text `inline`, with what its `names` mean, which saves the call."""
+    """Return `fn` after a test of the modes, which costs one test and one call. If `fn` is only an expression, the text `inline`, with the
+    objects that its `names` denote, saves the call."""
     signature = inspect.signature(fn).parameters.values()
     source, space = _text(signature, "_active" if op.namespaces else "_active and _watching()", inline)
     space.update(
@@ -39,7 +39,7 @@ def watched_face(op: Op, fn: AnyFunction, inline: str = "", **names: Any) -> Any
 
 
 def _text(parameters: Any, test: str, inline: str) -> tuple[str, dict[str, Any]]:
-    """The source of a face that hands its arguments on, and what the names of its defaults stand for."""
+    """Return the source of a face that passes its arguments on, and the objects that the names of its defaults denote."""
     signature, passed, required, options, starred = [], [], [], [], False
     space: dict[str, Any] = {}
     for p in parameters:
@@ -68,7 +68,7 @@ def _compiled(source: str) -> Any:
 
 
 def _given(*options: tuple[str, Any, Any]) -> dict[str, Any]:
-    """The optional arguments that differ from their defaults: a mode need not know of the others."""
+    """Return the optional arguments that differ from their defaults: a mode need not know of the others."""
     return {name: value for name, value, default in options if value is not default}
 
 

@@ -1,7 +1,7 @@
 """Counts of floating point operations of a call, for `flops=` of a declaration.
 
 Each function gets the arguments of a call and its result, of which it reads shapes only, and returns PyTorch's name for the operator that
-does this work, and a count. A multiplication with an addition counts as two. What PyTorch's own counter leaves out has no name."""
+does this work, and a count. A multiplication with an addition counts as two. Work that PyTorch's own counter ignores has no name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any, out: An
 
 
 def linear(input: Any, weight: Any, bias: Any, out: Any) -> Work:
-    """PyTorch adds the bias by itself where it cannot see the input as one matrix."""
+    """Count the operations of a linear layer. PyTorch adds the bias separately if it cannot view the input as one matrix."""
     whole = len(input.shape) == 2 or getattr(input, "_contig", True)
     return "addmm" if bias is not None and whole else "mm", 2 * prod(input.shape) * weight.shape[0]
 
@@ -38,7 +38,7 @@ def linear(input: Any, weight: Any, bias: Any, out: Any) -> Work:
 def recurrent(
     kind: Any, data: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, steps: Any, out: Any
 ) -> Work:
-    """Count the operations of a recurrent layer: every row of data meets the weights of its gates, as does the state before it."""
+    """Count the operations of a recurrent layer: every row of data, and the state before it, is multiplied by the weights of the gates."""
     return "addmm", 2 * data.shape[0] * (prod(w_ih.shape) + prod(w_hh.shape))
 
 
@@ -51,7 +51,7 @@ def recurrent_gradients(
 
 
 def _convolved(positions: Any, batch: int, weight: Any) -> int:
-    """Count a convolution's operations: at each position the whole weight meets the input."""
+    """Count a convolution's operations: at each position the whole weight is applied to the input."""
     return 2 * prod(positions) * batch * prod(weight.shape)
 
 
@@ -66,7 +66,7 @@ def transposed_convolution(input: Any, weight: Any, bias: Any, shape: Any, windo
 
 
 def _weight_gradient(dy: Any, input: Any, kernel: Any) -> int:
-    """PyTorch counts as if every channel met every other, whatever the groups."""
+    """Count the operations of a weight's gradient. PyTorch counts every pair of channels, whatever the groups."""
     return 2 * prod(kernel) * prod(dy.shape) * input.shape[1]
 
 
