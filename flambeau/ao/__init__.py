@@ -1,5 +1,5 @@
 """PyTorch's tools for smaller models: quantization (`ao.quantization`), the layers that go with it (`ao.nn`), pruning (`ao.pruning`), and
-comparing models (`ao.ns`)."""
+comparison of models (`ao.ns`)."""
 
 from typing import Any
 

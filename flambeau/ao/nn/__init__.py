@@ -1,4 +1,4 @@
-"""Layers of models that are being quantized (`intrinsic`, `qat`, `quantizable`) and of those that are (`quantized`)."""
+"""Layers of models during quantization (`intrinsic`, `qat`, `quantizable`) and of quantized models (`quantized`)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Comparing a quantized model with the one it was made of: weights, results of layers, results of layers fed alike."""
+"""Comparison of a quantized model with its original: weights, outputs of layers, outputs of layers for equal inputs."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ NON_LEAF_MODULE_TO_ADD_OBSERVER_ALLOW_LIST = {nnqd.Linear, nnq.Linear, nnqd.LSTM
 
 
 def _find_match(names: Iterable[str], key: str, postfix: str) -> str | None:
-    """The first name with the same beginning as a key that ends with `postfix`: its own parent's, or its grandparent's."""
+    """Return the first name that has the same parent (or grandparent, for packed weights) as a key ending in `postfix`, or None."""
     *path, last = key.split(".")
     if last != postfix:
         return None
@@ -38,7 +38,7 @@ def _find_match(names: Iterable[str], key: str, postfix: str) -> str | None:
 
 
 def compare_weights(float_dict: dict[str, Any], quantized_dict: dict[str, Any]) -> dict[str, dict[str, Tensor]]:
-    """The weights of two state dictionaries side by side: `float` and `quantized` under each name of the quantized one's."""
+    """Return the weights of two state dicts side by side: {name in the quantized one: {"float": ..., "quantized": ...}}."""
     found: dict[str, dict] = {}
     for key, value in quantized_dict.items():
         for postfix in ("weight", "_packed_params"):
@@ -55,7 +55,7 @@ def compare_weights(float_dict: dict[str, Any], quantized_dict: dict[str, Any]) 
 
 
 def get_logger_dict(mod: nn.Module, prefix: str = "") -> dict[str, dict]:
-    """Return what all loggers of a model have kept, under the names of the modules that hold them."""
+    """Return the records of all loggers of a model, by the names of the modules that hold them."""
     found: dict[str, dict] = {}
 
     def visit(module: nn.Module, path: str) -> None:
@@ -113,8 +113,8 @@ def _dequantized(given: Any) -> Any:
 
 
 class Shadow(nn.Module):
-    """A quantized module with the float one it was made of: both run on the same inputs, a logger sees both results, and the quantized
-    one's is returned."""
+    """A quantized module with its float original: both run on the same inputs, a logger records both results, and the quantized one's is
+    returned."""
 
     def __init__(self, q_module: nn.Module, float_module: nn.Module, logger_cls: Callable):
         super().__init__()
@@ -177,7 +177,7 @@ def compare_model_stub(
 
 
 def get_matching_activations(float_module: nn.Module, q_module: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Return what the loggers of both models have kept, side by side."""
+    """Return the records of the loggers of both models, side by side."""
     floats, quantized = get_logger_dict(float_module), get_logger_dict(q_module)
     found: dict[str, dict] = {}
     for key, stats in quantized.items():

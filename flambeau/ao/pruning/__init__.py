@@ -1,4 +1,4 @@
-"""Zeros in weights, made step by step while a network trains: sparsifiers choose them, schedulers say how many.
+"""Gradual pruning of weights during training: sparsifiers choose the zeros, schedulers how many.
 
 >>> from flambeau.ao.pruning import CubicSL, WeightNormSparsifier
 >>> sparsifier = WeightNormSparsifier(sparsity_level=0.8)

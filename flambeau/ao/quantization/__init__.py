@@ -38,7 +38,7 @@ _HOMES = {
 
 
 def default_eval_fn(model: Any, calib_data: Any) -> None:
-    """Calls the model with each batch of data and labels: a `run_fn` for `quantize`."""
+    """Call the model with each batch of data and labels: a `run_fn` for `quantize`."""
     for data, _ in calib_data:
         model(data)
 

@@ -1,4 +1,4 @@
-"""Biases of quantized layers moved by what quantizing shifts their results on average (arXiv 1906.04721, section 4.2)."""
+"""Bias correction: the biases of quantized layers compensate the mean error that quantization causes (arXiv 1906.04721, section 4.2)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def get_module(model: nn.Module, name: str) -> nn.Module:
 
 
 def get_param(module: Any, attr: str) -> Any:
-    """A parameter, which quantized layers have as a method."""
+    """Return a parameter, which is a method of quantized layers."""
     param = getattr(module, attr, None)
     return param() if callable(param) else param
 
@@ -56,7 +56,7 @@ def bias_correction(
     target_modules: Any = _supported_modules_quantized,
     neval_batches: int | None = None,
 ) -> None:
-    """Shift the biases of a quantized model's layers so that on data their results have the means of the float model's."""
+    """Shift the biases of a quantized model's layers so that their mean results on the data equal the float model's."""
     ns.prepare_model_with_stubs(float_model, quantized_model, _supported_modules, MeanShadowLogger)
     names = [name for name, module in quantized_model.named_modules() if type(module) in target_modules]
     for name in names:

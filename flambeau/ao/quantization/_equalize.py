@@ -1,5 +1,5 @@
-"""Weights of neighbouring layers brought to equal ranges, channel by channel, which changes nothing of what they compute together: one
-layer's outputs are divided by what the next one's inputs are multiplied with (arXiv 1906.04721, section 4.1)."""
+"""Cross-layer equalization: weights of successive layers get equal ranges per channel, without changing what they compute together: one
+layer's outputs are divided by the factors that multiply the next one's inputs (arXiv 1906.04721, section 4.1)."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def get_module_bias(module: Any) -> Any:
 
 
 def max_over_ndim(input: Tensor, axis_list: list[int], keepdim: bool = False) -> Tensor:
-    """The largest values along several dimensions."""
+    """Return the largest values along several dimensions."""
     return torch.amax(input, axis_list, keepdim)
 
 
 def min_over_ndim(input: Tensor, axis_list: list[int], keepdim: bool = False) -> Tensor:
-    """The smallest values along several dimensions."""
+    """Return the smallest values along several dimensions."""
     return torch.amin(input, axis_list, keepdim)
 
 
 def channel_range(input: Tensor, axis: int = 0) -> Tensor:
-    """Largest less smallest value of each channel."""
+    """Return the difference of the largest and smallest value of each channel."""
     others = [d for d in range(input.ndim) if d != axis]
     return max_over_ndim(input, others) - min_over_ndim(input, others)
 
@@ -93,7 +93,7 @@ def cross_layer_equalization(module1: Any, module2: Any, output_axis: int = 0, i
 
 
 def process_paired_modules_list_to_name(model: nn.Module, paired_modules_list: list[list]) -> list[list]:
-    """Groups of modules or names, with the modules replaced by their names."""
+    """Return groups of modules or names with the modules replaced by their names."""
     for group in paired_modules_list:
         for i, item in enumerate(group):
             if isinstance(item, nn.Module):
@@ -104,7 +104,7 @@ def process_paired_modules_list_to_name(model: nn.Module, paired_modules_list: l
 
 
 def expand_groups_in_paired_modules_list(paired_modules_list: list[list]) -> list[list]:
-    """Groups of more than two as pairs of neighbours."""
+    """Return groups of more than two as pairs of neighbours."""
     if any(len(group) == 1 for group in paired_modules_list):
         raise ValueError("Group must have at least two modules")
     return [list(pair) for group in paired_modules_list for pair in zip(group, group[1:])]
@@ -113,8 +113,8 @@ def expand_groups_in_paired_modules_list(paired_modules_list: list[list]) -> lis
 def equalize(
     model: nn.Module, paired_modules_list: list[list], threshold: float = 1e-4, inplace: bool = True
 ) -> nn.Module:
-    """Equalize groups of layers that follow one another (modules or their names), again and again until weights change by less than a
-    threshold. Between them there may be functions such as relu, which scale as their inputs do."""
+    """Equalize groups of successive layers (modules or their names) repeatedly, until weights change by less than a threshold.
+    Between them there may be functions such as relu, which scale as their inputs do."""
     names = process_paired_modules_list_to_name(model, paired_modules_list)
     if not inplace:
         model = copy.deepcopy(model)
@@ -130,7 +130,7 @@ def equalize(
 
 
 def converged(curr_modules: dict[str, Any], prev_modules: dict[str, Any], threshold: float = 1e-4) -> bool:
-    """Return whether the weights of modules differ by less than a threshold (the sum of the norms) from what they were."""
+    """Return whether the weights of modules differ from the previous ones by less than a threshold (the sum of the norms)."""
     if curr_modules.keys() != prev_modules.keys():
         raise ValueError("The keys to the given mappings must have the same set of names of modules")
     if None in prev_modules.values():

@@ -1,4 +1,4 @@
-"""Fake quantization whose scale and zero point are parameters, learned like others."""
+"""Fake quantization whose scale and zero point are trained parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 
 class _LearnableFakeQuantize(FakeQuantizeBase):
-    """First the observer sets scale and zero point (static), then training changes them (learning)."""
+    """Fake quantization whose scale and zero point are first set by an observer (static), then trained (learning)."""
 
     def __init__(
         self,
@@ -61,18 +61,18 @@ class _LearnableFakeQuantize(FakeQuantizeBase):
 
     @export
     def enable_param_learning(self) -> _LearnableFakeQuantize:
-        """Scale and zero point are learned; the observer rests."""
+        """Train scale and zero point; the observer is switched off."""
         self._set(True, True, False)
         return self
 
     @export
     def enable_static_estimate(self) -> None:
-        """The observer sets scale and zero point, and values are rounded."""
+        """Let the observer set scale and zero point, and round values."""
         self._set(False, True, True)
 
     @export
     def enable_static_observation(self) -> None:
-        """The observer sets scale and zero point; values are not rounded."""
+        """Let the observer set scale and zero point; values are not rounded."""
         self._set(False, False, True)
 
     @export

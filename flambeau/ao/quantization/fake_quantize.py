@@ -1,4 +1,4 @@
-"""Modules that round values as quantizing would, while a model is still trained in floating point."""
+"""Fake quantization: modules that round values as quantization would, while a model is trained in floating point."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _is_float_qparams(qscheme: Any) -> bool:
 
 
 class FakeQuantizeBase(ABC, Module):
-    """A module that observes and rounds; either can be switched off."""
+    """Base of modules that observe and round values; each can be switched off."""
 
     fake_quant_enabled: Tensor
     observer_enabled: Tensor
@@ -60,7 +60,7 @@ class FakeQuantizeBase(ABC, Module):
 
     @abstractmethod
     def calculate_qparams(self, **kwargs: Any) -> Any:
-        """Scale and zero point for the values seen so far."""
+        """Return scale and zero point for the values observed so far."""
 
     @export
     def enable_fake_quant(self, enabled: bool = True) -> None:
@@ -175,7 +175,7 @@ class FakeQuantize(FakeQuantizeBase):
 
 
 class FixedQParamsFakeQuantize(FakeQuantize):
-    """Fake quantization with fixed levels: sigmoid's results are between 0 and 1, for example."""
+    """Fake quantization with fixed scale and zero point: sigmoid's results are between 0 and 1, for example."""
 
     def __init__(self, observer: Any):
         super().__init__(observer=observer)
@@ -251,7 +251,7 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
 
 
 def _levels(observer: Any, quant_min: int, quant_max: int, dtype: Any, qscheme: Any, **more: Any) -> dict[str, Any]:
-    """The arguments, in the order in which PyTorch prints them."""
+    """Return the constructor arguments as a dict, in the order in which PyTorch prints them."""
     return dict(observer=observer, quant_min=quant_min, quant_max=quant_max, dtype=dtype, qscheme=qscheme, **more)
 
 
@@ -301,7 +301,7 @@ fused_per_channel_wt_fake_quant_range_neg_127_to_127 = _fused(**{**_CHANNEL_WEIG
 
 
 def _is_fake_quant_script_module(mod: Any) -> bool:
-    """Return whether a module is the compiled form of one that rounds."""
+    """Return whether a module is a compiled fake quantization."""
     made_of = getattr(getattr(mod, "script_type", None), "name", "").rpartition(".")
     known = made_of[0].startswith("__torch__.torch.ao.quantization.fake_quantize")
     return known and made_of[2] in ("FakeQuantize", "FusedMovingAvgObsFakeQuantize")

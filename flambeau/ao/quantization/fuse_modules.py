@@ -1,4 +1,4 @@
-"""fuse_modules: layers of a model become one, by their names."""
+"""fuse_modules: fusion of a model's layers, given by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _set_module(model: nn.Module, submodule_key: str, module: Any) -> None:
 
 
 def fuse_known_modules(mod_list: list, is_qat: bool, additional_fuser_method_mapping: dict | None = None) -> list:
-    """The modules as one, followed by as many Identity modules as took part otherwise. Hooks move along."""
+    """Return the fused module, followed by Identity modules in place of the others. Hooks are moved to it."""
     types = tuple(type_before_parametrizations(m) for m in mod_list)
     fused = get_fuser_method(types, additional_fuser_method_mapping)(is_qat, *mod_list)
     for pre_hook in mod_list[0]._forward_pre_hooks.values():
@@ -71,9 +71,9 @@ def fuse_modules(
     fuser_func: Callable[..., Any] = fuse_known_modules,
     fuse_custom_config_dict: dict[Any, Any] | None = None,
 ) -> nn.Module:
-    """The model with groups of layers as one each: `fuse_modules(model, [["conv", "bn", "relu"]])`.
+    """Return the model with each group of layers fused into one: `fuse_modules(model, [["conv", "bn", "relu"]])`.
 
-    For models in evaluation: batch norms disappear in the weights."""
+    For models in evaluation mode: batch norms are folded into the weights."""
     return _fuse_modules(model, modules_to_fuse, False, inplace, fuser_func, fuse_custom_config_dict)
 
 
@@ -84,5 +84,5 @@ def fuse_modules_qat(
     fuser_func: Callable[..., Any] = fuse_known_modules,
     fuse_custom_config_dict: dict[Any, Any] | None = None,
 ) -> nn.Module:
-    """fuse_modules for models that are trained on: batch norms stay, inside of fused modules."""
+    """Fuse layers for quantization-aware training: batch norms are kept inside of the fused modules."""
     return _fuse_modules(model, modules_to_fuse, True, inplace, fuser_func, fuse_custom_config_dict)

@@ -1,4 +1,4 @@
-"""Fusion of neighbouring layers: convolution, batch norm and relu, and their like."""
+"""Fusion of successive layers: convolution, batch norm and relu, and similar groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RELU = {nn.Conv1d: nni.ConvReLU1d, nn.Conv2d: nni.ConvReLU2d, nn.Conv3d: nni.Co
 
 
 def _check_norm(bn: Any, channels: int, what: str, number: int) -> None:
-    """Check that a batch norm trained together with the layer in front of it has weights and running averages."""
+    """Check that a batch norm trained together with the layer before it has weights and running averages."""
     if bn.num_features != channels:
         raise AssertionError(f"Output {what} must match num_features of BatchNorm{number}d")
     if not bn.affine:
@@ -36,7 +36,7 @@ def _check_modes(what: str, *modules: nn.Module) -> None:
 
 
 def fuse_conv_bn(is_qat: bool, conv: Any, bn: Any) -> nn.Module:
-    """A convolution and its batch norm as one module; in evaluation, as a convolution with other weights."""
+    """Fuse a convolution and its batch norm into one module; in evaluation mode, into a convolution with other weights."""
     _check_modes("Conv", conv, bn)
     if not is_qat:
         return fuse_conv_bn_eval(conv, bn)
@@ -47,7 +47,7 @@ def fuse_conv_bn(is_qat: bool, conv: Any, bn: Any) -> nn.Module:
 
 
 def fuse_conv_bn_relu(is_qat: bool, conv: Any, bn: Any, relu: Any) -> nn.Module:
-    """A convolution, its batch norm and a relu as one module."""
+    """Fuse a convolution, its batch norm and a relu into one module."""
     _check_modes("Conv", conv, bn, relu)
     if is_qat:
         _check_norm(bn, conv.out_channels, "channel of Conv2d", 2)
@@ -58,7 +58,7 @@ def fuse_conv_bn_relu(is_qat: bool, conv: Any, bn: Any, relu: Any) -> nn.Module:
 
 
 def fuse_linear_bn(is_qat: bool, linear: Any, bn: Any) -> nn.Module:
-    """A linear layer and its batch norm as one module; in evaluation, as a linear layer with other weights."""
+    """Fuse a linear layer and its batch norm into one module; in evaluation mode, into a linear layer with other weights."""
     _check_modes("Linear", linear, bn)
     if not is_qat:
         return fuse_linear_bn_eval(linear, bn)
@@ -67,7 +67,7 @@ def fuse_linear_bn(is_qat: bool, linear: Any, bn: Any) -> nn.Module:
 
 
 def fuse_convtranspose_bn(is_qat: bool, convt: Any, bn: Any) -> nn.Module:
-    """A transposed convolution and its batch norm as a transposed convolution with other weights."""
+    """Fold a batch norm into the weights of a transposed convolution."""
     _check_modes("ConvTranspose", convt, bn)
     if is_qat:
         raise Exception("Fusing ConvTranspose+BatchNorm not yet supported in QAT.")
@@ -97,7 +97,7 @@ _DEFAULT_OP_LIST_TO_FUSER_METHOD: dict[tuple, Any] = {
 
 
 def get_fuser_method(op_list: tuple[Any, ...], additional_fuser_method_mapping: dict[Any, Any] | None = None) -> Any:
-    """The function `f(is_qat, *modules)` that makes one module of modules of these types."""
+    """Return the function `f(is_qat, *modules)` that fuses modules of these types."""
     method = get_combined_dict(_DEFAULT_OP_LIST_TO_FUSER_METHOD, additional_fuser_method_mapping or {}).get(op_list)
     if method is None:
         raise AssertionError(f"did not find fuser method for: {op_list} ")
@@ -120,14 +120,14 @@ def _reverse3(f: Callable) -> Callable:
 
 
 def _get_valid_patterns(op_pattern: Any) -> list:
-    """A pattern, and those with any node in the place of some of its parts."""
+    """Return a pattern, and its variants with a wildcard in place of some of its parts."""
     if isinstance(op_pattern, (tuple, list)):
         return list(itertools.product(*map(_get_valid_patterns, op_pattern)))
     return [op_pattern, MatchAllNode]
 
 
 def get_fuser_method_new(op_pattern: Pattern, fuser_method_mapping: dict[Any, Any]) -> Any:
-    """The fuser of a pattern that is written from the last operator to the first."""
+    """Return the fuser of a pattern that is written from the last operator to the first."""
     for pattern in _get_valid_patterns(op_pattern):
         if fuser_method_mapping.get(pattern) is not None:
             return fuser_method_mapping[pattern]

@@ -1,4 +1,4 @@
-"""Granularities of scales: names that torchao's observers and PyTorch's have in common."""
+"""Granularities of scales, under the names that torchao's and PyTorch's observers share."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class PerRow(Granularity):
 
 
 class PerToken(Granularity):
-    """A scale for each row along the last dimension, for activations."""
+    """Quantization with one scale for each row of the last dimension, for activations."""
 
 
 def get_block_size(input_shape: tuple[int, ...], granularity: Granularity) -> tuple[int, ...]:
-    """The shape of the blocks whose elements share a scale."""
+    """Return the shape of the blocks whose elements share a scale."""
     if not isinstance(granularity, Granularity):
         raise AssertionError("Please provide an instance of Granularity, not subclass of it")
     if isinstance(granularity, PerTensor):
@@ -94,7 +94,7 @@ def get_block_size(input_shape: tuple[int, ...], granularity: Granularity) -> tu
 
 
 class AffineQuantizedObserverBase(ABC, nn.Module):
-    """The base of observers for scales of any granularity."""
+    """Base of observers for scales of any granularity."""
 
     with_args = classmethod(_with_args)
 
@@ -134,7 +134,7 @@ class AffineQuantizedObserverBase(ABC, nn.Module):
 
     @abstractmethod
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """Scale and zero point for the values seen so far."""
+        """Return scale and zero point for the values observed so far."""
 
 
 for _class in (

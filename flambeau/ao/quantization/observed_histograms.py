@@ -1,4 +1,4 @@
-"""The observer that counts values in bins, to find the range whose levels lose least."""
+"""Histogram observer: finds the range with the smallest quantization error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _rounded(number: float) -> float:
 
 
 class HistogramObserver(UniformQuantizationObserverBase):
-    """Counts values in bins of equal width, and chooses the range whose levels lose least, in the sum of squares.
+    """Observer that counts values in bins of equal width, and chooses the range with the smallest squared error.
 
     Values outside of the bins widen them: counts move to the bin that contains their centre."""
 
@@ -52,12 +52,12 @@ class HistogramObserver(UniformQuantizationObserverBase):
         self.upsample_rate = 16  # counts are spread over so many parts of a bin before they move to wider ones
 
     def _get_norm(self, delta_begin: Tensor, delta_end: Tensor, density: Tensor) -> Tensor:
-        """The sum of squared distances of values spread evenly from `delta_begin` to `delta_end`."""
+        """Return the sum of squared distances of values spread evenly from `delta_begin` to `delta_end`."""
         cubes = delta_end * delta_end * delta_end - delta_begin * delta_begin * delta_begin
         return density * (cubes / 3)
 
     def _compute_quantization_error(self, next_start_bin: int, next_end_bin: int) -> float:
-        """Return the quantization error if the levels cover the bins from start to end."""
+        """Return the quantization error if the quantized range covers the bins from start to end."""
         width = (float(self.max_val) - float(self.min_val)) / self.bins
         level_width = width * (next_end_bin - next_start_bin + 1) / self.dst_nbins
         if level_width == 0.0:
@@ -77,7 +77,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         return float(norm.sum())
 
     def _non_linear_param_search(self) -> tuple[Tensor, Tensor]:
-        """The range that loses least: bins are left out at the end with fewer values, as long as that helps."""
+        """Return the range with the smallest error: bins are dropped at the end with fewer values, as long as that helps."""
         if self.histogram.size()[0] != self.bins:
             raise AssertionError("bins mismatch")
         width = (self.max_val - self.min_val) / self.bins
@@ -109,7 +109,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
     def _upscale_histogram(
         self, histogram: Tensor, orig_min: Tensor, orig_max: Tensor, update_min: Tensor, update_max: Tensor
     ) -> Tensor:
-        """The counts of bins from orig_min to orig_max, in bins from update_min to update_max."""
+        """Return the counts of bins from orig_min to orig_max, redistributed to bins from update_min to update_max."""
         parts = self.bins * self.upsample_rate
         counts = histogram.repeat_interleave(self.upsample_rate) / self.upsample_rate
         edges = torch.linspace(orig_min, orig_max, parts + 1, device=orig_min.device)[:-1].to(histogram.device)

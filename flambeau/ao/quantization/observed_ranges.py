@@ -41,7 +41,7 @@ class ObserverBase(ABC, nn.Module):
 
     @abstractmethod
     def calculate_qparams(self, **kwargs: Any) -> Any:
-        """Scale and zero point for the values seen so far."""
+        """Return scale and zero point for the values observed so far."""
 
     with_args = classmethod(_with_args)
     with_callable_args = classmethod(_with_callable_args)

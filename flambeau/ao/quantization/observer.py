@@ -1,5 +1,5 @@
-"""Observers: modules that look at the values passing through them, to choose a scale and a zero point for them. Here are all their names,
-those that need not look, and the ones that are taken where nothing else is said."""
+"""Observers: modules that record statistics of the values passing through them, to choose a scale and a zero point. This module exports all
+of them, and defines those that ignore the values, and the defaults."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _is_activation_post_process(module: Any) -> bool:
 
 
 def get_observer_state_dict(mod: nn.Module) -> OrderedDict[Any, Any]:
-    """The part of a prepared model's state that its observers hold."""
+    """Return the part of a prepared model's state dict that belongs to its observers."""
     state = mod.state_dict()
     kept = OrderedDict((k, v) for k, v in state.items() if "activation_post_process" in k)
     kept._metadata = state._metadata  # type: ignore[attr-defined]

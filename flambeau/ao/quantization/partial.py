@@ -1,4 +1,4 @@
-"""Constructors with some of their arguments given: what a configuration holds instead of observers."""
+"""Constructors with bound arguments, which a configuration holds instead of observers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _PartialWrapper:
-    """Makes a new object at each call. `callable_args` are called first, at the time."""
+    """Constructor with bound arguments; `callable_args` are called for their values each time an object is made."""
 
     def __init__(self, p: functools.partial):
         self.p = p
@@ -22,11 +22,11 @@ class _PartialWrapper:
         return repr(self.p) + repr(self.callable_args)
 
     def with_args(self, **kwargs: Any) -> _PartialWrapper:
-        """Return this constructor with more arguments given."""
+        """Return this constructor with more arguments bound."""
         return _with_args(self, **kwargs)
 
     def with_callable_args(self, **kwargs: Callable) -> _PartialWrapper:
-        """Return this constructor with arguments that are found when an object is made."""
+        """Return this constructor with arguments that are computed when an object is made."""
         result = _PartialWrapper(self.p)
         result.callable_args = {**self.callable_args, **kwargs}
         return result
@@ -36,10 +36,10 @@ _PartialWrapper.__module__ = "flambeau.ao.quantization.observer"  # its name in 
 
 
 def _with_args(cls_or_self: Any, **kwargs: Any) -> _PartialWrapper:
-    """A constructor of `cls_or_self` with arguments given: `MinMaxObserver.with_args(dtype=torch.qint8)`."""
+    """Return a constructor of `cls_or_self` with bound arguments: `MinMaxObserver.with_args(dtype=torch.qint8)`."""
     return _PartialWrapper(functools.partial(cls_or_self, **kwargs))
 
 
 def _with_callable_args(cls_or_self: Any, **kwargs: Callable[..., Any]) -> _PartialWrapper:
-    """A constructor of `cls_or_self` whose given arguments are computed at each call."""
+    """Return a constructor of `cls_or_self` whose bound arguments are computed at each call."""
     return _PartialWrapper(functools.partial(cls_or_self)).with_callable_args(**kwargs)

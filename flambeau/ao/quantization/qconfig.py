@@ -1,4 +1,4 @@
-"""QConfig: how activations and weights are to be observed, and the usual ones for each engine."""
+"""QConfig: the observers of activations and weights, and the defaults for each engine."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _INSTANCE = (
 
 
 class QConfig(namedtuple("QConfig", ["activation", "weight"])):
-    """Two constructors: of the observer (or fake quantization) of a layer's output, and of its weight."""
+    """Two constructors: of the observer (or fake quantization) of a layer's output, and of that of its weight."""
 
     __slots__ = ()
 
@@ -81,7 +81,7 @@ class QConfig(namedtuple("QConfig", ["activation", "weight"])):
 
 
 class QConfigDynamic(namedtuple("QConfigDynamic", ["activation", "weight"])):
-    """The former QConfig of layers whose activations are quantized while the model runs."""
+    """The former QConfig for dynamic quantization."""
 
     __slots__ = ()
 
@@ -165,7 +165,7 @@ def _check_backend(backend: str) -> None:
 
 
 def get_default_qconfig(backend: str = "x86", version: int = 0) -> QConfig:
-    """The usual configuration for quantizing after training, for an engine."""
+    """Return the default QConfig for post-training quantization, for an engine."""
     _check_backend(backend)
     if version != 0:
         raise AssertionError(
@@ -177,7 +177,7 @@ def get_default_qconfig(backend: str = "x86", version: int = 0) -> QConfig:
 
 
 def get_default_qat_qconfig(backend: str = "x86", version: int | None = 1) -> QConfig:
-    """The usual configuration for training with quantization, for an engine; version 0 has the unfused modules."""
+    """Return the default QConfig for quantization-aware training, for an engine; version 0 uses the unfused modules."""
     _check_backend(backend)
     if version not in (0, 1):
         raise AssertionError(
@@ -211,17 +211,17 @@ _qat_qconfig_dict = _former_dict("get_default_qat_qconfig_dict", "get_default_qa
 
 
 def get_default_qconfig_dict(backend: str = "x86", version: int = 0) -> dict[str, Any]:
-    """The former way to write `get_default_qconfig_mapping(...).to_dict()`."""
+    """Return `get_default_qconfig_mapping(...).to_dict()`: the former interface."""
     return _qconfig_dict(backend, version)
 
 
 def get_default_qat_qconfig_dict(backend: str = "x86", version: int = 1) -> dict[str, Any]:
-    """The former way to write `get_default_qat_qconfig_mapping(...).to_dict()`."""
+    """Return `get_default_qat_qconfig_mapping(...).to_dict()`: the former interface."""
     return _qat_qconfig_dict(backend, version)
 
 
 def _assert_valid_qconfig(qconfig: QConfigAny, mod: nn.Module) -> None:
-    """Transposed convolutions have no scale per output channel."""
+    """Raise if a transposed convolution has a per-channel weight observer, which is not supported."""
     if qconfig is None or qconfig.weight is None:
         return
     transposed = isinstance(mod, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d))
@@ -231,7 +231,7 @@ def _assert_valid_qconfig(qconfig: QConfigAny, mod: nn.Module) -> None:
 
 
 def _add_module_to_qconfig_obs_ctr(qconfig: Any, module: nn.Module | None) -> Any:
-    """The qconfig whose observers are made on the device of `module`."""
+    """Return the qconfig with observers that are made on the device of `module`."""
     if module is None or qconfig is None or qconfig._fields != ("activation", "weight"):
         return qconfig
 

@@ -1,4 +1,4 @@
-"""QConfigMapping: which QConfig holds for which part of a model."""
+"""QConfigMapping: the QConfig of each part of a model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _QCONFIG_STYLE_ORDER = [
 
 
 class QConfigMapping:
-    """Configurations for all of a model, for types of modules and functions, and for modules by name: later kinds come first.
+    """QConfigs for a whole model, for types of modules and functions, and for modules by name; each kind overrides those before it.
 
     >>> mapping = QConfigMapping().set_global(default_qconfig).set_module_name("head", None)
     """
@@ -99,7 +99,7 @@ class QConfigMapping:
         return "\n".join([*lines, ")"])
 
     def to_dict(self) -> dict[str, Any]:
-        """The mapping in the form that came before it."""
+        """Return the mapping as a dict, the former interface."""
         return {
             _GLOBAL_DICT_KEY: self.global_qconfig,
             _OBJECT_TYPE_DICT_KEY: list(self.object_type_qconfigs.items()),
@@ -147,12 +147,12 @@ def _get_default_qconfig_mapping(is_qat: bool, backend: str, version: int) -> QC
 
 
 def get_default_qconfig_mapping(backend: str = "x86", version: int = 0) -> QConfigMapping:
-    """The usual configurations for quantizing after training, for an engine."""
+    """Return the default QConfigs for post-training quantization, for an engine."""
     return _get_default_qconfig_mapping(False, backend, version)
 
 
 def get_default_qat_qconfig_mapping(backend: str = "x86", version: int = 1) -> QConfigMapping:
-    """The usual configurations for training with quantization, for an engine."""
+    """Return the default QConfigs for quantization-aware training, for an engine."""
     return _get_default_qconfig_mapping(True, backend, version)
 
 

@@ -1,4 +1,4 @@
-"""The ways a layer can be quantized."""
+"""Kinds of quantization."""
 
 from __future__ import annotations
 

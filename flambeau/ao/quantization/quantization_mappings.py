@@ -116,12 +116,12 @@ DEFAULT_MODULE_TO_ACT_POST_PROCESS: Mapping = {
 
 
 def no_observer_set() -> set[Any]:
-    """Layers whose parts are observed, so that their result needs no observer."""
+    """Return layers whose parts are observed, so that their result needs no observer."""
     return {quantizable.LSTM, quantizable.MultiheadAttention}
 
 
 def get_default_static_quant_module_mappings() -> Mapping:
-    """Float and trained layers to quantized ones."""
+    """Return the map from float and QAT layers to quantized ones."""
     return copy.deepcopy(DEFAULT_STATIC_QUANT_MODULE_MAPPINGS)
 
 
@@ -131,7 +131,7 @@ def get_default_static_quant_reference_module_mappings() -> Mapping:
 
 
 def get_embedding_static_quant_module_mappings() -> Mapping:
-    """Float and trained layers to quantized ones, with trained embeddings."""
+    """Return the map from float and QAT layers to quantized ones, including QAT embeddings."""
     return {
         **DEFAULT_STATIC_QUANT_MODULE_MAPPINGS,
         nnqat.EmbeddingBag: nnq.EmbeddingBag,
@@ -151,7 +151,7 @@ def _class_for(float_module_class: Any, mapping: Mapping, additional: Mapping | 
 def get_static_quant_module_class(
     float_module_class: Any, additional_static_quant_mapping: Mapping | None = None, is_reference: bool = False
 ) -> Any:
-    """The quantized (or reference) class of a float layer."""
+    """Return the quantized (or reference) class of a float layer."""
     mapping = DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS if is_reference else DEFAULT_STATIC_QUANT_MODULE_MAPPINGS
     return _class_for(float_module_class, mapping, additional_static_quant_mapping)
 
@@ -159,22 +159,22 @@ def get_static_quant_module_class(
 def get_dynamic_quant_module_class(
     float_module_class: Any, additional_dynamic_quant_mapping: Mapping | None = None
 ) -> Any:
-    """The class of a float layer whose inputs are quantized while the model runs."""
+    """Return the dynamically quantized class of a float layer."""
     return _class_for(float_module_class, DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS, additional_dynamic_quant_mapping)
 
 
 def get_default_qat_module_mappings() -> Mapping:
-    """Float layers to those that are trained with rounded weights."""
+    """Return the map from float layers to QAT layers."""
     return copy.deepcopy(DEFAULT_QAT_MODULE_MAPPINGS)
 
 
 def get_embedding_qat_module_mappings() -> Mapping:
-    """Float layers to those that are trained with rounded weights, embeddings too."""
+    """Return the map from float layers to QAT layers, including embeddings."""
     return {**DEFAULT_QAT_MODULE_MAPPINGS, nn.EmbeddingBag: nnqat.EmbeddingBag, nn.Embedding: nnqat.Embedding}
 
 
 def get_default_dynamic_quant_module_mappings() -> Mapping:
-    """Return the mapping from float layers to those whose inputs are quantized while the model runs."""
+    """Return the map from float layers to dynamically quantized ones."""
     return DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS
 
 
@@ -187,7 +187,7 @@ def get_default_qconfig_propagation_list() -> set[Any]:
 
 
 def get_default_compare_output_module_list() -> set[Any]:
-    """Classes of layers, before and after, whose results can be compared."""
+    """Return the classes of layers, float and quantized, whose results can be compared."""
     return {kind for mapping in _ALL for kind in mapping.values()} | get_default_qconfig_propagation_list()
 
 
@@ -197,7 +197,7 @@ def get_default_float_to_quantized_operator_mappings() -> Mapping:
 
 
 def get_quantized_operator(float_op: Any) -> Callable[..., Any]:
-    """The operator on quantized tensors for a function of nn.functional."""
+    """Return the operator on quantized tensors for a function of nn.functional."""
     found = DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS.get(float_op)
     if found is None:
         raise AssertionError(f"Operator {float_op} does not have corresponding quantized op")
@@ -205,7 +205,7 @@ def get_quantized_operator(float_op: Any) -> Callable[..., Any]:
 
 
 def _get_special_act_post_process(module: nn.Module) -> Any:
-    """The constructor of the fake quantization of a layer whose results have known limits, in training."""
+    """Return the constructor of the fake quantization of a layer whose results have known limits, for training."""
     return DEFAULT_MODULE_TO_ACT_POST_PROCESS.get(type_before_parametrizations(module))
 
 

@@ -1,4 +1,4 @@
-"""Quantizing layer by layer: prepare a model with observers, convert its layers; before, during or without training."""
+"""Eager quantization: prepare a model with observers, convert its layers; after training, during it, or dynamically."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _DEFAULT_CUSTOM_CONFIG_DICT = {
 
 
 def get_default_custom_config_dict() -> dict[str, dict[Any, Any]]:
-    """Layers that are taken apart to be observed, and what becomes of them."""
+    """Return the mappings of layers that are observed in parts (LSTM, attention) to their observed and quantized classes."""
     return _DEFAULT_CUSTOM_CONFIG_DICT
 
 
@@ -108,7 +108,7 @@ def _needs_observation(module: nn.Module) -> bool:
 
 
 class _Observing:
-    """Walk over a model that puts observers in."""
+    """Walk over a model that inserts observers."""
 
     def __init__(self, observed_types: set, non_leaf_types: Any, device: Any, custom: dict):
         self.observed_types, self.non_leaf_types = observed_types, non_leaf_types or ()
@@ -178,7 +178,7 @@ def _get_unique_devices_(module: nn.Module) -> set:
 
 
 def add_quant_dequant(module: Any) -> nn.Module:
-    """The model with each layer that has a qconfig between stubs that quantize and dequantize."""
+    """Return the model with each layer that has a qconfig wrapped between QuantStub and DeQuantStub."""
     if has_no_children_ignoring_parametrizations(module) and getattr(module, "qconfig", None):
         return QuantWrapper(module)
     for name, child in module.named_children():
@@ -194,7 +194,7 @@ def prepare(
     observer_non_leaf_module_list: Any = None,
     prepare_custom_config_dict: dict[Any, Any] | None = None,
 ) -> Any:
-    """The model with observers after its layers, to be called with representative data before `convert`."""
+    """Return the model with observers after its layers, to be run on representative data before `convert`."""
     custom = (prepare_custom_config_dict or get_default_custom_config_dict()).get(
         "float_to_observed_custom_module_class", {}
     )
@@ -237,7 +237,7 @@ def _remove_qconfig(module: Any) -> None:
 def quantize(
     model: Any, run_fn: Callable[..., Any], run_args: Any, mapping: dict[Any, Any] | None = None, inplace: bool = False
 ) -> Any:
-    """Quantize a model after training: `prepare`, `run_fn(model, *run_args)` to let the observers see data, `convert`."""
+    """Quantize a model after training: `prepare`, `run_fn(model, *run_args)` to calibrate the observers, `convert`."""
     if not inplace:
         model = copy.deepcopy(model)
     model.eval()
@@ -260,7 +260,7 @@ def quantize_dynamic(
     model: Any, qconfig_spec: Any = None, dtype: Any = torch.qint8, mapping: dict[Any, Any] | None = None,
     inplace: bool = False,
 ) -> Any:  # fmt: skip
-    """The model with quantized weights; activations are quantized at each call, with the scale they need then.
+    """Return the model with quantized weights; activations are quantized at each call, with the scale they need then.
 
     `qconfig_spec` are types or names of modules, as a set or with a qconfig each; without it, linear and recurrent layers.
 
@@ -286,7 +286,7 @@ def quantize_dynamic(
 
 @deprecated
 def prepare_qat(model: Any, mapping: dict[Any, Any] | None = None, inplace: bool = False) -> Any:
-    """The model with layers that round their weights, and fake quantization of activations, to be trained before `convert`."""
+    """Return the model with QAT layers, and fake quantization of activations, to be trained before `convert`."""
     if not model.training:
         raise AssertionError("prepare_qat only works on models in training mode")
     mapping = get_default_qat_module_mappings() if mapping is None else mapping
@@ -319,7 +319,7 @@ def convert(
     convert_custom_config_dict: dict[Any, Any] | None = None,
     use_precomputed_fake_quant: bool = False,
 ) -> Any:
-    """The prepared model with its layers in their quantized forms, whose scales the observers have found."""
+    """Return the prepared model with its layers in their quantized forms, whose scales the observers have found."""
     if not inplace:
         module = copy.deepcopy(module)
     _convert(module, mapping, True, is_reference, convert_custom_config_dict, use_precomputed_fake_quant)
@@ -372,7 +372,7 @@ def _swapped(mod: Any, target: Any, precomputed: bool) -> Any:
 def swap_module(
     mod: Any, mapping: dict[Any, Any], custom_module_class_mapping: dict[Any, Any], use_precomputed_fake_quant: bool = False,
 ) -> Any:  # fmt: skip
-    """The module in its quantized form, if it has a qconfig and a form; else itself. Hooks move along, but observers'."""
+    """Return the quantized form of a module, if it has a qconfig and such a form; else the module. Hooks are kept, except observers'."""
     kind = type_before_parametrizations(mod)
     if getattr(mod, "qconfig", None) is None:
         return mod
@@ -392,7 +392,7 @@ def swap_module(
 
 
 def _get_observer_dict(mod: Any, target_dict: dict, prefix: str = "") -> None:
-    """The observers of a model, by name, put into `target_dict`."""
+    """Collect the observers of a model by name into `target_dict`."""
     for name, module in mod.named_modules(prefix=prefix):
         if hasattr(module, "activation_post_process"):
             target_dict[f"{name}.activation_post_process" if name else "activation_post_process"] = (

@@ -1,4 +1,4 @@
-"""Quantizing traced models: `prepare_fx`, calibrate (or `prepare_qat_fx`, train), `convert_fx`."""
+"""Quantization of traced models: `prepare_fx`, calibrate (or `prepare_qat_fx`, train), `convert_fx`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _prepare_standalone_module_fx(
 
 
 def fuse_fx(model: nn.Module, fuse_custom_config: Any = None, backend_config: Any = None) -> GraphModule:
-    """The model, traced, with batch norms in the weights of layers before them and relus in the layers. For evaluation."""
+    """Return the traced model with batch norms folded into the weights of layers before them, and relus fused. For evaluation mode."""
     custom = from_former_dict(FuseCustomConfig, fuse_custom_config, "fuse_custom_config_dict", "fuse")
     kept = _kept(model, custom.preserved_attributes if custom is not None else [])
     fused = fuse(symbolic_trace(model), False, None, backend_config)
@@ -115,7 +115,7 @@ def prepare_fx(
     _equalization_config: Any = None,
     backend_config: Any = None,
 ) -> GraphModule:
-    """The model in evaluation, traced and fused, with observers; it is to see data before `convert_fx`.
+    """Return the model (in evaluation mode), traced and fused, with observers; run it on representative data before `convert_fx`.
 
     >>> prepared = prepare_fx(model.eval(), get_default_qconfig_mapping("x86"), (example,))
     """
@@ -132,7 +132,7 @@ def prepare_qat_fx(
     prepare_custom_config: Any = None,
     backend_config: Any = None,
 ) -> GraphModule:
-    """The model in training, traced and fused, with layers and values that are rounded; it is to be trained before `convert_fx`."""
+    """Return the model (in training mode), traced and fused, with fake quantization, to be trained before `convert_fx`."""
     return _prepare_fx(
         model, qconfig_mapping, True, example_inputs, prepare_custom_config, backend_config=backend_config
     )
@@ -169,7 +169,7 @@ def convert_fx(
     backend_config: Any = None,
     keep_original_weights: bool = False,
 ) -> GraphModule:
-    """The prepared model with quantized layers and operators."""
+    """Return the prepared model with quantized layers and operators."""
     return _convert_fx(
         graph_module, False, convert_custom_config, False, _remove_qconfig, qconfig_mapping, backend_config,
         keep_original_weights=keep_original_weights,
@@ -183,7 +183,7 @@ def convert_to_reference_fx(
     qconfig_mapping: Any = None,
     backend_config: Any = None,
 ) -> GraphModule:
-    """The prepared model with quantize and dequantize around layers that compute in floating point, for other backends."""
+    """Return the prepared model with quantize and dequantize around layers that compute in floating point, for other backends."""
     return _convert_fx(
         graph_module, True, convert_custom_config, False, _remove_qconfig, qconfig_mapping, backend_config
     )

@@ -1,4 +1,4 @@
-"""Markers of where a model's values become quantized, and floating-point numbers again."""
+"""Markers of the places where a model's values are quantized and dequantized."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DeQuantStub", "QuantStub", "QuantWrapper"]
 
 
 class QuantStub(nn.Module):
-    """Values are quantized here: an observer before `convert`, `nn.quantized.Quantize` afterwards."""
+    """Marks where values are quantized: an observer before `convert`, `nn.quantized.Quantize` afterwards."""
 
     def __init__(self, qconfig: Any = None):
         super().__init__()
@@ -23,7 +23,7 @@ class QuantStub(nn.Module):
 
 
 class DeQuantStub(nn.Module):
-    """Values are floating-point numbers again from here: `nn.quantized.DeQuantize` after `convert`."""
+    """Marks where values are dequantized: `nn.quantized.DeQuantize` after `convert`."""
 
     def __init__(self, qconfig: Any = None):
         super().__init__()

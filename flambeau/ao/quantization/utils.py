@@ -1,4 +1,4 @@
-"""Questions that the parts of quantization ask about dtypes, schemes, configurations and modules."""
+"""Queries of dtypes, schemes, configurations and modules, shared by the parts of quantization."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DEPRECATION_WARNING = (
 
 
 def deprecated(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function, with PyTorch's warning that this way of quantizing will go one day."""
+    """Wrap a function to emit PyTorch's warning that this quantization interface is deprecated."""
 
     @functools.wraps(function)
     def warning(*args: Given.args, **kwargs: Given.kwargs) -> Result:
@@ -100,12 +100,12 @@ def is_per_channel(qscheme: Any) -> bool:
 
 
 def getattr_from_fqn(obj: Any, fqn: str) -> Any:
-    """The attribute of an attribute of ... `obj`, by a name with dots."""
+    """Return the attribute of `obj` at a dotted path."""
     return functools.reduce(getattr, fqn.split("."), obj)
 
 
 def to_underlying_dtype(qdtype: _dtype) -> _dtype:
-    """The dtype of the whole numbers in a quantized tensor."""
+    """Return the integer dtype of a quantized dtype's values."""
     if qdtype.codes is None and qdtype not in (*_PLAIN, torch.uint16):
         raise AssertionError("Unsupported dtype: " + str(qdtype))
     return qdtype.codes or qdtype
@@ -133,7 +133,7 @@ def get_qparam_dict(observer_or_fake_quant: Any) -> dict[str, Any]:
 
 
 def get_swapped_custom_module_class(custom_module: nn.Module, custom_module_class_mapping: dict, qconfig: Any) -> Any:
-    """Return the class that replaces a module, for the way it is quantized."""
+    """Return the class that replaces a custom module, for its kind of quantization; raises if there is none."""
     class_mapping = custom_module_class_mapping.get(get_quant_type(qconfig), {})
     if type(custom_module) not in class_mapping:
         raise AssertionError(
@@ -160,7 +160,7 @@ def weight_dtype(qconfig: Any) -> _dtype:
 
 
 def get_qconfig_dtypes(qconfig: Any) -> tuple[_dtype, _dtype, bool]:
-    """(dtype of activations, dtype of weights, whether activations are quantized while the model runs)"""
+    """Return (dtype of activations, dtype of weights, whether activations are quantized dynamically)."""
     activation = _made(qconfig, "activation", "extract dtypes")
     return activation.dtype, qconfig.weight().dtype, getattr(activation, "is_dynamic", False)
 
@@ -219,7 +219,7 @@ _NOT_RUN = "must run observer before calling calculate_qparams. Returning defaul
 
 
 def check_min_max_valid(min_val: Tensor, max_val: Tensor) -> bool:
-    """Return whether an observer has seen anything; a smallest value above the largest is an error."""
+    """Return whether an observer has seen values; raises if the smallest exceeds the largest."""
     if min_val.numel() == 0 or max_val.numel() == 0:
         warnings.warn(_NOT_RUN, stacklevel=2)
         return False
@@ -237,7 +237,7 @@ def check_min_max_valid(min_val: Tensor, max_val: Tensor) -> bool:
 def calculate_qmin_qmax(
     quant_min: Any, quant_max: Any, has_customized_qrange: bool, dtype: _dtype, reduce_range: bool
 ) -> tuple[int, int]:
-    """Return the levels to use: the requested ones, or all of the dtype's; half of them if the range is reduced."""
+    """Return the quantized range: the requested one, or all of the dtype's; half of it if `reduce_range`."""
     if has_customized_qrange:
         bits = 32 if dtype in (torch.qint32, torch.int32) else 8 if dtype in (torch.qint8, torch.int8) else None
         if bits is not None and not 0 < quant_max - quant_min + 1 <= 2**bits:
@@ -275,7 +275,7 @@ def scale_and_zero_point(
     custom: bool,
     qscheme: torch.qscheme,
 ) -> tuple[Tensor, Tensor]:
-    """Scale and zero point of values in [min_val, max_val], each of one element at least."""
+    """Return scale and zero point for values in [min_val, max_val], tensors of at least one element."""
     if not check_min_max_valid(min_val, max_val):
         return torch.tensor([1.0], device=min_val.device.type), torch.tensor([0], device=min_val.device.type)
     low, high = torch.min(min_val, torch.zeros_like(min_val)), torch.max(max_val, torch.zeros_like(max_val))
@@ -310,7 +310,7 @@ def determine_qparams(
     has_customized_qrange: bool,
     qscheme: torch.qscheme = torch.per_tensor_affine,
 ) -> tuple[Tensor, Tensor]:
-    """Scale (in double precision) and zero point of values in [min_val, max_val]."""
+    """Return scale (in double precision) and zero point for values in [min_val, max_val]."""
     scale, zero_point = scale_and_zero_point(
         min_val, max_val, quant_min, quant_max, dtype, eps.to(min_val.device), has_customized_qrange, qscheme
     )
@@ -337,14 +337,14 @@ def _get_path_of_module(root: nn.Module, submodule: nn.Module) -> str | None:
 
 
 def _normalized_inputs(forward: Callable, args: tuple, kwargs: dict) -> tuple:
-    """The arguments of a call in the order of the signature, with defaults filled in behind those that were given."""
+    """Return the arguments of a call in the order of the signature, with defaults filled in after the given ones."""
     bound = inspect.signature(forward).bind(*args, **kwargs)
     bound.apply_defaults()
     return (*bound.args, *bound.kwargs.values())
 
 
 def get_fqn_to_example_inputs(model: nn.Module, example_inputs: tuple) -> dict[str, tuple]:
-    """Return what each module of a model is called with, by its name, when the model is called with `example_inputs`."""
+    """Return the arguments that each module of a model gets, by its name, when the model is called with `example_inputs`."""
     found: dict[str, tuple] = {}
     names = {module: name for name, module in reversed(list(model.named_modules()))}
 
@@ -361,7 +361,7 @@ def get_fqn_to_example_inputs(model: nn.Module, example_inputs: tuple) -> dict[s
 
 
 def _assert_and_get_unique_device(module: nn.Module) -> Any:
-    """The device of a module's tensors: None without any, an error if there are several."""
+    """Return the device of a module's tensors, None if it has none; raises if there are several."""
     devices = {p.device for p in module.parameters()} | {b.device for b in module.buffers()}
     if {str(d) for d in devices} == {"cpu", "meta"}:
         warnings.warn(

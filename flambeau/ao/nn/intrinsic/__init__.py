@@ -1,4 +1,4 @@
-"""Layers that are one for quantization: convolution, batch norm and relu, and their like."""
+"""Fused layers: a convolution with batch norm and relu, and similar groups that quantization treats as one layer."""
 
 from typing import Any
 

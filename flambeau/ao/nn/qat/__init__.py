@@ -1,4 +1,4 @@
-"""Layers that round their weights while they are trained, as quantizing will."""
+"""Layers for quantization-aware training (QAT), with fake-quantized weights."""
 
 from .modules import *
 from .modules import __all__ as __all__

@@ -1,4 +1,4 @@
-"""Recurrent layers and attention made of parts that can be observed one by one."""
+"""Recurrent layers and attention composed of parts that can be observed one by one."""
 
 from .modules import *
 from .modules import __all__ as __all__

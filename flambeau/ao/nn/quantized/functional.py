@@ -78,7 +78,7 @@ conv1d, conv2d, conv3d = _conv(1), _conv(2), _conv(3)
 
 
 def linear(input: Tensor, weight: Tensor, bias: Any = None, scale: Any = None, zero_point: Any = None) -> Tensor:
-    """A linear layer of codes, with a result of the given scale or that of the input."""
+    """Apply a linear layer to a quantized tensor, with a result of the given scale or that of the input."""
     scale = input.q_scale() if scale is None else scale
     zero_point = input.q_zero_point() if zero_point is None else zero_point
     return Q.linear(input, Q.linear_prepack(weight, bias), scale, zero_point)
@@ -138,13 +138,13 @@ def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) 
 
 
 def celu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Tensor:
-    """x where positive, else alpha * (exp(x / alpha) - 1)."""
+    """Return x where it is positive, else alpha * (exp(x / alpha) - 1)."""
     _need_quantized(input, "celu")
     return Q.celu(input, scale, zero_point, alpha)
 
 
 def elu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Tensor:
-    """x where positive, else alpha * (exp(x) - 1)."""
+    """Return x where it is positive, else alpha * (exp(x) - 1)."""
     _need_quantized(input, "elu")
     return Q.elu(input, scale, zero_point, alpha)
 
@@ -152,7 +152,7 @@ def elu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Ten
 def leaky_relu(
     input: Tensor, negative_slope: float = 0.01, inplace: bool = False, scale: Any = None, zero_point: Any = None
 ) -> Tensor:
-    """Negative values times a slope, with a result of the given scale or that of the input."""
+    """Multiply negative values by a slope, with a result of the given scale or that of the input."""
     if scale is not None and zero_point is not None:
         if inplace:
             raise AssertionError("Cannot rescale with `inplace`")
@@ -161,13 +161,13 @@ def leaky_relu(
 
 
 def hardswish(input: Tensor, scale: float, zero_point: int) -> Tensor:
-    """x * relu6(x + 3) / 6."""
+    """Return x * relu6(x + 3) / 6."""
     _need_quantized(input, "hardswish")
     return Q.hardswish(input, scale, zero_point)
 
 
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    """x where larger than a threshold, else a value."""
+    """Return x where it is larger than the threshold, else `value`."""
     _need_quantized(input, "threshold")
     if threshold is None:
         raise ValueError("Input to 'threshold' must be specified!")

@@ -1,1 +1,1 @@
-"""Schedulers of the share of zeros."""
+"""Schedulers of the sparsity level."""

@@ -1,4 +1,4 @@
-"""Base of all schedulers: after a step of the sparsifier, set the share of zeros in each of its groups."""
+"""Base of all schedulers: after a step of the sparsifier, set the sparsity level of each of its groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BaseScheduler"]
 
 
 def _counting(method: Any) -> Callable:
-    """A sparsifier's `step` that counts its calls, without keeping the sparsifier alive."""
+    """Wrap a sparsifier's `step` to count its calls, without keeping the sparsifier alive."""
     if getattr(method, "_with_counter", False):
         return method
     owner, function = weakref.ref(method.__self__), method.__func__
@@ -30,7 +30,7 @@ def _counting(method: Any) -> Callable:
 
 
 class BaseScheduler:
-    """Subclass it and return the levels of all groups from `get_sl()`. `base_sl` are the levels the sparsifier was made with."""
+    """Base of schedulers: subclasses return the levels of all groups from `get_sl()`. `base_sl` are the sparsifier's initial levels."""
 
     sparsifier: Any
 
@@ -69,7 +69,7 @@ class BaseScheduler:
             )
 
     def print_sl(self, is_verbose: bool, group: int, sl: float, epoch: int | None = None) -> None:
-        """Print the present sparsity level of a group if `is_verbose`."""
+        """Print the current sparsity level of a group if `is_verbose`."""
         if is_verbose:
             start = "Adjusting" if epoch is None else f"Epoch {epoch:5d}: adjusting"
             print(f"{start} sparsity level of group {group} to {sl:.4e}.")

@@ -1,4 +1,4 @@
-"""A share of zeros that grows quickly at first and slowly at the end."""
+"""Sparsity level that grows quickly at first and slowly at the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CubicSL(BaseScheduler):
     def sparsity_compute_fn(
         s_0: float, s_f: float, t: int, t_0: int, dt: int, n: int, initially_zero: bool = False
     ) -> float:
-        """The level at epoch `t`: s_f + (s_0 - s_f) (1 - (t - t_0) / (n dt))^3, between s_0 and s_f."""
+        """Return the level at epoch `t`: s_f + (s_0 - s_f) (1 - (t - t_0) / (n dt))^3, between s_0 and s_f."""
         if initially_zero and t < t_0:
             return 0
         level = s_f + (s_0 - s_f) * (1.0 - (t - t_0) / (dt * n)) ** 3

@@ -1,4 +1,4 @@
-"""The share of zeros as a function of the epoch."""
+"""Sparsity level as a function of the epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["LambdaSL"]
 
 
 class LambdaSL(BaseScheduler):
-    """The level a group was made with, times `sl_lambda(epoch)`: one function, or a list with one for each group."""
+    """Scheduler that multiplies a group's initial level by `sl_lambda(epoch)`: one function, or a list with one for each group."""
 
     def __init__(
         self,

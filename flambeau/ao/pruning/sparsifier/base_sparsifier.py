@@ -1,4 +1,4 @@
-"""Base of all sparsifiers: put masks on parameters, renew them, and in the end write the zeros into the parameters."""
+"""Base of all sparsifiers: put masks on parameters, update them, and finally write the zeros into the parameters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS_NOT_IN_STATE_DICT = ["module", "module_fqn", "tensor_name"]
 
 
 class BaseSparsifier(abc.ABC):
-    """Subclass it and say in `update_mask(module, tensor_name, **settings)` what the new mask of a tensor is.
+    """Base of sparsifiers: subclasses compute the new mask of a tensor in `update_mask(module, tensor_name, **settings)`.
 
     `defaults` are settings for tensors whose own configuration does not name them. `groups` has a dict for each tensor (its name,
     module and settings), `state` the masks by the tensors' full names."""
@@ -50,7 +50,7 @@ class BaseSparsifier(abc.ABC):
         return text + ")"
 
     def state_dict(self) -> dict[str, Any]:
-        """The masks, and the settings of each tensor without its module."""
+        """Return the masks, and the settings of each tensor without its module."""
         kept = [{k: v for k, v in group.items() if k not in KEYS_NOT_IN_STATE_DICT} for group in self.groups]
         return {"state": self.state, "groups": kept}
 
@@ -75,7 +75,7 @@ class BaseSparsifier(abc.ABC):
         self.__setstate__({"state": state_dict["state"], "groups": groups})
 
     def make_config_from_model(self, model: Module, SUPPORTED_MODULES: set[type] = SUPPORTED_MODULES) -> None:
-        """Choose the weights of all linear layers."""
+        """Configure the weights of all linear layers."""
         self.config = []
         waiting = [model]
         while waiting:
@@ -101,7 +101,7 @@ class BaseSparsifier(abc.ABC):
         self._prepare()
 
     def _settings(self, model: Module, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings of one tensor: defaults, what was given, and its module and name."""
+        """Return the settings of one tensor: defaults, overridden by the given ones, and its module and name."""
         settings = {**copy.deepcopy(self.defaults), **given}
         name = settings.get("tensor_fqn")
         if name is None:
@@ -136,8 +136,8 @@ class BaseSparsifier(abc.ABC):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """Write the zeros into the parameters and take the masks away. Settings named in `params_to_keep`, or for a module in
-        `params_to_keep_per_layer`, are left in the module's dict `sparse_params`."""
+        """Write the zeros into the parameters and remove the masks. Settings named in `params_to_keep`, or for a module in
+        `params_to_keep_per_layer`, are stored in the module's dict `sparse_params`."""
         for group in self.groups:
             module = group["module"]
             parametrize.remove_parametrizations(module, group["tensor_name"], leave_parametrized=True)
@@ -165,7 +165,7 @@ class BaseSparsifier(abc.ABC):
         return module
 
     def step(self, use_path: bool = True) -> None:
-        """Compute the masks of all layers anew."""
+        """Update the masks of all layers."""
         if not self.enable_mask_update:
             return
         with no_grad():

@@ -1,4 +1,4 @@
-"""Matrices with numbers near the diagonal only."""
+"""Sparsifier that keeps a band around the diagonal of a matrix."""
 
 from __future__ import annotations
 

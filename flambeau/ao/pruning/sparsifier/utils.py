@@ -1,4 +1,4 @@
-"""Place of a tensor in a model, and the mask that is put on it."""
+"""Lookup of a tensor in a model by name, and the mask that is put on it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def module_contains_param(module: Module, parametrization: type) -> bool:
 
 
 def swap_module(mod: Module, mapping: dict[type, Any]) -> Module:
-    """Return what `mapping` makes of a module (by `from_dense`), with its hooks and on its device; the module itself if it is not in there."""
+    """Return `mapping`'s class for a module, made by `from_dense`, with its hooks and on its device; unmapped modules unchanged."""
     kind = type_before_parametrizations(mod)
     if kind not in mapping:
         return mod
@@ -57,7 +57,7 @@ def swap_module(mod: Module, mapping: dict[type, Any]) -> Module:
 
 
 def module_to_fqn(model: Module, module: Module, prefix: str = "") -> str | None:
-    """The full name of a module inside a model; None if it is not in there."""
+    """Return the full name of a module inside a model, or None."""
     for name, one in model.named_modules():
         if one is module:
             return prefix + name if name else name
@@ -65,14 +65,14 @@ def module_to_fqn(model: Module, module: Module, prefix: str = "") -> str | None
 
 
 def fqn_to_module(model: Any, path: str) -> Any:
-    """The module or tensor with this full name; None if there is none."""
+    """Return the module or tensor with this full name, or None."""
     for name in path.split(".") if path else ():
         model = getattr(model, name, None)
     return model
 
 
 def get_arg_info_from_tensor_fqn(model: Module, tensor_fqn: str) -> dict[str, Any]:
-    """The module that holds a tensor, the names of both, and the full name."""
+    """Return the module that holds a tensor, the names of both, and the full name."""
     module_fqn, _, tensor_name = tensor_fqn.rpartition(".")
     return {
         "module_fqn": module_fqn,

@@ -1,4 +1,4 @@
-"""Zeros where weights are smallest, in blocks."""
+"""Magnitude pruning in blocks."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class WeightNormSparsifier(BaseSparsifier):
 
 
 def _kept_blocks(norms: Tensor, level: float, shape: tuple[int, int]) -> Tensor:
-    """Zero in the blocks with the smallest mean, one elsewhere."""
+    """Return a mask that is zero in the blocks with the smallest mean, one elsewhere."""
     if level >= 1:
         return zeros_like(norms)
     means = functional.avg_pool2d(norms[None, None], shape, stride=shape, ceil_mode=True)[0, 0]

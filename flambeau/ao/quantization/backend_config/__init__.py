@@ -1,4 +1,4 @@
-"""Descriptions of what a backend can compute with quantized values: patterns of layers, and dtypes for each."""
+"""Descriptions of a backend's quantized operators: patterns of layers, and dtypes for each."""
 
 from .backend_config import BackendConfig, BackendPatternConfig, DTypeConfig, DTypeWithConstraints, ObservationType
 from .native import (

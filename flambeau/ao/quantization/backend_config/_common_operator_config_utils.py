@@ -1,4 +1,4 @@
-"""The patterns that all backends know, with the dtypes a backend gives them."""
+"""Patterns that all backends support, with the dtypes of a given backend."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _get_default_op_configs(dtypes: list[DTypeConfig]) -> Configs:
 
 
 def _add_fixed_qparams_to_dtype_configs(dtypes: list[DTypeConfig], limits: DTypeWithConstraints) -> list[DTypeConfig]:
-    """The dtypes, with the levels, scale and zero point that an operator's known range demands."""
+    """Return the dtype configurations with the fixed limits, scale and zero point of an operator with a known range."""
     made = copy.deepcopy(dtypes)
     for config in made:
         for told in (config.input_dtype_with_constraints, config.output_dtype_with_constraints):

@@ -1,4 +1,4 @@
-"""BackendConfig: what a backend can compute with quantized values, pattern by pattern."""
+"""BackendConfig: the patterns of operators that a backend can compute on quantized values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ObservationType(Enum):
 
 @dataclass
 class DTypeWithConstraints:
-    """A dtype, and what the backend demands of levels, scales and zero points."""
+    """A dtype, and the backend's constraints on limits, scales and zero points."""
 
     dtype: _dtype | None = None
     quant_min_lower_bound: float | None = None
@@ -75,7 +75,7 @@ class DTypeConfig:
 
     @classmethod
     def from_dict(cls, dtype_config_dict: dict[str, Any]) -> DTypeConfig:
-        """Return the configuration that `to_dict` was called on."""
+        """Make a configuration from the result of `to_dict`."""
         for name in ("input_dtype", "output_dtype", "weight_dtype"):
             given = dtype_config_dict.get(name)
             if given is not None and not isinstance(given, (_dtype, DTypeWithConstraints)):
@@ -125,7 +125,7 @@ class BackendConfig:
 
     @classmethod
     def from_dict(cls, backend_config_dict: dict[str, Any]) -> BackendConfig:
-        """Return the configuration that `to_dict` was called on."""
+        """Make a configuration from the result of `to_dict`."""
         made = cls(backend_config_dict.get("name", ""))
         for entry in backend_config_dict.get("configs", []):
             if isinstance(entry, dict):
@@ -140,7 +140,7 @@ class BackendConfig:
 
 
 class BackendPatternConfig:
-    """A layer, function or method, or several one after the other: how it is observed, which dtypes it takes, what it becomes.
+    """A pattern of one or more layers, functions or methods: how it is observed, the dtypes it takes, the modules that replace it.
 
     >>> BackendPatternConfig((nn.Linear, nn.ReLU)).set_fuser_method(fuse).add_dtype_config(int8)
     """
@@ -165,14 +165,14 @@ class BackendPatternConfig:
         return f"BackendPatternConfig({told})"
 
     def set_pattern(self, pattern: Any) -> BackendPatternConfig:
-        """The pattern, in the order of the operators."""
+        """Set the pattern, in the order of the operators."""
         if self._pattern_complex_format is not None:
             raise ValueError("Only one of 'pattern' or 'pattern_complex_format' can be set")
         self.pattern = pattern
         return self
 
     def _set_pattern_complex_format(self, pattern: Any) -> BackendPatternConfig:
-        """The pattern, from the last operator to the first, each with its arguments."""
+        """Set the pattern, from the last operator to the first, each with its arguments."""
         if self.pattern is not None:
             raise ValueError("Only one of 'pattern' or 'pattern_complex_format' can be set")
         self._pattern_complex_format = pattern
@@ -193,7 +193,7 @@ class BackendPatternConfig:
         return self._set("dtype_configs", dtype_configs)
 
     def set_root_module(self, root_module: Any) -> BackendPatternConfig:
-        """The layer of the pattern that has the weight."""
+        """Set the class of the pattern's layer that has the weight."""
         return self._set("root_module", root_module)
 
     def set_qat_module(self, qat_module: Any) -> BackendPatternConfig:
@@ -225,7 +225,7 @@ class BackendPatternConfig:
         return self._set("_input_type_to_index", input_type_to_index)
 
     def _reversed_pattern(self) -> Any:
-        """The pattern from the last operator to the first: (a, b, c) becomes (c, (b, a))."""
+        """Return the pattern from the last operator to the first: (a, b, c) becomes (c, (b, a))."""
         if self._pattern_complex_format is not None:
             return self._pattern_complex_format
         if self.pattern is None:
@@ -241,7 +241,7 @@ class BackendPatternConfig:
 
     @classmethod
     def from_dict(cls, backend_pattern_config_dict: dict[str, Any]) -> BackendPatternConfig:
-        """Return the configuration that `to_dict` was called on."""
+        """Make a configuration from the result of `to_dict`."""
         made = cls()
         for key, name in _ENTRIES.items():
             if backend_pattern_config_dict.get(key) is not None:

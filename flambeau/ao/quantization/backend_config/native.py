@@ -29,7 +29,7 @@ weight_only_quint4x2_dtype_config = DTypeConfig(_float, _float, torch.quint4x2)
 def _backend(
     name: str, weighted: list, dynamic: list, plain: list, fixed: list, linear: Sequence = (), more: Sequence = ()
 ) -> BackendConfig:
-    """All patterns, with the dtypes for layers with weights, for those quantized while they run, and for the rest."""
+    """Make a BackendConfig of all patterns, with the dtypes for layers with weights, for dynamic quantization, and for the rest."""
     config = BackendConfig(name)
     operators = [*plain, *more]
     groups: list[Any] = [
@@ -56,7 +56,7 @@ _PLAIN = [default_op_quint8_dtype_config]
 
 
 def get_native_backend_config() -> BackendConfig:
-    """Return what all engines of PyTorch compute."""
+    """Return the patterns that any engine of PyTorch runs quantized."""
     return _backend("native", [weighted_op_quint8_dtype_config], _DYNAMIC, _PLAIN, _PLAIN)
 
 
@@ -72,12 +72,12 @@ def get_fbgemm_backend_config() -> BackendConfig:
 
 
 def get_x86_backend_config() -> BackendConfig:
-    """Return what the engine x86 computes."""
+    """Return the patterns that the engine x86 runs quantized."""
     return _backend("x86", [weighted_op_quint8_dtype_config], _DYNAMIC, _PLAIN, _PLAIN)
 
 
 def get_qnnpack_backend_config() -> BackendConfig:
-    """Return what qnnpack computes, with signed activations too, whose scales have a lower limit."""
+    """Return the patterns that qnnpack runs quantized, also with signed activations, whose scales have a lower limit."""
     activation = DTypeWithConstraints(_signed, scale_min_lower_bound=2**-12)
     weight = DTypeWithConstraints(_signed, -127, 127, scale_min_lower_bound=2**-12)
     signed = DTypeConfig(activation, activation, weight, _float)

@@ -1,4 +1,4 @@
-"""Configuration of oneDNN: convolutions with a sum behind them, and linear layers with leaky_relu or tanh, as one layer each."""
+"""Configuration of oneDNN: convolutions followed by a sum, and linear layers with leaky_relu or tanh, fused into one layer each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WEIGHT_ONLY = DTypeConfig(torch.float, torch.float, torch.qint8)
 
 
 def _sum_config(add: Any, with_norm: bool, with_relu: bool, left: bool) -> BackendPatternConfig:
-    """A convolution on the left or right of a sum, perhaps with a batch norm before it and a relu behind."""
+    """Return the pattern of a convolution (with batch norm) as the left or right operand of a sum, perhaps followed by relu."""
     conv: Any = (nn.BatchNorm2d, nn.Conv2d) if with_norm else nn.Conv2d
     total = (add, conv, MatchAllNode) if left else (add, MatchAllNode, conv)
     own, other = (1, 2) if left else (2, 1)

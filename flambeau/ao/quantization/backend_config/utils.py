@@ -1,4 +1,4 @@
-"""Questions about a BackendConfig."""
+"""Queries of a BackendConfig."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def get_root_module_to_quantized_reference_module(backend_config: BackendConfig)
 
 
 def _reversed_fuser(config: BackendPatternConfig) -> Any:
-    """The fuser with its layers in the order of the reversed pattern."""
+    """Return the fuser adapted to layers in the order of the reversed pattern."""
     if config._pattern_complex_format is not None:
         return config.fuser_method
     if not isinstance(config.pattern, tuple):

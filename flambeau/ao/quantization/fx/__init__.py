@@ -1,1 +1,1 @@
-"""Quantizing traced models: matching patterns, putting observers in, converting, and lowering to quantized operators."""
+"""Quantization of traced models: pattern matching, insertion of observers, conversion, and lowering to quantized operators."""

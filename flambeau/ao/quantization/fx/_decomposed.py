@@ -1,5 +1,5 @@
-"""`torch.ops.quantized_decomposed`: quantizing from floats to plain tensors of whole numbers and back. Scales and zero points are
-arguments of every call, so that a graph shows them."""
+"""`torch.ops.quantized_decomposed`: quantization of floats to plain integer tensors and back. Scales and zero points are arguments of every
+call, so that a graph shows them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _check_float(input: Tensor) -> Tensor:
 
 
 def _number(given: Any, name: str = "") -> Any:
-    """A number that may come as a tensor of one element."""
+    """Return a number, which may be given as a tensor of one element."""
     if not isinstance(given, Tensor):
         return given
     if name and given.numel() != 1:
@@ -65,7 +65,7 @@ def quantize_per_tensor(
 def dequantize_per_tensor(
     input: Tensor, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any, dtype: Any, *, out_dtype: Any = None
 ) -> Tensor:
-    """(input - zero_point) * scale, in float32 or `out_dtype`."""
+    """Return (input - zero_point) * scale, in float32 or `out_dtype`."""
     zero_point, scale = _number(zero_point, "zero_point"), _number(scale, "scale")
     if input.dtype != dtype:
         raise AssertionError(f"Expecting input to have dtype: {dtype}, but got {input.dtype}")
@@ -86,13 +86,13 @@ def _chosen(input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: An
 
 @_operator()
 def choose_qparams(input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: Any) -> Any:
-    """Scale (float64) and zero point (int64) that cover the values of a tensor."""
+    """Return the scale (float64) and zero point (int64) that cover the values of a tensor."""
     return _chosen(input, quant_min, quant_max, eps, dtype, torch.per_tensor_affine)
 
 
 @_operator()
 def choose_qparams_symmetric(input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: Any) -> Any:
-    """Choose scale and zero point from a tensor's values, with codes on both sides of zero alike."""
+    """Return scale and zero point for a tensor's values, with a quantized range symmetric around zero."""
     return _chosen(input, quant_min, quant_max, eps, dtype, torch.per_tensor_symmetric)
 
 
@@ -134,7 +134,7 @@ def dequantize_per_channel(
 
 @_operator()
 def choose_qparams_per_token(input: Tensor, dtype: Any) -> Any:
-    """Scales for each row, with zero points of zero."""
+    """Return symmetric scales, and zero points of zero, for each row (token)."""
     scales = input.abs().amax(dim=-1, keepdim=True)
     if scales.dtype == torch.float16:
         scales = scales.float()
@@ -146,7 +146,7 @@ def choose_qparams_per_token(input: Tensor, dtype: Any) -> Any:
 
 @_operator()
 def _choose_qparams_per_token_asymmetric_impl(input: Tensor, dtype: Any) -> Any:
-    """Scales and zero points for each row; zero is on the side where it is rounded less."""
+    """Return scales and zero points for each row (token); the zero point is rounded at the end with the smaller error."""
     low, high = -128, 127
     below = torch.amin(input, dim=-1, keepdim=True).clamp(max=0)
     above = torch.amax(input, dim=-1, keepdim=True).clamp(min=0)
@@ -166,7 +166,7 @@ def choose_qparams_per_token_asymmetric(input: Tensor, dtype: Any) -> Any:
 def quantize_per_token(
     input: Tensor, scales: Tensor, zero_points: Tensor, quant_min: int, quant_max: int, dtype: Any
 ) -> Tensor:
-    """Whole numbers with a scale and a zero point for each row."""
+    """Quantize to integers with a scale and a zero point for each row (token)."""
     _check_limits(quant_min, quant_max, dtype)
     tokens = math.prod(input.shape[:-1])
     for name, given in (("scales", scales), ("zero_points", zero_points)):
@@ -179,7 +179,7 @@ def quantize_per_token(
 def dequantize_per_token(
     input: Tensor, scales: Tensor, zero_points: Tensor, quant_min: int, quant_max: int, dtype: Any, output_dtype: Any = torch.float32
 ) -> Tensor:  # fmt: skip
-    """Values of whole numbers with a scale and a zero point for each row."""
+    """Dequantize integers with a scale and a zero point for each row (token)."""
     return ((input - zero_points) * scales).to(output_dtype)
 
 
@@ -199,7 +199,7 @@ def _group_size(input: Tensor, scales: Tensor, group_size: int, name: str) -> in
 def quantize_per_channel_group(
     input: Tensor, scales: Tensor, zero_points: Tensor, quant_min: int, quant_max: int, dtype: Any, group_size: int = 128
 ) -> Tensor:  # fmt: skip
-    """Whole numbers with a scale and a zero point for every `group_size` numbers of a row."""
+    """Quantize to integers with a scale and a zero point for every `group_size` elements of a row."""
     parts = input.reshape(-1, _group_size(input, scales, group_size, "input"))
     if parts.isnan().any():
         raise AssertionError("to_quant must not contain NaNs")
@@ -212,7 +212,7 @@ def dequantize_per_channel_group(
     input: Tensor, scales: Tensor, zero_points: Any, quant_min: int, quant_max: int, dtype: Any, group_size: int = 128,
     output_dtype: Any = torch.float32,
 ) -> Tensor:  # fmt: skip
-    """Values of whole numbers with a scale and a zero point (or none) for every `group_size` numbers of a row."""
+    """Dequantize integers with a scale and a zero point (or none) for every `group_size` elements of a row."""
     parts = input.reshape(-1, _group_size(input, scales, group_size, "w_int8"))
     if zero_points is not None:
         parts = parts.sub(zero_points.reshape(-1, 1))
@@ -223,7 +223,7 @@ def dequantize_per_channel_group(
 def fake_quant_per_channel(
     input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> Tensor:
-    """Values rounded to the levels of each channel; gradients pass where they were not cut off."""
+    """Round values to the quantized levels of each channel; gradients pass where values were not clamped."""
     if input.dtype != torch.float32:
         raise AssertionError(f"Expecting input to have dtype torch.float32, but got dtype: {input.dtype}")
     if axis >= input.dim():
@@ -234,7 +234,7 @@ def fake_quant_per_channel(
 
 @_operator()
 def convert_element_type(input: Tensor, dtype: Any) -> Tensor:
-    """The tensor in another dtype, as an operator that stays in a graph."""
+    """Convert a tensor to another dtype, as an operator that stays in a graph."""
     return input.to(dtype, copy=True)
 
 

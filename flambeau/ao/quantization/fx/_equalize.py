@@ -1,6 +1,6 @@
-"""Equalizing inputs and weights of layers in a prepared graph: each column of the input is multiplied, and that of the weight divided, so
-that both spread over equal ranges. Between two equalized layers the factors go into the weights of the first; before the first one a
-product is put into the graph."""
+"""Equalization of inputs and weights in a prepared graph: each column of the input is multiplied, and that of the weight divided, so that
+both have equal ranges. Between two equalized layers the factors are folded into the weights of the first; before the first one a
+multiplication is inserted into the graph."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BY_CHANNEL = {
 
 
 def reshape_scale(scale: Tensor, axis: int, input: Tensor) -> Tensor:
-    """A scale for each element along an axis, to be multiplied with a tensor."""
+    """Return a scale for each element along an axis, in a shape that broadcasts with a tensor."""
     return scale.view([input.size(axis) if d == axis else 1 for d in range(input.ndim)])
 
 
@@ -47,7 +47,7 @@ def _check_dims(x: Tensor) -> None:
 
 
 class _InputEqualizationObserver(nn.Module):
-    """Keeps the smallest and the largest value of each column of inputs."""
+    """Observer of the smallest and the largest value of each column of inputs."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class _InputEqualizationObserver(nn.Module):
             self.equalization_scale = torch.reshape(equalization_scale, self.equalization_shape)
 
     def calculate_scaled_minmax(self) -> tuple[Any, Any]:
-        """The smallest and the largest value of inputs that are multiplied."""
+        """Return the smallest and the largest value of the scaled inputs."""
         if _is_one(self.equalization_scale):
             warnings.warn(
                 "Must call calculate_equalization_scale before calling calculate_scaled_minmax. "
@@ -97,7 +97,7 @@ class _InputEqualizationObserver(nn.Module):
 
 
 class _WeightEqualizationObserver(nn.Module):
-    """Keeps the smallest and the largest value of each column of a weight."""
+    """Observer of the smallest and the largest value of each column of a weight."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class _WeightEqualizationObserver(nn.Module):
 def calculate_equalization_scale(
     input_obs: _InputEqualizationObserver, weight_obs: _WeightEqualizationObserver
 ) -> Tensor:
-    """Return what columns of the input are to be multiplied with."""
+    """Return the factors by which columns of the input are multiplied."""
     low, high = input_obs.get_input_minmax()
     low_weight, high_weight = weight_obs.get_weight_col_minmax()
     if not (check_min_max_valid(low, high) and check_min_max_valid(low_weight, high_weight)):
@@ -188,13 +188,13 @@ def is_equalization_observer(observer: Any) -> bool:
 
 
 class _Equalizing:
-    """Equalization of a prepared model: scales are found, then the graph and its weights take them."""
+    """Equalization of a prepared model: find the scales, then apply them to the graph and its weights."""
 
     def __init__(self, model: GraphModule, modules: dict[str, Any]):
         self.model, self.modules = model, modules
 
     def module_of(self, node: Any, kind: Any) -> Any:
-        """The module that a node calls, if it is of a kind."""
+        """Return the module that a node calls if it has type `kind`, else None."""
         if not isinstance(node, Node) or node.op != "call_module":
             return None
         found = self.modules[str(node.target)]
@@ -205,7 +205,7 @@ class _Equalizing:
         return module[0] if type(module) in _FUSED else module
 
     def weight_observer_node(self, node: Node) -> Node | None:
-        """The node that observes the weight of a function's call."""
+        """Return the node that observes the weight of a function's call."""
         for arg in node.args:
             if node_arg_is_weight(node, arg) and self.module_of(arg, _WeightEqualizationObserver) is not None:
                 return arg
@@ -220,7 +220,7 @@ class _Equalizing:
         return observer
 
     def find_scales(self) -> dict[str, Any]:
-        """The observers of weights, by the names of their layers' nodes."""
+        """Compute the scales; return the observers of weights, by the names of their layers' nodes."""
         found = {}
         for node in self.model.graph.nodes:
             inputs = self.module_of(node, _InputEqualizationObserver)
@@ -239,7 +239,7 @@ class _Equalizing:
         return found
 
     def next_scale(self, node: Node) -> Tensor | None:
-        """The scale of the layer that follows directly, or behind a relu."""
+        """Return the scale of the layer that follows directly, or after a relu."""
         relu = maybe_get_next_module(node, self.modules, nn.ReLU)
         relu = maybe_get_next_module(node, self.modules, target_functional_type=F.relu) if relu is None else relu
         observer = maybe_get_next_module(node if relu is None else relu, self.modules, ObserverBase)
@@ -264,7 +264,7 @@ class _Equalizing:
                     self.forget_weight(node)
 
     def apply_to_input(self, node: Node) -> None:
-        """Replace an observer of inputs by a product before their quantization; drop it behind a layer that has the factors."""
+        """Replace an observer of inputs by a multiplication; remove it if the layer before has the factors folded in."""
         observer_node: Any = node.args[0]
         source = observer_node.args[0]
         if not (node_supports_equalization(source, self.modules) or "relu" in source.name):
@@ -302,7 +302,7 @@ class _Equalizing:
                 setattr(*home, value)
 
     def forget_weight(self, node: Node) -> None:
-        """Reset the weight's observer for the new weight, and drop the one for equalizing."""
+        """Reset the weight's observer for the new weight, and remove the equalization observer."""
         observer: Any = self.weight_observer_node(node)
         if observer is not None:
             self.modules[str(observer.args[0].target)].reset_min_max_vals()
@@ -315,7 +315,7 @@ class _Equalizing:
 
 
 def _scaled(weight: Tensor, bias: Tensor | None, scale: Tensor, following: Tensor | None) -> tuple[Tensor, Any]:
-    """A layer's weight divided by what its inputs are multiplied with; it and the bias multiplied by what the next layer's are."""
+    """Divide a layer's weight by its inputs' factors, and multiply it and the bias by the factors of the next layer's inputs."""
     made = weight * torch.reciprocal(reshape_scale(scale, 1, weight))
     if following is None:
         return made, bias
@@ -324,13 +324,13 @@ def _scaled(weight: Tensor, bias: Tensor | None, scale: Tensor, following: Tenso
 
 
 def equalize(model: GraphModule, modules: dict[str, Any]) -> None:
-    """Find the scales of a model that has seen data, and apply them."""
+    """Find the equalization scales of a calibrated model, and apply them."""
     work = _Equalizing(model, modules)
     work.apply(work.find_scales())
 
 
 def _convert_equalization_ref(model: GraphModule) -> GraphModule:
-    """The equalized model before it is quantized."""
+    """Return the equalized model before quantization."""
     equalize(model, dict(model.named_modules(remove_duplicate=False)))
     return GraphModule(model, model.graph)
 

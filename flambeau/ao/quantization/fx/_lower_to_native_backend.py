@@ -83,7 +83,7 @@ _SKIPPED_ARGUMENTS = {  # of functions, that their quantized forms do not have
 
 
 class _Kinds:
-    """Functions, methods and modules that are lowered alike."""
+    """Functions, methods and modules that are lowered in the same way."""
 
     def __init__(self, functions: tuple = (), methods: tuple = (), modules: tuple = ()):
         self.functions, self.methods, self.modules = set(functions), set(methods), set(modules)
@@ -155,7 +155,7 @@ def _is_relu(node: Node, modules: Modules) -> bool:
 def _match_static_pattern(
     node: Node, modules: Modules, qconfig_map: dict[str, Any], matching: Any, places: tuple[int, ...]
 ) -> tuple[Any, Any, Any]:
-    """(quantize, relu or None, operator) of quantize([relu](operator(dequantize(x), ...))); Nones without a match.
+    """Return (quantize, relu or None, operator) of quantize([relu](operator(dequantize(x), ...))); Nones without a match.
 
     At `places`, the operator's arguments are dequantized values, or no nodes; at least one is a value."""
     nothing = (None, None, None)
@@ -405,7 +405,7 @@ def _lower_to_native_backend(
     node_name_to_scope: dict[str, tuple[str, type]],
     keep_original_weights: bool = False,
 ) -> GraphModule:
-    """The reference model with quantized layers and operators."""
+    """Return the reference model with its patterns replaced by quantized layers and operators."""
     _lower_static_modules(model, qconfig_map)
     _lower_dynamic_modules(model)
     _lower_weight_only_modules(model)

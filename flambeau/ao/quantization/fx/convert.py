@@ -1,4 +1,4 @@
-"""From observers to quantized values: each observer becomes a quantize and a dequantize, each layer its reference form."""
+"""Conversion of prepared models: each observer becomes a quantize and a dequantize, each layer its reference form."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _maybe_recursive_remove_dequantize(arg: Any, node: Node) -> None:
 
 
 def _run_weight_observers(model: GraphModule) -> None:
-    """Observers of weights that are no inputs see them now."""
+    """Run the observers of weights that do not depend on the model's inputs."""
     for node in model.graph.nodes:
         if node.op != "call_function":
             continue
@@ -131,7 +131,7 @@ class _Converting:
 
     # -- observers -------------------------------------------------------------------------------------------------------
     def _attribute_prefix(self, observer: Node) -> str:
-        """Return how the scale and zero point of an observer are called: after the module of the value it looks at."""
+        """Return the prefix of the names of an observer's scale and zero point: the module of the observed value."""
         observed: Any = observer.args[0]
         prefix = ""
         if observed.name in self.qconfigs and self.qconfigs[observed.name] is None:
@@ -170,7 +170,7 @@ class _Converting:
         self.graph.erase_node(node)
 
     def _decomposed(self, node: Node, observer: Any, value: Node, dynamic: bool) -> Node:
-        """The value quantized and dequantized by operators that have all they need as arguments."""
+        """Return the value quantized and dequantized by operators that take all parameters as arguments."""
         dtype = to_underlying_dtype(observer.dtype)
         limits = (observer.quant_min, observer.quant_max, dtype)
         home = torch.ops.quantized_decomposed
@@ -194,7 +194,7 @@ class _Converting:
         return self.graph.call_function(home.dequantize_per_channel.default, (quantized, *numbers))
 
     def _qparams(self, node: Node, scale: Any, zero_point: Any) -> list[Node]:
-        """Scale and zero point as attributes of the model."""
+        """Add scale and zero point as attributes of the model; return the nodes that read them."""
         prefix = self._attribute_prefix(node)
         return [
             create_getattr_from_value(self.model, self.graph, f"{prefix}_{name}_", v, self.device)
@@ -213,7 +213,7 @@ class _Converting:
         return self.graph.call_function(torch.quantize_per_tensor, (value, *made, observer.dtype))
 
     def replace_by_dequantize(self, node: Node) -> None:
-        """An observer or stub behind a module that gives quantized values already."""
+        """Replace an observer or stub after a module that returns quantized values by a dequantize."""
         source: Any = node.args[0]
         node.replace_all_uses_with(source)
         self.graph.erase_node(node)
@@ -316,7 +316,7 @@ class _Converting:
         self.replace_module(node, kind.from_observed(module))
 
     def output(self, node: Node) -> None:
-        """Results that are to stay quantized lose their dequantize."""
+        """Remove the dequantize of results that are to stay quantized."""
         indexes = self.attrs.prepare_custom_config.output_quantized_indexes
         result = node.args[0]
         if isinstance(result, (list, tuple)):
@@ -361,7 +361,7 @@ class _Converting:
 def _converted_qconfigs(
     model: GraphModule, modules: dict[str, Any], mapping: QConfigMapping, backend: BackendConfig
 ) -> dict:
-    """The QConfigs of a mapping given to `convert`: None where `prepare` observed for nothing."""
+    """Return the QConfigs of a mapping given to `convert`, by node; None for nodes that are not to be quantized after all."""
     attrs: Any = observed_attrs(model)
     if attrs.is_qat:
         _update_qconfig_for_qat(mapping, backend)
@@ -392,7 +392,7 @@ def convert(
     is_decomposed: bool = False,
     keep_original_weights: bool = False,
 ) -> GraphModule:
-    """The prepared model in its reference form, or lowered to quantized operators."""
+    """Return the prepared model in its reference form, or lowered to quantized operators."""
     custom = from_former_dict(ConvertCustomConfig, convert_custom_config, "convert_custom_config_dict", "convert")
     custom = ConvertCustomConfig() if custom is None else custom
     if isinstance(qconfig_mapping, dict):

@@ -24,7 +24,7 @@ PRESERVED_ATTRIBUTES_DICT_KEY = "preserved_attributes"
 
 @dataclass
 class StandaloneModuleConfigEntry:
-    """Preparation of a part of a model that is traced for itself."""
+    """Configuration of a part of a model that is traced and prepared separately."""
 
     qconfig_mapping: QConfigMapping | None
     example_inputs: tuple[Any, ...]
@@ -33,7 +33,7 @@ class StandaloneModuleConfigEntry:
 
 
 class _Told:
-    """Base of custom configurations: the repr shows settings that are not empty."""
+    """Base of custom configurations; the repr shows settings that are not empty."""
 
     preserved_attributes: list[str]
 
@@ -41,7 +41,7 @@ class _Told:
         return f"{type(self).__name__}({ {k: v for k, v in self.__dict__.items() if len(v) > 0} })"
 
     def set_preserved_attributes(self, attributes: list[str]) -> Any:
-        """Attributes of the model that its traced form keeps."""
+        """Set the attributes of the model that its traced form keeps."""
         self.preserved_attributes = attributes
         return self
 
@@ -61,7 +61,7 @@ def _entry_dict(key: Any, entry: StandaloneModuleConfigEntry) -> tuple:
 
 
 class PrepareCustomConfig(_Told):
-    """Modules to be traced for themselves, not at all, or swapped; inputs and results that are quantized already."""
+    """Options of `prepare_fx`: modules traced separately, not traced, or swapped; inputs and results that are quantized."""
 
     def __init__(self) -> None:
         self.standalone_module_names: dict[str, StandaloneModuleConfigEntry] = {}
@@ -95,7 +95,7 @@ class PrepareCustomConfig(_Told):
         prepare_custom_config: PrepareCustomConfig | None,
         backend_config: BackendConfig | None,
     ) -> PrepareCustomConfig:
-        """Modules that are traced and prepared for themselves, by their class."""
+        """Set modules, by their class, that are traced and prepared separately."""
         self.standalone_module_classes[module_class] = StandaloneModuleConfigEntry(
             qconfig_mapping, example_inputs, prepare_custom_config, backend_config
         )
@@ -119,12 +119,12 @@ class PrepareCustomConfig(_Told):
         return self
 
     def set_input_quantized_indexes(self, indexes: list[int]) -> PrepareCustomConfig:
-        """Arguments of the model that are quantized tensors."""
+        """Set the positions of the model's arguments that are quantized tensors."""
         self.input_quantized_indexes = indexes
         return self
 
     def set_output_quantized_indexes(self, indexes: list[int]) -> PrepareCustomConfig:
-        """Results of the model that are to be quantized tensors."""
+        """Set the positions of the model's results that are to be quantized tensors."""
         self.output_quantized_indexes = indexes
         return self
 

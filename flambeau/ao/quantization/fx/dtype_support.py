@@ -25,7 +25,7 @@ _SUGGESTION = (
 
 
 def made(constructor: Any) -> Any:
-    """The observer that a constructor makes; None of None."""
+    """Return the observer that a constructor makes, or None if the constructor is None."""
     return constructor() if constructor else None
 
 
@@ -35,7 +35,7 @@ def dtype_and_dynamic(observer: Any) -> tuple[Any, bool]:
 
 
 def _problem(observing: Any, told: DTypeWithConstraints, what: str, qconfig: Any) -> str | None:
-    """Return why the levels, scale or zero point of an observer are none of the backend's, or None."""
+    """Return why the limits, scale or zero point of an observer violate the backend's constraints, or None."""
     observer = observing if isinstance(observing, ObserverBase) else observing.activation_post_process
     low, high, eps = (getattr(observer, name, None) for name in ("quant_min", "quant_max", "eps"))
     limits = (told.quant_min_lower_bound, told.quant_max_upper_bound)

@@ -1,4 +1,4 @@
-"""Fusing layers of a traced model by the patterns of the backend."""
+"""Fusion of a traced model's layers by the patterns of the backend."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["fuse"]
 
 
 def from_former_dict(kind: Any, given: Any, what: str, doing: str) -> Any:
-    """A configuration that may be given as the dictionary which came before it, with PyTorch's warning."""
+    """Return a configuration that may be given as a dict, the former interface, with PyTorch's warning."""
     if not isinstance(given, dict):
         return given
     warnings.warn(
@@ -37,7 +37,7 @@ def from_former_dict(kind: Any, given: Any, what: str, doing: str) -> Any:
 
 
 def _match(pattern: Any, node: Any, taken: dict[str, Node], last: Node) -> tuple:
-    """The nodes of a match, nested as the pattern is; those that are nobody else's become part of it."""
+    """Return the nodes of a match, nested like the pattern; record them in `taken`."""
     if isinstance(pattern, tuple):
         first, *inputs = pattern
         inner = [_match(p, arg, taken, last) for p, arg in zip(inputs, node.args)]
@@ -72,7 +72,7 @@ def _first_node(matched: Any) -> Node:
 
 
 def fuse(model: GraphModule, is_qat: bool, fuse_custom_config: Any = None, backend_config: Any = None) -> GraphModule:
-    """The model with layers fused, in a new graph."""
+    """Return the model with layers fused, in a new graph."""
     from_former_dict(FuseCustomConfig, fuse_custom_config, "fuse_custom_config_dict", "fuse")
     backend: BackendConfig = from_former_dict(BackendConfig, backend_config, "backend_config_dict", "prepare")
     backend = get_native_backend_config() if backend is None else backend

@@ -1,4 +1,4 @@
-"""Attributes of a prepared graph beside its nodes, and graphs that keep attributes of their model."""
+"""Graph modules of prepared and quantized models, which preserve attributes of the original model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEY = "_observed_graph_module_attrs"
 
 @dataclass
 class ObservedGraphModuleAttrs:
-    """Facts that `prepare` found out and `convert` needs."""
+    """Results of `prepare` that `convert` needs."""
 
     node_name_to_qconfig: dict[str, Any]
     node_name_to_scope: dict[str, tuple[str, type]]
@@ -31,7 +31,7 @@ class ObservedGraphModuleAttrs:
 
 
 class _Keeping(GraphModule):
-    """A graph that has some attributes of the module it was made of."""
+    """A graph module that preserves some attributes of the module it was made from."""
 
     def __init__(self, root: Any, graph: Graph, preserved_attr_names: set[str]):
         kept = {name: getattr(root, name) for name in preserved_attr_names if hasattr(root, name)}
@@ -47,7 +47,7 @@ class _Keeping(GraphModule):
 
 
 class FusedGraphModule(_Keeping):
-    """A graph whose layers are fused."""
+    """A graph module with fused layers."""
 
 
 class ObservedGraphModule(_Keeping):
@@ -55,15 +55,15 @@ class ObservedGraphModule(_Keeping):
 
 
 class ObservedStandaloneGraphModule(ObservedGraphModule):
-    """A part of a model that was prepared for itself."""
+    """A part of a model that was prepared separately."""
 
 
 class QuantizedGraphModule(_Keeping):
-    """A graph of quantized operators."""
+    """A graph module of quantized operators."""
 
 
 def observed_attrs(module: Any) -> ObservedGraphModuleAttrs | None:
-    """Return what `prepare` noted in a module, or None if it was not prepared."""
+    """Return the results of `prepare` that are stored in a module, or None if it was not prepared."""
     return module.meta.get(_KEY) if hasattr(module, "meta") else None
 
 

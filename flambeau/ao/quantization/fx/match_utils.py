@@ -1,4 +1,4 @@
-"""Finding patterns (written from the last operator to the first) in a graph."""
+"""Matching of patterns (written from the last operator to the first) in a graph."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _is_match(modules: dict[str, Any], node: Any, pattern: Any, max_uses: int = 
 
 
 def _matched_nodes(pattern: Any, node: Any) -> list:
-    """The nodes of a match, nested as the pattern is."""
+    """Return the nodes of a match, nested like the pattern."""
     if not isinstance(pattern, tuple):
         return [node]
     own, *inputs = pattern
@@ -86,7 +86,7 @@ def _find_matches(
     standalone_module_classes: list[type] = [],  # noqa: B006
     custom_module_classes: list[Any] = [],  # noqa: B006
 ) -> dict[str, _MatchResult]:
-    """(last node, all nodes, pattern, handler) of the match that each node belongs to, by its name."""
+    """Return (last node, all nodes, pattern, handler) of the match that each node belongs to, by the node's name."""
     found: dict[str, _MatchResult] = {}
     for node in reversed(graph.nodes):
         if node.name in found:

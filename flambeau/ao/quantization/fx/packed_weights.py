@@ -1,4 +1,4 @@
-"""Weights packed once: the steps that pack them run now, and their results become attributes of the module."""
+"""Constant folding of packed weights: the nodes that pack them are run once, and their results become attributes of the module."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _load_packed_weight(self: Any, state_dict: Any, prefix: str, *rest: Any) -> 
 def fold_weight(
     quantized_model: GraphModule, node_name_to_scope: dict[str, tuple[str, type]], keep_original_weights: bool = False
 ) -> GraphModule:
-    """Weights that are no inputs are packed now; the graph reads them as attributes."""
+    """Pack the weights that do not depend on inputs; the graph then reads them as attributes."""
     if keep_original_weights:
         raise NotImplementedError("convert_fx: keep_original_weights is not in Flambeau yet")
     packing = {getattr(quantized_ops, name) for name in _PREPACK_NAMES}

@@ -1,4 +1,4 @@
-"""Putting observers into a traced model: where a value is quantized, one looks at it."""
+"""Insertion of observers into a traced model, for every value that will be quantized."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _both(constructor: Any) -> dict[str, Any]:
 def _needs_observer(
     before: Any, wanted: Any, dynamic: bool, reuses_input: bool, is_first_argument: bool = False
 ) -> bool:
-    """Return whether a value of dtype `before` must be observed where `wanted` is."""
+    """Return whether a value of dtype `before` must be observed where dtype `wanted` is required."""
     if dynamic:
         if wanted not in _OBSERVED:
             raise AssertionError(f"Expected cur_target_dtype to be torch.float, but got: {wanted}")
@@ -128,7 +128,7 @@ class _Preparing:
                     node.meta[_INFO] = self._wanted(node, qconfig, handler)
 
     def tell_all(self) -> None:
-        """Note the dtypes that every node asks for: floating point, its QConfig's, or none where there are no tensors."""
+        """Store the dtypes that every node requires: floating point, its QConfig's, or none if it has no tensors."""
         for node in self.graph.nodes:
             node.meta[_INFO] = _both(_default_fp32_placeholder_qconfig.activation)
         done: set[Node] = set()
@@ -221,7 +221,7 @@ class _Preparing:
         return mapping, entry.example_inputs, config, entry.backend_config or self.backend
 
     def _observed_input(self, node: Node, arg: Any, qconfig: Any, handler: Any) -> Any:
-        """The argument, behind an observer if it needs one."""
+        """Return the argument, after an observer if it needs one."""
         if isinstance(arg, (list, tuple)):
             return type(arg)(self._observed_input(node, a, qconfig, handler) for a in arg)
         if not isinstance(arg, Node):
@@ -259,7 +259,7 @@ class _Preparing:
         )
 
     def _observe_ranges(self, node: Node, qconfig: Any, is_branch: bool) -> None:
-        """Observers of columns, by which inputs and weights are equalized."""
+        """Insert observers of columns, for the equalization of inputs and weights."""
         if is_branch:
             warnings.warn(f"Cannot equalize {node} because it is part of a branch.", stacklevel=2)
             return
@@ -280,7 +280,7 @@ class _Preparing:
         return self._insert(node, observer)
 
     def _source_observer(self, arg: Any) -> Node | None:
-        """The observer before a value, through operators that have none."""
+        """Return the observer before a value, searching through operators that have none."""
         while not self._is_observer(arg):
             if not isinstance(arg, Node) or arg.op == "placeholder":
                 return None
@@ -345,7 +345,7 @@ class _Preparing:
             self._swap_to_observed(node, qconfig)
 
     def _is_from_placeholder(self, node: Node) -> bool:
-        """Return whether a byte is made of what the model is given, whose observer belongs to somebody else's graph."""
+        """Return whether a node with a quantized result reads an input of the model, which is observed outside of this graph."""
         if not node.args or not isinstance(node.args[0], Node):
             return False
         return self._dtype_as_output(node) in (torch.quint8, torch.uint8) and node.args[0].op == "placeholder"
@@ -367,7 +367,7 @@ class _Preparing:
         raise Exception("Unhandled type for returned node:", value)
 
     def observe(self) -> Node | None:
-        """Walk the graph and put the observers in; return the output's node."""
+        """Walk the graph and insert the observers; return the output's node."""
         result = None
         for node in list(self.graph.nodes):
             if node.op == "output":
@@ -415,7 +415,7 @@ def prepare(
     backend_config: Any = None,
     is_standalone_module: bool = False,
 ) -> GraphModule:
-    """The traced and fused model with observers."""
+    """Return the traced and fused model with observers."""
     if isinstance(qconfig_mapping, dict):
         warnings.warn(
             "Passing a QConfig dictionary to prepare is deprecated and will not be supported in a future version. "

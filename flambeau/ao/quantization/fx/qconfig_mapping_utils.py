@@ -99,7 +99,7 @@ def _maybe_adjust_qconfig_for_module_name_object_type_order(
 def _maybe_adjust_qconfig_for_module_type_or_name(
     qconfig_mapping: QConfigMapping, module_type: Any, module_name: str, global_qconfig: QConfigAny
 ) -> QConfigAny:
-    """The name counts more than an expression that matches it, and this more than the type."""
+    """Return a module's qconfig: by its name, else by the first matching expression, else by its type, else the global one."""
     qconfig = _get_object_type_qconfig(qconfig_mapping, module_type, global_qconfig)
     qconfig = _get_module_name_regex_qconfig(qconfig_mapping, module_name, qconfig)
     return _get_module_name_qconfig(qconfig_mapping, module_name, qconfig)
@@ -112,7 +112,7 @@ def _generate_node_name_to_qconfig(
     qconfig_mapping: QConfigMapping,
     node_name_to_scope: dict[str, tuple[str, type]],
 ) -> dict[str, QConfigAny]:
-    """The QConfig of each node, by its name; modules are given theirs as an attribute."""
+    """Return the QConfig of each node by name; modules get theirs as an attribute."""
     counts: dict[tuple[str, Any], int] = defaultdict(int)
     everywhere, adjust = qconfig_mapping.global_qconfig, _maybe_adjust_qconfig_for_module_type_or_name
 
@@ -152,7 +152,7 @@ def _generate_node_name_to_qconfig(
 
 
 def _compare_prepare_convert_qconfig_mappings(prepared: QConfigMapping, converted: QConfigMapping) -> None:
-    """`convert` may leave things in floating point that `prepare` observed, and change nothing else."""
+    """Raise unless the mapping of `convert` equals that of `prepare`, except for entries set to None (left in floating point)."""
     if not qconfig_equals(prepared.global_qconfig, converted.global_qconfig):
         raise AssertionError("Expected global qconfigs to be the same in the prepare and convert quantization configs")
     for key in ("object_type", "module_name", "module_name_regex"):

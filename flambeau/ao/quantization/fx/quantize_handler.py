@@ -1,4 +1,4 @@
-"""Facts about a matched pattern: how it is observed, and whether its module is swapped or traced for itself."""
+"""Properties of a matched pattern: how it is observed, and whether its module is swapped or traced separately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["QuantizeHandler"]
 
 
 def _default_root_node_getter(node_pattern: Any) -> Any:
-    """The first operator of a matched pattern, which is written from the last."""
+    """Return the first operator of a matched pattern, which is written from the last one."""
     while node_pattern is not None and not isinstance(node_pattern, Node):
         node_pattern = node_pattern[-1]
     return node_pattern

@@ -1,4 +1,4 @@
-"""Tracing a model for quantization: layers, fused ones too, stay calls of modules."""
+"""Tracing of a model for quantization: layers, fused ones too, stay calls of modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["QuantizationTracer"]
 
 
 class ScopeContextManager(_ScopeContextManager):
-    """Remembers in which module the trace is."""
+    """Context manager that records which module is being traced."""
 
     def __init__(self, scope: Scope, current_module: Module, current_module_path: str):
         super().__init__(scope, Scope(current_module_path, type(current_module)))

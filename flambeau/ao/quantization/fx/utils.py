@@ -1,4 +1,4 @@
-"""Questions about nodes, and nodes for values, as preparing and converting need them."""
+"""Queries of nodes, and creation of nodes for values, for `prepare` and `convert`."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def get_non_observable_arg_indexes_and_types(node: Node) -> _ArgumentPlaces:
 def maybe_get_next_module(
     node: Node, modules: Modules, target_module_type: type | None = None, target_functional_type: Any = None
 ) -> Node | None:
-    """The first user of a node that calls a module of a type, or a function."""
+    """Return the first user of a node that calls a module of a type, or a function; None if there is none."""
     for user in node.users:
         if user.op == "call_module" and target_module_type is not None:
             if isinstance(modules[str(user.target)], target_module_type):
@@ -142,7 +142,7 @@ def get_custom_module_class_keys(custom_module_mapping: dict[QuantType, dict[typ
 def get_skipped_module_name_and_classes(
     prepare_custom_config: Any, is_standalone_module: bool
 ) -> tuple[list[str], list[Any]]:
-    """Names and classes of modules that tracing does not look into."""
+    """Return the names and classes of modules that are not traced."""
     names = copy.copy(prepare_custom_config.non_traceable_module_names)
     classes = copy.copy(prepare_custom_config.non_traceable_module_classes)
     if not is_standalone_module:
@@ -166,7 +166,7 @@ def get_new_attr_name_with_prefix(prefix: str) -> Callable[[Any], str]:
 
 
 def create_getattr_from_value(module: Any, graph: Graph, prefix: str, value: Any, device: Any = None) -> Node:
-    """A node that reads a value, which becomes a buffer of the module."""
+    """Register a value as a buffer of the module and return a node that reads it."""
     name = get_new_attr_name_with_prefix(prefix)(module)
     device = assert_and_get_unique_device(module) if device is None else device
     new = value.detach().clone() if isinstance(value, Tensor) else torch.tensor(value, device=device)
@@ -175,7 +175,7 @@ def create_getattr_from_value(module: Any, graph: Graph, prefix: str, value: Any
 
 
 def collect_producer_nodes(node: Node) -> list[Node] | None:
-    """A node and all it is computed from; None if the model's inputs are among them."""
+    """Return a node and all nodes it depends on; None if the model's inputs are among them."""
     nodes, frontier = [node], [node]
     while frontier:
         node = frontier.pop()
@@ -191,7 +191,7 @@ def collect_producer_nodes(node: Node) -> list[Node] | None:
 
 
 def graph_module_from_producer_nodes(root: GraphModule, producer_nodes: list[Node]) -> GraphModule:
-    """A module that computes the first of these nodes, which need nothing but each other."""
+    """Return a module that computes the first of these nodes, which depend on nothing but each other."""
     if len(producer_nodes) == 0:
         raise AssertionError("list of producer nodes can not be empty")
     graph = Graph()
@@ -285,7 +285,7 @@ _LSTM_PATHS = (("stub", "item"), ("tuple", "stub", "item", "item"), ("stub", "it
 
 
 def _maybe_get_custom_module_lstm_from_node_arg(arg: Node, named_modules: Modules) -> Node | None:
-    """The LSTM whose result `arg` is, through stubs and tuples."""
+    """Return the LSTM whose result `arg` is, searching through stubs and tuples."""
     for path in _LSTM_PATHS:
         node: Any = arg
         for step in path:

@@ -14,11 +14,11 @@ __all__ = [
 
 
 class _FusedModule(nn.Sequential):
-    """The base of all fused layers, trained and quantized ones, too."""
+    """Base of all fused layers, in floating point, QAT and quantized."""
 
 
 class _Chain(_FusedModule):
-    """Layers of known types, one after the other."""
+    """Fused layers of known types, applied in order."""
 
     _types: tuple[type, ...]
 
@@ -32,7 +32,7 @@ class _Chain(_FusedModule):
 
 
 def _chain(name: str, *types: type) -> type[_Chain]:
-    """Make a class of fused layers: a sequence of these types."""
+    """Make a class of fused layers: a sequence of layers of these types."""
     *first, last = (kind.__name__ for kind in types)
     told = f"{', '.join(first)} and {last}."
     return type(name, (_Chain,), {"__doc__": told, "__module__": __name__, "__qualname__": name, "_types": types})
@@ -56,7 +56,7 @@ LinearTanh: type[_Chain] = _chain("LinearTanh", nn.Linear, nn.Tanh)
 
 
 class ConvAdd2d(_FusedModule):
-    """Conv2d, and the sum of its result and another tensor."""
+    """Conv2d, followed by the sum of its result and another tensor."""
 
     def __init__(self, conv: nn.Module, add: Any):
         super().__init__(conv)
@@ -67,7 +67,7 @@ class ConvAdd2d(_FusedModule):
 
 
 class ConvAddReLU2d(_FusedModule):
-    """Conv2d, the sum of its result and another tensor, and ReLU."""
+    """Conv2d, followed by the sum of its result and another tensor, and ReLU."""
 
     def __init__(self, conv: nn.Module, add: Any, relu: nn.Module):
         super().__init__(conv)

@@ -1,4 +1,4 @@
-"""Fused layers that round their weights while they are trained."""
+"""Fused layers for quantization-aware training (QAT), with fake-quantized weights."""
 
 from .modules import *
 from .modules import __all__ as __all__

@@ -1,4 +1,4 @@
-"""Quantized layers that are several in one: a convolution and relu, and their like."""
+"""Fused quantized layers: a convolution with relu, and similar groups."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Layers trained with rounded weights whose inputs will be quantized while the model runs."""
+"""QAT layers whose inputs will be quantized dynamically."""
 
 from .modules import *
 from .modules import __all__ as __all__

@@ -1,4 +1,4 @@
-"""Linear layers, convolutions and embeddings with rounded weights."""
+"""Linear layers, convolutions and embeddings for quantization-aware training."""
 
 from .conv import Conv1d, Conv2d, Conv3d
 from .embedding_ops import Embedding, EmbeddingBag

@@ -1,4 +1,4 @@
-"""Convolutions that round their weights while they are trained."""
+"""Convolutions for quantization-aware training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d"]
 
 
 class _ConvNd(_FloatConvNd):
-    """Base of the convolutions: the weight passes `weight_fake_quant`, made by `qconfig.weight`."""
+    """Base of the QAT convolutions: the weight passes through `weight_fake_quant`, made by `qconfig.weight`."""
 
     _FLOAT_MODULE: type
     _FLOAT_CONV_MODULE: type
@@ -32,7 +32,7 @@ class _ConvNd(_FloatConvNd):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer with the parameters (not copies) of a float layer."""
+        """Make the layer from a float layer, whose parameters it shares."""
         check_float_module(cls, mod, cls._FLOAT_MODULE)
         if isinstance(mod, _FusedModule):
             mod = mod[0]
@@ -60,18 +60,18 @@ class _ConvNd(_FloatConvNd):
 
 
 class Conv1d(_ConvNd, nn.Conv1d):
-    """nn.Conv1d with a rounded weight."""
+    """nn.Conv1d with a fake-quantized weight."""
 
     _FLOAT_MODULE = _FLOAT_CONV_MODULE = nn.Conv1d
 
 
 class Conv2d(_ConvNd, nn.Conv2d):
-    """nn.Conv2d with a rounded weight."""
+    """nn.Conv2d with a fake-quantized weight."""
 
     _FLOAT_MODULE = _FLOAT_CONV_MODULE = nn.Conv2d
 
 
 class Conv3d(_ConvNd, nn.Conv3d):
-    """nn.Conv3d with a rounded weight."""
+    """nn.Conv3d with a fake-quantized weight."""
 
     _FLOAT_MODULE = _FLOAT_CONV_MODULE = nn.Conv3d

@@ -1,4 +1,4 @@
-"""Embeddings that round their weights while they are trained."""
+"""Embeddings for quantization-aware training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ F = nn.functional
 
 
 class _Table(nn.Module):
-    """An embedding whose weight passes `weight_fake_quant`, made by `qconfig.weight`."""
+    """An embedding whose weight passes through `weight_fake_quant`, made by `qconfig.weight`."""
 
     _FLOAT_MODULE: type
     weight: Any
@@ -38,7 +38,7 @@ class _Table(nn.Module):
         return cls(**settings_of(mod), _weight=mod.weight, qconfig=mod.qconfig)
 
     def to_float(self) -> Any:
-        """Return the layer without rounding."""
+        """Return the layer without fake quantization."""
         made = self._FLOAT_MODULE(**settings_of(self))
         made.weight = nn.Parameter(self.weight.detach())
         made.train(self.training)
@@ -46,7 +46,7 @@ class _Table(nn.Module):
 
 
 class Embedding(_Table, nn.Embedding):
-    """nn.Embedding with a rounded weight."""
+    """nn.Embedding with a fake-quantized weight."""
 
     _FLOAT_MODULE = nn.Embedding
 
@@ -63,7 +63,7 @@ class Embedding(_Table, nn.Embedding):
 
 
 class EmbeddingBag(_Table, nn.EmbeddingBag):
-    """nn.EmbeddingBag with a rounded weight."""
+    """nn.EmbeddingBag with a fake-quantized weight."""
 
     _FLOAT_MODULE = nn.EmbeddingBag
 

@@ -1,4 +1,4 @@
-"""A linear layer that rounds its weight while it is trained."""
+"""Linear layer for quantization-aware training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Linear"]
 
 
 class Linear(nn.Linear):
-    """nn.Linear whose weight passes `weight_fake_quant`, made by `qconfig.weight`."""
+    """nn.Linear whose weight passes through `weight_fake_quant`, made by `qconfig.weight`."""
 
     _FLOAT_MODULE: type = nn.Linear
 
@@ -31,7 +31,7 @@ class Linear(nn.Linear):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer with the parameters (not copies) of a float layer."""
+        """Make the layer from a float layer, whose parameters it shares."""
         check_float_module(cls, mod, cls._FLOAT_MODULE)
         if isinstance(mod, LinearReLU):
             mod = mod[0]

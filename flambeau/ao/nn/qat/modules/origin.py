@@ -1,4 +1,4 @@
-"""Check of the layers from which those trained with rounded weights are made."""
+"""Checks of the float layers that QAT layers are made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LSTM and multi-head attention, taken apart."""
+"""LSTM and multi-head attention, composed of observable parts."""
 
 from .activation import MultiheadAttention
 from .rnn import LSTM, LSTMCell

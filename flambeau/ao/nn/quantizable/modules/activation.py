@@ -27,7 +27,7 @@ def _boolean(mask: Tensor | None, name: str) -> Tensor | None:
 
 
 def _with_zeros(x: Tensor) -> Tensor:
-    """The keys or values of each head, with one more that is zero."""
+    """Append a row of zeros to the keys or values of each head."""
     zeros = torch.zeros((x.size(0), 1, *x.size()[2:]))
     if x.is_quantized:
         zeros = torch.quantize_per_tensor(zeros, x.q_scale(), x.q_zero_point(), x.dtype)
@@ -35,7 +35,7 @@ def _with_zeros(x: Tensor) -> Tensor:
 
 
 class MultiheadAttention(nn.MultiheadAttention):
-    """nn.MultiheadAttention whose queries, keys and values come from linear layers of their own."""
+    """nn.MultiheadAttention whose queries, keys and values come from separate linear layers."""
 
     _FLOAT_MODULE = nn.MultiheadAttention
     __constants__ = ["batch_first"]
@@ -58,7 +58,7 @@ class MultiheadAttention(nn.MultiheadAttention):
 
     @classmethod
     def from_float(cls, other: Any) -> Any:
-        """An nn.MultiheadAttention with its parts observed."""
+        """Make an observed copy of an nn.MultiheadAttention."""
         prepare = naming.above("ao.quantization").prepare  # which swaps modules for this one
 
         if type(other) is not cls._FLOAT_MODULE:
@@ -82,7 +82,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         return prepare(observed.eval(), inplace=True)
 
     def dequantize(self) -> nn.MultiheadAttention:
-        """The float layer, of a converted one: its weights are those of the levels."""
+        """Return a float layer with the dequantized weights of a converted one."""
         fp = self._FLOAT_MODULE(
             self.embed_dim, self.num_heads, self.dropout, self.linear_Q._weight_bias()[1] is not None, self.bias_k is not None,
             self.add_zero_attn, self.kdim, self.vdim, self.batch_first,

@@ -1,4 +1,4 @@
-"""An LSTM made of linear layers, sums and products, each of which can be observed and quantized."""
+"""LSTM composed of linear layers, sums and products, each of which can be observed and quantized."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GATES = ("input", "forget", "cell", "output")
 
 
 class LSTMCell(nn.Module):
-    """Time step of an LSTM. With `split_gates`, each gate has linear layers (and scales) of its own."""
+    """Time step of an LSTM. With `split_gates`, each gate has its own linear layers (and scales)."""
 
     _FLOAT_MODULE = nn.LSTMCell
     __constants__ = ["split_gates"]
@@ -97,7 +97,7 @@ class LSTMCell(nn.Module):
     def from_params(
         cls, wi: Tensor, wh: Tensor, bi: Tensor | None = None, bh: Tensor | None = None, split_gates: bool = False
     ) -> LSTMCell:
-        """A cell with the weights and biases of an nn.LSTM's layer."""
+        """Make a cell with the weights and biases of a layer of an nn.LSTM."""
         if (bi is None) != (bh is None):
             raise AssertionError("bi and bh must both be None or both have values")
         cell = cls(wi.shape[1], wh.shape[1], bias=bi is not None, split_gates=split_gates)
@@ -127,7 +127,7 @@ class LSTMCell(nn.Module):
 
 
 class _LSTMSingleLayer(nn.Module):
-    """Layer of an LSTM in one direction. The arguments are those of its cell."""
+    """A layer of an LSTM in one direction. The arguments are those of its cell."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class _LSTMSingleLayer(nn.Module):
 
 
 class _LSTMLayer(nn.Module):
-    """Layer of an LSTM, in one or both directions."""
+    """A layer of an LSTM, in one or both directions."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Layers with quantized weights and results in floats: inputs are quantized as they come."""
+"""Layers with dynamic quantization: weights are quantized, inputs are quantized at each call, results are floats."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Layers of codes: their inputs and results are quantized tensors."""
+"""Quantized layers: their inputs and results are quantized tensors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import layers made of `quantizable` ones, which are made of these, when they are first used."""
+    """Import on first use the layers derived from `quantizable` ones, which themselves use the layers here."""
     if name in ("LSTM", "MultiheadAttention"):
         return getattr(_naming.submodule(__name__, "rnn"), name)
     return _naming.submodule(__name__, name)

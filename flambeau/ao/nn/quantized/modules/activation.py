@@ -30,7 +30,7 @@ class ReLU6(nn.ReLU):
 
 
 class _Scaled:
-    """Base of activations with a scale of their own: `_arguments(mod)` are those that follow the scale."""
+    """Base of activations with an own output scale: `_arguments(mod)` are the constructor arguments after scale and zero point."""
 
     @staticmethod
     def _arguments(mod: Any) -> tuple:

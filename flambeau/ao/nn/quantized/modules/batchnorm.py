@@ -1,4 +1,4 @@
-"""Batch normalisation of codes, with known statistics."""
+"""Batch normalisation of quantized tensors, with fixed statistics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _BatchNorm(batchnorm._BatchNorm):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The quantized form of an observed layer, alone or fused with a relu."""
+        """Make the quantized layer from an observed one, alone or fused with a relu."""
         observer = mod.activation_post_process
         if type(mod) is cls._NNI_BN_RELU_MODULE:
             mod = mod[0]

@@ -1,4 +1,4 @@
-"""Convolutions of codes, over 1 to 3 dimensions, and their transposes."""
+"""Convolutions of quantized tensors, over 1 to 3 dimensions, and their transposes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STATE = (
 
 
 def _reverse_repeat_padding(padding: list[int]) -> list[int]:
-    """Padding of each dimension as `pad` takes it: the last first, before and behind."""
+    """Return the padding of each dimension in the order of `pad`: last dimension first, before and after."""
     both: list[int] = []
     for i in range(len(padding)):
         both += [padding[-1 - i], padding[-1 - i]]
@@ -37,8 +37,8 @@ def _reverse_repeat_padding(padding: list[int]) -> list[int]:
 
 
 class _ConvNd(WeightedQuantizedModule):
-    """Base of all quantized convolutions. `_DIMS` is the number of dimensions, `_SHAPE` what errors call a batch, `_OPERATOR` what computes it;
-    the other classes are those that a layer of floats may have, fused ones too."""
+    """Base of all quantized convolutions. `_DIMS` is the number of dimensions, `_SHAPE` the batch shape for errors, `_OPERATOR` the
+    operator that computes it; the other class attributes are the float layers that it can be made from, fused ones too."""
 
     _DIMS: ClassVar[Any]
     _SHAPE: ClassVar[str]
@@ -50,7 +50,7 @@ class _ConvNd(WeightedQuantizedModule):
     _NNI_CONV_ADD_RELU_MODULE: ClassVar[Any] = None
 
     def __init_subclass__(cls, dims: int | None = None) -> None:
-        """Set what follows from the number of dimensions that a subclass declares."""
+        """Set the class attributes that follow from the number of dimensions."""
         super().__init_subclass__()
         if dims is None:
             return
@@ -190,7 +190,7 @@ class _ConvNd(WeightedQuantizedModule):
 
     @classmethod
     def get_qconv(cls, mod: Any, activation_post_process: Any, weight_post_process: Any = None) -> Any:
-        """Make the quantized layer of a float one, with scales from these observers."""
+        """Make the quantized layer from a float one, with scales from these observers."""
         weights = mod.qconfig.weight() if weight_post_process is None else weight_post_process
         made = cls._like(mod)
         made.set_weight_bias(observed_weight(mod.weight, weights), mod.bias)

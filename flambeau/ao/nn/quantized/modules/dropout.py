@@ -1,4 +1,4 @@
-"""Dropout in quantized models, which are not trained: nothing is dropped."""
+"""Dropout in quantized models, which are not trained: the identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embedding tables in 8 bits."""
+"""Embedding tables with 8-bit weights."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Embedding(nn.Module):
 
 
 class EmbeddingBag(Embedding):
-    """Sums over bags of rows of a table in 8 bits."""
+    """Sums of rows of an 8-bit table over bags."""
 
     _FLOAT_MODULE: ClassVar[Any] = nn.EmbeddingBag
 

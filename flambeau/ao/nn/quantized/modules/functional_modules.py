@@ -1,4 +1,4 @@
-"""Sums, products and joins as modules, so that what they compute can be observed and quantized."""
+"""Arithmetic operators as modules, so that their results can be observed and quantized."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class QFunctional(nn.Module):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> QFunctional:
-        """The module with the scale and zero point that a FloatFunctional's observer has found."""
+        """Make the module with the scale and zero point of a FloatFunctional's observer."""
         if type(mod) is not FloatFunctional:
             raise AssertionError(
                 f"QFunctional.from_float expects an instance of FloatFunctional, got {type(mod).__name__}"

@@ -1,4 +1,4 @@
-"""Linear layers of codes."""
+"""Quantized linear layers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LinearPackedParams(Module):
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
     ) -> None:
-        """The first versions had weight and bias by themselves, and the first of all no dtype."""
+        """Load weight and bias; files before version 3 have them unpacked, and those of version 1 have no dtype."""
         version = local_metadata.get("version", None) or 1
         self.dtype = dt.qint8 if version < 2 else state_dict.pop(prefix + "dtype")
         if version < 3:

@@ -48,7 +48,7 @@ class _Normalised:
 
 
 class LayerNorm(_Normalised, nn.LayerNorm):
-    """Layer normalisation of codes."""
+    """Layer normalisation of quantized tensors."""
 
     def __init__(
         self, normalized_shape: Any, weight: Any, bias: Any, scale: float, zero_point: int, eps: float = 1e-5,
@@ -71,7 +71,7 @@ class LayerNorm(_Normalised, nn.LayerNorm):
 
 
 class GroupNorm(_Normalised, nn.GroupNorm):
-    """Group normalisation of codes."""
+    """Group normalisation of quantized tensors."""
 
     def __init__(
         self, num_groups: int, num_channels: int, weight: Any, bias: Any, scale: float, zero_point: int, eps: float = 1e-5,

@@ -1,4 +1,4 @@
-"""An LSTM and attention made of quantized layers: the quantized forms of observed ones."""
+"""LSTM and attention composed of quantized layers, converted from observed ones."""
 
 from __future__ import annotations
 

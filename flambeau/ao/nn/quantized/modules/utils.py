@@ -36,7 +36,7 @@ class WeightedQuantizedModule(Module, metaclass=abc.ABCMeta):
 
 
 def _clamp_weights(qweight: Any, observer: Any, scale: Tensor, zero_point: Tensor) -> Tensor:
-    """Return the weights with codes between the observer's bounds."""
+    """Return quantized weights clamped to the observer's bounds."""
     observer = getattr(observer, "activation_post_process", observer)  # of a module that rounds as quantizing would
     if qweight.dtype not in (dt.qint8, dt.quint8, dt.qint32):
         return qweight
@@ -51,7 +51,7 @@ def _clamp_weights(qweight: Any, observer: Any, scale: Tensor, zero_point: Tenso
 
 
 def _quantize_weight(float_wt: Tensor, observer: Any) -> Tensor:
-    """Weights quantized with the scales that an observer of them has found."""
+    """Quantize weights with the scales of an observer that has seen them."""
     scale, zero_point = observer.calculate_qparams()
     scheme = observer.qscheme
     if scheme in _PER_TENSOR:
@@ -68,7 +68,7 @@ def _quantize_weight(float_wt: Tensor, observer: Any) -> Tensor:
 
 
 def observed_weight(weight: Tensor, observer: Any) -> Tensor:
-    """Weights quantized with a fresh observer's scales."""
+    """Quantize weights with the scales that a new observer finds."""
     observer(weight)
     if observer.dtype is not dt.qint8:
         raise AssertionError(f"Weight observer must have dtype torch.qint8, got {observer.dtype}")
@@ -76,20 +76,20 @@ def observed_weight(weight: Tensor, observer: Any) -> Tensor:
 
 
 def chosen_scale(observer: Any) -> tuple[float, int]:
-    """Scale and zero point for a layer's results, as numbers."""
+    """Return the scale and zero point of a layer's results as Python numbers."""
     scale, zero_point = observer.calculate_qparams()
     return float(scale), int(zero_point)
 
 
 def _keep_scale(module: Any, scale: float, zero_point: int, device: Any, dtype: Any) -> None:
-    """Keep scale and zero point as buffers, which files have."""
+    """Register scale and zero point as buffers, so that they are saved."""
     options = {k: v for k, v in (("device", device), ("dtype", dtype)) if v is not None}
     module.register_buffer("scale", tensor(scale, **options))
     module.register_buffer("zero_point", tensor(zero_point, **options))
 
 
 def _ntuple_from_first(n: int) -> Callable:
-    """A function that makes n equal numbers of a number, or of the first of a sequence."""
+    """Return a function that repeats a number, or the first of a sequence, n times."""
 
     def parse(x: Any) -> tuple:
         while isinstance(x, Sequence):
@@ -105,7 +105,7 @@ _pair_from_first = _ntuple_from_first(2)
 
 
 def _hide_packed_params_repr(self: Any, params: Any) -> str:
-    """A layer's printed form without the children that only hold packed weights."""
+    """Return a layer's repr without the children that only hold packed weights."""
     lines = self.extra_repr().split("\n") if self.extra_repr() else []
     one_line = len(lines) == 1
     for key, module in self._modules.items():

@@ -1,4 +1,4 @@
-"""Layers that compute in floating point with weights of quantized values: what a quantized layer has to give."""
+"""Reference layers: they compute in floating point with quantized and dequantized weights, and define the results of quantized layers."""
 
 from .modules import *
 from .modules import __all__ as __all__

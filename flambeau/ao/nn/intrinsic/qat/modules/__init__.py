@@ -1,4 +1,4 @@
-"""Convolutions and linear layers with batch norm and relu, with rounded weights."""
+"""Convolutions and linear layers with batch norm and relu, for quantization-aware training."""
 
 from .conv_fused import (
     ConvBn1d,

@@ -1,4 +1,4 @@
-"""Convolutions with batch norm and relu, trained with rounded weights."""
+"""Convolutions with batch norm and relu, for quantization-aware training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FORMER_NAMES = {
 
 
 class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
-    """Base of convolutions with a batch norm."""
+    """Base of QAT convolutions with a batch norm."""
 
     _version = 2  # 1: the norm's state had other names
     _FLOAT_MODULE: type
@@ -113,7 +113,7 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer with the parameters (not copies) of a fused float layer."""
+        """Make the layer from a fused float layer, whose parameters it shares."""
         check_float_module(cls, mod, cls._FLOAT_MODULE, with_found=False)
         conv, bn = mod[0], mod[1]
         made = cls(
@@ -123,7 +123,7 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
         return made._take(conv, bn)
 
     def to_float(self) -> nn.Module:
-        """The layers without rounding, with the norm in the convolution's weight."""
+        """Return the layers without fake quantization, with the norm folded into the convolution's weight."""
         conv = self._FLOAT_CONV_MODULE(
             self.in_channels, self.out_channels, self.kernel_size, self.stride, self.padding, self.dilation, self.groups,
             self.bias is not None, self.padding_mode,
@@ -139,43 +139,43 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
 
 
 class ConvBn1d(_ConvBnNd, nn.Conv1d):
-    """intrinsic.ConvBn1d with a rounded weight."""
+    """intrinsic.ConvBn1d with a fake-quantized weight."""
 
     _FLOAT_MODULE, _FLOAT_CONV_MODULE, _FLOAT_BN_MODULE = nni.ConvBn1d, nn.Conv1d, nn.BatchNorm1d
 
 
 class ConvBn2d(_ConvBnNd, nn.Conv2d):
-    """intrinsic.ConvBn2d with a rounded weight."""
+    """intrinsic.ConvBn2d with a fake-quantized weight."""
 
     _FLOAT_MODULE, _FLOAT_CONV_MODULE, _FLOAT_BN_MODULE = nni.ConvBn2d, nn.Conv2d, nn.BatchNorm2d
 
 
 class ConvBn3d(_ConvBnNd, nn.Conv3d):
-    """intrinsic.ConvBn3d with a rounded weight."""
+    """intrinsic.ConvBn3d with a fake-quantized weight."""
 
     _FLOAT_MODULE, _FLOAT_CONV_MODULE, _FLOAT_BN_MODULE = nni.ConvBn3d, nn.Conv3d, nn.BatchNorm3d
 
 
 class ConvBnReLU1d(ConvBn1d):
-    """intrinsic.ConvBnReLU1d with a rounded weight."""
+    """intrinsic.ConvBnReLU1d with a fake-quantized weight."""
 
     _FLOAT_MODULE, _FLOAT_RELU_MODULE, _FUSED_FLOAT_MODULE = nni.ConvBnReLU1d, nn.ReLU, nni.ConvReLU1d
 
 
 class ConvBnReLU2d(ConvBn2d):
-    """intrinsic.ConvBnReLU2d with a rounded weight."""
+    """intrinsic.ConvBnReLU2d with a fake-quantized weight."""
 
     _FLOAT_MODULE, _FLOAT_RELU_MODULE, _FUSED_FLOAT_MODULE = nni.ConvBnReLU2d, nn.ReLU, nni.ConvReLU2d
 
 
 class ConvBnReLU3d(ConvBn3d):
-    """intrinsic.ConvBnReLU3d with a rounded weight."""
+    """intrinsic.ConvBnReLU3d with a fake-quantized weight."""
 
     _FLOAT_MODULE, _FLOAT_RELU_MODULE, _FUSED_FLOAT_MODULE = nni.ConvBnReLU3d, nn.ReLU, nni.ConvReLU3d
 
 
 class _WithReLU(nn.Module):
-    """Mixin before a convolution's class: negative results become zero."""
+    """Mixin before a convolution's class: applies ReLU to its results."""
 
     _FLOAT_BN_MODULE, _FLOAT_RELU_MODULE = None, nn.ReLU
 
@@ -184,19 +184,19 @@ class _WithReLU(nn.Module):
 
 
 class ConvReLU1d(_WithReLU, nnqat.Conv1d, nni._FusedModule):
-    """intrinsic.ConvReLU1d with a rounded weight."""
+    """intrinsic.ConvReLU1d with a fake-quantized weight."""
 
     _FLOAT_MODULE: Any = nni.ConvReLU1d
 
 
 class ConvReLU2d(_WithReLU, nnqat.Conv2d, nni._FusedModule):
-    """intrinsic.ConvReLU2d with a rounded weight."""
+    """intrinsic.ConvReLU2d with a fake-quantized weight."""
 
     _FLOAT_MODULE: Any = nni.ConvReLU2d
 
 
 class ConvReLU3d(_WithReLU, nnqat.Conv3d, nni._FusedModule):
-    """intrinsic.ConvReLU3d with a rounded weight."""
+    """intrinsic.ConvReLU3d with a fake-quantized weight."""
 
     _FLOAT_MODULE: Any = nni.ConvReLU3d
 

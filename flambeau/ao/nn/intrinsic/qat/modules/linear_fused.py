@@ -1,4 +1,4 @@
-"""Linear and BatchNorm1d, trained with a rounded weight."""
+"""Linear and BatchNorm1d, for quantization-aware training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["LinearBn1d"]
 
 
 class LinearBn1d(NormFolding, nn.Linear, nni._FusedModule):
-    """intrinsic.LinearBn1d with a rounded weight."""
+    """intrinsic.LinearBn1d with a fake-quantized weight."""
 
     @extending(nn.Linear, without=("device", "dtype"))
     def __init__(
@@ -38,7 +38,7 @@ class LinearBn1d(NormFolding, nn.Linear, nni._FusedModule):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer with the parameters (not copies) of a fused float layer."""
+        """Make the layer from a fused float layer, whose parameters it shares."""
         check_float_module(cls, mod, nni.LinearBn1d, with_found=False)
         linear, bn = mod[0], mod[1]
         made = cls(
@@ -47,7 +47,7 @@ class LinearBn1d(NormFolding, nn.Linear, nni._FusedModule):
         return made._take(linear, bn)
 
     def to_float(self) -> nn.Linear:
-        """Return a linear layer without rounding, with the norm in its weight."""
+        """Return a linear layer without fake quantization, with the norm folded into its weight."""
         linear = nn.Linear(self.in_features, self.out_features)
         linear.weight, linear.bias = fuse_linear_bn_weights(
             self.weight, self.bias, self.bn.running_mean, self.bn.running_var, self.bn.eps, self.bn.weight, self.bn.bias

@@ -1,4 +1,4 @@
-"""Linear and ReLU, trained with a rounded weight."""
+"""Linear and ReLU, for quantization-aware training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["LinearReLU"]
 
 
 class LinearReLU(Linear, nni._FusedModule):
-    """intrinsic.LinearReLU with a rounded weight."""
+    """intrinsic.LinearReLU with a fake-quantized weight."""
 
     _FLOAT_MODULE = nni.LinearReLU
 

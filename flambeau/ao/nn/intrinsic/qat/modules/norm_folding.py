@@ -1,4 +1,4 @@
-"""Training a layer together with its batch norm, so that the weight which is rounded is the one that will be used."""
+"""Quantization-aware training of a layer with its batch norm folded in, so that the weight used for inference is the one rounded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STATE = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"
 
 
 class NormFolding(nn.Module):
-    """Mixin that folds a batch norm: the weight is scaled by the running deviation, rounded, applied, and the result scaled back."""
+    """Mixin that folds a batch norm: the weight is scaled by the running deviation, rounded and applied, and the result scaled back."""
 
     bn: Any
     weight: Any
@@ -53,7 +53,7 @@ class NormFolding(nn.Module):
             self.freeze_bn_stats()
 
     def _scaled_weight(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(rounded weight, its scale along the results' channels, running deviation)"""
+        """Return (rounded weight, its scale along the results' channels, running deviation)."""
         if self.bn.running_var is None:
             raise AssertionError("self.bn.running_var must not be None")
         deviation = torch.sqrt(self.bn.running_var + self.bn.eps)
@@ -72,7 +72,7 @@ class NormFolding(nn.Module):
         return self.bn(unscaled)
 
     def train(self, mode: bool = True) -> Any:
-        """Training mode; the norm's only if it is not frozen."""
+        """Set the training mode; that of the norm only if it is not frozen."""
         self.training = mode
         if not self.freeze_bn:
             for module in self.children():

@@ -1,4 +1,4 @@
-"""Fused layers with quantized weights and results in floats."""
+"""Fused layers with dynamic quantization: quantized weights, results in floating point."""
 
 from .modules import LinearReLU
 

@@ -1,4 +1,4 @@
-"""Quantized layers that are several in one."""
+"""Fused quantized layers."""
 
 from .bn_relu import BNReLU2d, BNReLU3d
 from .conv_add import ConvAdd2d, ConvAddReLU2d

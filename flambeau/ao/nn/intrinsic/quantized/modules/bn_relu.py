@@ -1,4 +1,4 @@
-"""Batch normalisation of codes, with negative values made zero."""
+"""Quantized batch normalisation followed by relu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions of codes to which another tensor is added."""
+"""Quantized convolutions whose result is added to another tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions of codes, with negative values made zero."""
+"""Quantized convolutions followed by relu."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ConvReLU1d", "ConvReLU2d", "ConvReLU3d"]
 
 
 class _Fused:
-    """Mixin before the class of a quantized convolution: relu is part of it."""
+    """Mixin before the class of a quantized convolution: relu is part of the operator."""
 
     _WITH_NORM: ClassVar[Any]  # the layer trained with normalisation, which is folded into the weights
 

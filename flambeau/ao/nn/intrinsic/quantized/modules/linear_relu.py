@@ -1,4 +1,4 @@
-"""Linear layers of codes with an activation."""
+"""Quantized linear layers followed by an activation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Fused(Linear):
 
 
 class LinearReLU(_Fused):
-    """A linear layer and relu."""
+    """Quantized linear layer followed by ReLU."""
 
     _FLOAT_MODULE = nni.LinearReLU
 
@@ -36,7 +36,7 @@ class LinearReLU(_Fused):
 
 
 class LinearLeakyReLU(_Fused):
-    """A linear layer and leaky_relu."""
+    """Quantized linear layer followed by LeakyReLU."""
 
     _FLOAT_MODULE = nni.LinearLeakyReLU
 

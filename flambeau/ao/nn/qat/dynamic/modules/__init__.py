@@ -1,4 +1,4 @@
-"""The linear layer."""
+"""The QAT linear layer for dynamic quantization."""
 
 from .linear import Linear
 

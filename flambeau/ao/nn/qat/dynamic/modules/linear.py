@@ -1,4 +1,4 @@
-"""A linear layer trained with rounded weight, for inputs that are quantized while the model runs."""
+"""QAT linear layer for dynamic quantization of its inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Linear"]
 
 
 class Linear(_Linear):
-    """qat.Linear whose observer of the input has no memory."""
+    """qat.Linear for dynamic quantization: the observer of its input must be memoryless."""
 
     @extending(_Linear)
     def __init__(self, **settings: Any) -> None:

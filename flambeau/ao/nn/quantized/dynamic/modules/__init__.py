@@ -1,4 +1,4 @@
-"""Layers with quantized weights and results in floats."""
+"""Layers with dynamic quantization: quantized weights, results in floating point."""
 
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Linear

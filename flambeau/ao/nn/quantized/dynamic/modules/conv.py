@@ -1,4 +1,4 @@
-"""Convolutions with quantized weights and results in floats."""
+"""Convolutions with dynamic quantization."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "
 
 
 class _Dynamic:
-    """Mixin before the class of a quantized layer: its inputs are quantized while it runs."""
+    """Mixin before the class of a quantized layer: its inputs are quantized at each call."""
 
     _DIMS: ClassVar[Any]
     _OPERATOR: ClassVar[Any]

@@ -1,4 +1,4 @@
-"""Recurrent layers with quantized weights: inputs and hidden states are quantized as they come, gates are floats."""
+"""Recurrent layers with dynamic quantization: inputs and hidden states are quantized at each step, gates are floats."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tens
 
 
 class RNNBase(nn.Module):
-    """Base of LSTM and GRU. `_GATES` is the number of parts of a product, `_STATES` that of hidden states."""
+    """Base of LSTM and GRU. `_GATES` is the number of gates by mode, `_STATES` that of hidden states."""
 
     _FLOAT_MODULE: ClassVar[Any] = nn.RNNBase
     _GATES: ClassVar[dict[str, int]] = {"LSTM": 4, "GRU": 3}
@@ -69,14 +69,14 @@ class RNNBase(nn.Module):
         self._pack(lambda rows, columns, *_: (torch.randn(rows, columns), torch.randn(rows)), None)
 
     def _places(self) -> Any:
-        """Layer, input size and end of the name of each direction."""
+        """Yield layer, input size and name suffix for each layer and direction."""
         ends = ("", "_reverse") if self.bidirectional else ("",)
         for layer in range(self.num_layers):
             for end in ends:
                 yield layer, self.input_size if layer == 0 else self.hidden_size * len(ends), end
 
     def _pack(self, weights: Any, make_observer: Any) -> None:
-        """Take weights and biases from `weights(rows, columns, "ih" or "hh", "l0_reverse" and the like)`."""
+        """Pack the weights and biases that `weights(rows, columns, "ih" or "hh", suffix such as "l0_reverse")` returns."""
         rows, cells = self._GATES[self.mode] * self.hidden_size, []
         for layer, inputs, end in self._places():
             parts = []
@@ -200,7 +200,7 @@ class RNNBase(nn.Module):
 
 
 class LSTM(RNNBase):
-    """An LSTM with weights of 8 bits, from floats to floats."""
+    """LSTM with 8-bit weights; inputs and results are floats."""
 
     _FLOAT_MODULE: ClassVar[Any] = nn.LSTM
 
@@ -278,7 +278,7 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """A GRU with weights of 8 bits, from floats to floats."""
+    """GRU with 8-bit weights; inputs and results are floats."""
 
     _FLOAT_MODULE: ClassVar[Any] = nn.GRU
 
@@ -361,7 +361,7 @@ class RNNCellBase(nn.Module):
             )
 
     def _hidden(self, input: Tensor, hx: Tensor | None, label: str = "") -> Tensor:
-        """The hidden state of a step, zeros where none is given."""
+        """Return the hidden state of a step, zeros if none is given."""
         if hx is None:
             hx = torch.zeros(input.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
         self.check_forward_hidden(input, hx, label)
@@ -435,7 +435,7 @@ class RNNCellBase(nn.Module):
 
 
 class RNNCell(RNNCellBase):
-    """Time step of a plain recurrent layer with weights of 8 bits."""
+    """Time step of a plain recurrent layer with 8-bit weights."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", dtype: Any = torch.qint8
@@ -458,7 +458,7 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """Time step of an LSTM with weights of 8 bits."""
+    """Time step of an LSTM with 8-bit weights."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, num_chunks=4, **kwargs)  # type: ignore[misc]
@@ -475,7 +475,7 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """Time step of a GRU with weights of 8 bits."""
+    """Time step of a GRU with 8-bit weights."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = torch.qint8):
         super().__init__(input_size, hidden_size, bias, num_chunks=3, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Weights of recurrent layers, quantized and packed for products."""
+"""Weights of recurrent layers, quantized and packed for matrix products."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...modules.utils import _quantize_weight
 
 
 def pack_weight_bias(qweight: Tensor, bias: Any, dtype: Any) -> Any:
-    """Weights packed for products: quantized ones, or floats to be rounded to float16."""
+    """Pack a weight and a bias for matrix products: a quantized weight, or a float one that is rounded to float16."""
     return (Q.linear_prepack if dtype is torch.qint8 else Q.linear_prepack_fp16)(qweight, bias)
 
 
 def cell_weights(packed_ih: Any, packed_hh: Any, b_ih: Any, b_hh: Any, dtype: Any, version: int | None) -> Any:
-    """The packed weights of one layer in one direction. Since version 2 inputs use half of the codes."""
+    """Return the packed weights of one layer in one direction. Since version 2 inputs use half of the quantized range."""
     if dtype is not torch.qint8:
         return Q.make_quantized_cell_params_fp16(packed_ih, packed_hh)
     return Q.make_quantized_cell_params_dynamic(packed_ih, packed_hh, b_ih, b_hh, (version or 1) >= 2)

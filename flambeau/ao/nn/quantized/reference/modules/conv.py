@@ -1,4 +1,4 @@
-"""Convolutions with weights of quantized values."""
+"""Reference convolutions: the weight is quantized and dequantized."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "
 
 
 class _ConvNd(float_conv._ConvNd, ReferenceQuantizedModule):
-    """Base of the reference convolutions: the weight is rounded to its levels at each call."""
+    """Base of the reference convolutions: the weight is quantized and dequantized at each call."""
 
     _IS_REFERENCE = True
     _SETTINGS: tuple[str, ...] = ("kernel_size", "stride", "padding", "dilation", "groups")
@@ -61,24 +61,24 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class Conv1d(_Forward, nn.Conv1d):
-    """nn.Conv1d with a weight of quantized values."""
+    """nn.Conv1d whose weight is quantized and dequantized."""
 
 
 class Conv2d(_Forward, nn.Conv2d):
-    """nn.Conv2d with a weight of quantized values."""
+    """nn.Conv2d whose weight is quantized and dequantized."""
 
 
 class Conv3d(_Forward, nn.Conv3d):
-    """nn.Conv3d with a weight of quantized values."""
+    """nn.Conv3d whose weight is quantized and dequantized."""
 
 
 class ConvTranspose1d(_ConvTransposeNd, nn.ConvTranspose1d):
-    """nn.ConvTranspose1d with a weight of quantized values."""
+    """nn.ConvTranspose1d whose weight is quantized and dequantized."""
 
 
 class ConvTranspose2d(_ConvTransposeNd, nn.ConvTranspose2d):
-    """nn.ConvTranspose2d with a weight of quantized values."""
+    """nn.ConvTranspose2d whose weight is quantized and dequantized."""
 
 
 class ConvTranspose3d(_ConvTransposeNd, nn.ConvTranspose3d):
-    """nn.ConvTranspose3d with a weight of quantized values."""
+    """nn.ConvTranspose3d whose weight is quantized and dequantized."""

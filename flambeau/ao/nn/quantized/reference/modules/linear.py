@@ -1,4 +1,4 @@
-"""The linear layer with a weight of quantized values."""
+"""Reference linear layer: the weight is quantized and dequantized."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Linear"]
 
 
 class Linear(nn.Linear, ReferenceQuantizedModule):
-    """nn.Linear whose weight is rounded to its levels at each call."""
+    """nn.Linear whose weight is quantized and dequantized at each call."""
 
     _IS_REFERENCE = True
 

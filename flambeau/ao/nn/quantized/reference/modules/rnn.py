@@ -1,4 +1,4 @@
-"""Recurrent layers with weights of quantized values: the float layer, called with its weights rounded to their levels."""
+"""Reference recurrent layers: the float layer is called with quantized and dequantized weights."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _parts(module: Any, name: str) -> list:
 
 
 def get_quantized_weight(module: Any, wn: str) -> Tensor | None:
-    """A weight of a recurrent layer as a quantized tensor."""
+    """Return a weight of a recurrent layer as a quantized tensor."""
     return _quantize_weight(*_parts(module, wn)) if hasattr(module, wn) else None
 
 
 class _Recurrent(nn.Module):
-    """Scale and zero point of each weight, kept as `<name>_scale` and so on."""
+    """Base of the reference recurrent layers: stores scale and zero point of each weight as `<name>_scale` and so on."""
 
     _weight_names: list[str]
 
@@ -61,7 +61,7 @@ _FLOAT = (nn.RNNCell, nn.LSTMCell, nn.GRUCell, nn.LSTM, nn.GRU)
 
 
 def _called(module: Any, rounded: dict[str, Tensor], float_class: Any, args: tuple, kwargs: dict) -> Any:
-    """Call the float layer with other weights."""
+    """Call the float layer's forward with other weights."""
     own = {name: module._parameters[name] for name in rounded}
     flat = getattr(module, "_flat_weights", None)
     try:
@@ -101,7 +101,7 @@ class _Cell(_Recurrent):
 
     @classmethod
     def from_float(cls, mod: Any, weight_qparams_dict: dict[str, Any], use_precomputed_fake_quant: bool = False) -> Any:
-        """The reference form of a float cell, with its parameters."""
+        """Make the reference form of a float cell, with its parameters."""
         more = {"nonlinearity": mod.nonlinearity} if isinstance(mod, nn.RNNCell) else {}
         made = cls(
             mod.input_size, mod.hidden_size, mod.bias, device=mod.weight_ih.device, dtype=mod.weight_ih.dtype,
@@ -113,15 +113,15 @@ class _Cell(_Recurrent):
 
 
 class RNNCell(_Cell, nn.RNNCell):
-    """nn.RNNCell with weights of quantized values."""
+    """nn.RNNCell whose weights are quantized and dequantized."""
 
 
 class LSTMCell(_Cell, nn.LSTMCell):
-    """nn.LSTMCell with weights of quantized values."""
+    """nn.LSTMCell whose weights are quantized and dequantized."""
 
 
 class GRUCell(_Cell, nn.GRUCell):
-    """nn.GRUCell with weights of quantized values."""
+    """nn.GRUCell whose weights are quantized and dequantized."""
 
 
 class _Layers(_Recurrent):
@@ -131,7 +131,7 @@ class _Layers(_Recurrent):
         self._init_weight_qparams_dict(weight_qparams_dict, None)
 
     def get_quantized_weight_bias_dict(self) -> dict[str, Tensor | None]:
-        """Weights as quantized tensors, and biases, by name."""
+        """Return the weights as quantized tensors, and the biases, by name."""
         return {
             name: get_quantized_weight(self, name) if name.startswith("weight") else getattr(self, name, None)
             for name in self._flat_weights_names
@@ -139,7 +139,7 @@ class _Layers(_Recurrent):
 
     @classmethod
     def from_float(cls, mod: Any, weight_qparams_dict: dict[str, Any]) -> Any:
-        """The reference form of a float layer, with its parameters."""
+        """Make the reference form of a float layer, with its parameters."""
         made = cls(
             mod.input_size, mod.hidden_size, mod.num_layers, mod.bias, mod.batch_first, mod.dropout, mod.bidirectional,
             weight_qparams_dict=weight_qparams_dict,
@@ -150,8 +150,8 @@ class _Layers(_Recurrent):
 
 
 class LSTM(_Layers, nn.LSTM):
-    """nn.LSTM with weights of quantized values."""
+    """nn.LSTM whose weights are quantized and dequantized."""
 
 
 class GRU(_Layers, nn.GRU):
-    """nn.GRU with weights of quantized values."""
+    """nn.GRU whose weights are quantized and dequantized."""

@@ -1,4 +1,4 @@
-"""Embeddings with weights of quantized values."""
+"""Reference embeddings: the weight is quantized and dequantized."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = nn.functional
 
 
 class _Table(ReferenceQuantizedModule):
-    """An embedding whose weight is rounded to its levels at each call."""
+    """An embedding whose weight is quantized and dequantized at each call."""
 
     def __init__(self, *args: Any, weight_qparams: dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -30,7 +30,7 @@ class _Table(ReferenceQuantizedModule):
 
 
 class Embedding(_Table, nn.Embedding):
-    """nn.Embedding with a weight of quantized values."""
+    """nn.Embedding whose weight is quantized and dequantized."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
@@ -50,7 +50,7 @@ class Embedding(_Table, nn.Embedding):
 
 
 class EmbeddingBag(_Table, nn.EmbeddingBag):
-    """nn.EmbeddingBag with a weight of quantized values."""
+    """nn.EmbeddingBag whose weight is quantized and dequantized."""
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(

@@ -1,4 +1,4 @@
-"""Quantization of a reference layer's weight, and how it is kept."""
+"""Quantization parameters of a reference layer's weight, and their storage."""
 
 from __future__ import annotations
 

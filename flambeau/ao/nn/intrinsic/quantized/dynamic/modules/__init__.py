@@ -1,4 +1,4 @@
-"""Fused layers with quantized weights and results in floats."""
+"""Fused layers with dynamic quantization."""
 
 from .linear_relu import LinearReLU
 

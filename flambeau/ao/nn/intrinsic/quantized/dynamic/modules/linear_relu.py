@@ -1,4 +1,4 @@
-"""A linear layer with quantized weights, and relu."""
+"""Linear layer with quantized weights, followed by relu."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LinearReLU"]
 
 
 class LinearReLU(Linear):
-    """A linear layer and relu from floats to floats, with weights of 8 bits."""
+    """Linear layer and relu with 8-bit weights; inputs and results are floats."""
 
     _FLOAT_MODULE = nni.LinearReLU
 
