@@ -1,9 +1,10 @@
 """Which tests run which lines of the library, from one traced run: `tests.mutants` runs the tests of a changed line.
 
-python -m tests.line_map MAP                        every test, without PyTorch, by its recorded answers (Python 3.12 or newer)
+python -m tests.line_map MAP                        every test, without PyTorch, by its recorded answers
 python -m tests.line_map MAP -n 2 tests/optim       further arguments are pytest's; a map that exists is added to
 
-Lines that run while a module is imported, in another process or inside a compiled kernel are not seen.
+Lines that run while a module is imported, in another process or inside a compiled kernel are not seen. Before Python 3.12 only the first
+calls of a function in a test are noted line by line: `sys.settrace` costs too much for more.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import os
 import pickle
 import random
 import sys
+import threading
 import time
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ LIBRARY = str(ROOT / "flambeau") + os.sep
 WITHOUT_PYTORCH = ["--answers=replay"] if importlib.util.find_spec("torch") else []  # by its recorded answers
 ALIKE = 3  # tests of one function that a line remembers: a table's rows do much the same
 MOST = 300  # tests that a line remembers
+FIRST_CALLS, FIRST_LINES = 3, 2000  # of a function in one test, where `sys.settrace` notes them
 
 
 @dataclass
@@ -92,11 +95,10 @@ class LineMap:
         return cls(*pickle.loads(path.read_bytes()))
 
 
-class Tracer:
-    """A pytest plugin: notes the lines that each passing test runs in this process, in all threads."""
+class Monitored:
+    """Notes the lines of the library that run, by `sys.monitoring`: each line costs something once a test."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.map = path, LineMap()
+    def __init__(self) -> None:
         self.seen: set[tuple[str, int]] = set()
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]  since Python 3.12
         self.again = monitoring.restart_events
@@ -111,14 +113,69 @@ class Tracer:
         monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.LINE, note)
         monitoring.set_events(monitoring.COVERAGE_ID, monitoring.events.LINE)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+    def start(self) -> None:
         self.seen.clear()
         self.again()
+
+    def stop(self) -> None:
+        """Leave the events on: those of the next test start anew."""
+
+
+class Traced:
+    """Notes the lines of the library that run, by `sys.settrace`: those of the first calls of each function in a test."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[str, int]] = set()
+        self.calls: dict[int, int] = {}  # by the id of a function's code
+
+    def start(self) -> None:
+        self.seen.clear()
+        self.calls.clear()
+        threading.settrace(self.enter)
+        sys.settrace(self.enter)
+
+    def stop(self) -> None:
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+
+    def enter(self, frame: FrameType, event: str, _: Any) -> Any:
+        code = frame.f_code
+        count = self.calls.get(id(code), 0)
+        if count >= FIRST_CALLS:
+            return None
+        if not code.co_filename.startswith(LIBRARY):
+            self.calls[id(code)] = FIRST_CALLS
+            return None
+        self.calls[id(code)] = count + 1
+        left = FIRST_LINES
+
+        def note(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal left
+            left -= 1
+            self.seen.add((code.co_filename, frame.f_lineno))
+            frame.f_trace_lines = left > 0
+            return note
+
+        return note
+
+
+class Tracer:
+    """A pytest plugin: notes the lines that each passing test runs in this process, in all threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.map = path, LineMap()
+        self.lines = Monitored() if hasattr(sys, "monitoring") else Traced()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        self.lines.start()
         start = time.process_time()
-        result = yield
+        try:
+            result = yield
+        finally:
+            self.lines.stop()
         seconds = round(time.process_time() - start, 4)
-        self.map.add(item.nodeid, seconds, [key_of(*place) for place in self.seen])
+        self.map.add(item.nodeid, seconds, [key_of(*place) for place in self.lines.seen])
         return result
 
     def pytest_sessionfinish(self) -> None:
@@ -138,8 +195,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def main() -> int:
     path, *chosen = sys.argv[1:]
-    if not hasattr(sys, "monitoring"):
-        raise SystemExit("tests.line_map needs Python 3.12 or newer, which can note lines at little cost")
     os.environ["LINE_MAP"] = str(Path(path).absolute())
     status = pytest.main([*WITHOUT_PYTORCH, "-p", "no:cacheprovider", "-p", "tests.line_map", *chosen])
     known = LineMap.load(Path(path)) if Path(path).exists() else LineMap()

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import told
 
 import flambeau
 
-from .oracle import assert_same, copy_weights, load_programs, quiet, real_torch
+from .oracle import arrays, assert_same, copy_weights, load_programs, quiet, real_torch
 
 NAMES = list(load_programs(flambeau, "modules.py").TABLE)
 
@@ -30,6 +31,31 @@ def _made(library: Any, name: str) -> tuple[Any, list]:
 
 def test_there_are_sixty() -> None:
     assert len(NAMES) >= 60
+
+
+def _expected(mine: Any, name: str, shapes: list) -> list:
+    """What PyTorch's module of the same weights gives."""
+    torch = real_torch()
+    theirs, _ = _made(torch, name)
+    copy_weights(mine, theirs)
+    return arrays(theirs(*_inputs(torch, shapes)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scripts_traces_and_their_files_give_what_pytorchs_modules_give(name: str, tmp_path: Path) -> None:
+    flambeau.manual_seed(0)
+    mine, shapes = _made(flambeau, name)
+    expected = told(f"results of {name}", lambda: _expected(mine, name, shapes))
+    for kind in ("script", "trace"):
+        if kind == "script":
+            made = flambeau.jit.script(mine)
+        else:
+            made = quiet(flambeau.jit.trace, mine, tuple(_inputs(flambeau, shapes)))
+        assert_same(made(*_inputs(flambeau, shapes)), expected)
+        made.save(tmp_path / "mine.pt")
+        loaded = flambeau.jit.load(tmp_path / "mine.pt")
+        assert_same(loaded(*_inputs(flambeau, shapes)), expected)
+        assert set(loaded.state_dict()) == set(mine.state_dict())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import re
 import warnings
 
 import numpy as np
@@ -81,6 +83,50 @@ def test_onnx_files_of_others(kind):
         for case in load_model_tests(kind=kind):
             if "gradient" not in case.name:  # a preview of ONNX's training, for which nobody writes files
                 run(case)
+
+
+# Of ONNX's cases of single nodes: dtypes that no tensor has, numbers drawn by another generator, what differs from ONNX's own reference.
+OTHERWISE = {
+    r"u?int[24]|float4e2m1|e8m0": "dtypes of less than a byte are files' only",
+    r"^test_(bernoulli|training_dropout)": "random numbers",
+    r"no_saturate_FLOAT(16)?_to_FLOAT8E4M3FN": "overflow becomes the largest number, as in PyTorch",
+    r"^test_resize_downsample_scales_(linear|cubic)_align_corners$": "ONNX's reference scales by the sizes before rounding",
+    r"^test_roialign_mode_max$": "refused with a reason",
+    r"^test_attention_4d_causal_fp16$": "the last digit of half precision",
+}
+
+
+@functools.cache
+def cases_of_nodes():
+    """ONNX's cases of single nodes by the first letters of their names, without those that write an operator out as a function."""
+    from onnx.backend.test.loader import load_model_tests
+
+    found = {}
+    for case in load_model_tests(kind="node"):
+        if "expanded" not in case.name and not any(re.search(p, case.name, re.I) for p in OTHERWISE):
+            found.setdefault(case.name.removeprefix("test_")[:1], []).append(case)
+    return found
+
+
+@pytest.mark.parametrize("letter", "abcdefghilmnopqrstuwx")
+def test_single_nodes(letter):
+    """Cases that come with the package onnx: inputs, attributes and what must come out."""
+    from tests.onnx_files.backend import run
+
+    wrong = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for case in cases_of_nodes()[letter]:
+            try:
+                run(case)
+            except Exception as error:
+                wrong.append(f"{case.name}: {type(error).__name__} {str(error)[:200]}")
+    assert not wrong, wrong
+
+
+def test_every_single_node_has_a_letter():
+    assert sorted(cases_of_nodes()) == list("abcdefghilmnopqrstuwx")
+    assert sum(map(len, cases_of_nodes().values())) > 1000
 
 
 def one_node(kind, *inputs, domain="", **attributes):
