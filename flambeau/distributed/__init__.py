@@ -4,7 +4,7 @@
 >>> dist.init_process_group("gloo")    # torchrun, mpiexec or the environment say which rank this is
 >>> dist.all_reduce(tensor)
 
-Between processes of one machine the bytes go through shared memory, between machines through MPI. See docs/distributed.md.
+Ranks of one machine communicate through shared memory, machines through MPI. See docs/distributed.md.
 """
 
 # ruff: noqa: F401

@@ -8,7 +8,7 @@ from ..nn import Module
 
 
 class _State:
-    """Base of what such functions keep for a module."""
+    """Base of the state that a composable function keeps for a module."""
 
 
 _states: weakref.WeakKeyDictionary[Module, weakref.ref[_State]] = weakref.WeakKeyDictionary()
@@ -21,7 +21,7 @@ def _insert_module_state(module: Module, state: _State) -> None:
 
 
 def _get_module_state(module: Module) -> _State | None:
-    """The state of a module, or the module where it is one itself."""
+    """Return the state of a module, or the argument itself if it is a state."""
     if isinstance(module, _State):
         return module
     reference = _states.get(module)

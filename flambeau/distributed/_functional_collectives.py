@@ -1,7 +1,7 @@
 """Collectives that return a new tensor, and their derivatives.
 
-What they return may still be under way (`AsyncCollectiveTensor`): whoever reads its memory waits for it first. `now` in this file
-starts a collective and waits, which costs no thread: for callers that need the result at once."""
+The result may still be in flight (`AsyncCollectiveTensor`): the first access to its memory waits for it. `now` in this file starts a
+collective and waits, without a thread: for callers that need the result at once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AsyncCollectiveTensor(Tensor):
 
     @property
     def completed(self) -> bool:
-        """Return whether a wait for it has ended."""
+        """Return whether a wait for the collective has returned."""
         return self._work is None
 
     def trigger_wait(self) -> Tensor:
@@ -80,7 +80,7 @@ def wait_tensor(tensor: Any) -> Any:
 
 
 def _resolve_group(group: Any) -> Any:
-    """The process group that is meant: by itself, by its name, or as a mesh (of one dimension) or (mesh, dimension)."""
+    """Return the process group given as a group, by name, as a mesh (of one dimension) or as (mesh, dimension)."""
     if isinstance(group, tuple) and len(group) == 2 and hasattr(group[0], "get_group"):
         return group[0].get_group(group[1])
     if hasattr(group, "get_group"):
@@ -111,7 +111,7 @@ def _run(name: str, result: Tensor, start: Callable[[bool], Any], now: bool) -> 
 
 
 def _source(tensor: Tensor) -> Tensor:
-    """Return what a collective reads: the tensor without history, contiguous."""
+    """Return the input of a collective: the tensor detached and contiguous."""
     return tensor.detach().contiguous()
 
 
@@ -137,7 +137,7 @@ def broadcast(self: Tensor, src: int, group: Any, tag: str = "", *, now: bool = 
 
 
 def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
-    """Every rank's tensor, one after the other along `gather_dim`."""
+    """Return the tensors of all ranks, concatenated along `gather_dim`."""
     where, mine = _resolve_group(group), _source(self)
     count = groups.get_world_size(where)
     shape = mine.shape or (1,)
@@ -160,7 +160,7 @@ def _check_parts(tensor: Tensor, dim: int, count: int) -> None:
 def reduce_scatter_tensor(
     self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "", *, now: bool = False
 ) -> Tensor:
-    """The part of this rank, along `scatter_dim`, of the sum of every rank's tensor."""
+    """Return this rank's part, along `scatter_dim`, of the reduced tensor."""
     where = _resolve_group(group)
     count = groups.get_world_size(where)
     _check_parts(self, scatter_dim, count)
@@ -184,7 +184,7 @@ def all_to_all_single(
     *,
     now: bool = False,
 ) -> Tensor:
-    """The r-th part of every rank's tensor to rank r, along dimension 0."""
+    """Send the r-th part of the tensor along dimension 0 to rank r, and return the parts received."""
     where, mine = _resolve_group(group), _source(self)
     rows = mine.shape[0] if output_split_sizes is None else sum(output_split_sizes)
     result = mine.new_empty((rows, *mine.shape[1:]))
@@ -209,7 +209,7 @@ def permute_tensor(self: Tensor, src_dst: list[int], group: Any, tag: str = "", 
 
 
 def _told_once(name: str, each: Callable[..., Tensor], *lists: Any) -> list[Tensor]:
-    """A collective for each tensor, of which listeners hear as of one."""
+    """Run a collective for each tensor, but notify listeners of a single one."""
     _told(name)
     found, listeners.found = listeners.found, []
     try:

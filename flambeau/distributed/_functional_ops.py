@@ -1,4 +1,4 @@
-"""The functional collectives as operators of `torch.ops`: for programs that call them there, and as what `CommDebugMode` counts by."""
+"""Functional collectives as operators of `torch.ops`, for programs that call them there, and as keys of `CommDebugMode`'s counts."""
 
 from __future__ import annotations
 

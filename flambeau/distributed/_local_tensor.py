@@ -1,4 +1,4 @@
-"""All ranks of a program in one process, which Flambeau does not have: what programs ask that may run so or not, and do not."""
+"""Stand-ins for PyTorch's local-tensor mode (all ranks in one process), which Flambeau does not have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LocalIntNode, LocalTensor, LocalTensorMode = (
 
 
 def maybe_run_for_local_tensor(func: Callable) -> Callable:
-    """The function itself: it is called once in each process."""
+    """Return the function unchanged: it is called once in each process."""
     return func
 
 

@@ -1,4 +1,4 @@
-"""State dicts with spread tensors: gather them, move them to the host, send them from one rank to all, spread whole ones."""
+"""State dicts with distributed tensors: gather them, offload them to the host, broadcast and distribute whole ones."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .tensor._utils import compute_local_shape_and_global_offset
 
 
 class _TensorInfo(NamedTuple):
-    """A tensor that is still to come."""
+    """Shape and dtype of a tensor that rank 0 is going to broadcast."""
 
     size: Size
     dtype: Dtype
 
 
 def _mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
-    """Return a nest of dictionaries and lists with function(tensor) in place of each tensor."""
+    """Return nested dictionaries and lists with function(tensor) in place of each tensor."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, Mapping):
@@ -37,7 +37,7 @@ def _mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
 
 
 def _all_gather_sharded_tensor(sharded_tensor: ShardedTensor, pg: Any = None, device: Any = None) -> Tensor:
-    """The whole of a ShardedTensor, on every rank."""
+    """Return the whole of a ShardedTensor, on every rank."""
     whole = sharded_tensor._whole()
     return whole if device is None else whole.to(device)
 
@@ -51,7 +51,7 @@ def _gather_state_dict(
     ranks_only: tuple[int, ...] = (),
     type_check: bool = True,
 ) -> dict[str, Any]:
-    """Spread tensors as whole ones. All ranks take part; if `ranks_only` names some, the others get an empty dictionary."""
+    """Return the state dict with distributed tensors gathered. All ranks take part; ranks not in `ranks_only` get an empty dictionary."""
     kept = not ranks_only or groups.get_rank(pg) in ranks_only
 
     def gather(tensor: Tensor) -> Any:
@@ -106,7 +106,7 @@ def _copy_state_dict(
 def _create_cpu_state_dict(
     state_dict: dict[str, Any], pin_memory: bool = False, share_memory: bool = False
 ) -> dict[str, Any]:
-    """A state dict of the same form in host memory, not filled."""
+    """Return a state dict of the same structure in host memory, uninitialised."""
 
     def make(tensor: Tensor) -> Tensor:
         if isinstance(tensor, DTensor):
@@ -154,7 +154,7 @@ def _broadcast_state_dict(
     strict: bool = False,
     cpu_offload: bool = False,
 ) -> None:
-    """Rank 0's whole tensors into all ranks' parts, one tensor after the other. If `strict`, keys that rank 0 does not have go."""
+    """Copy rank 0's whole tensors into all ranks' shards, one after the other. If `strict`, keys that rank 0 lacks are removed."""
     sender = groups.get_rank() == 0
     group = pg or groups._get_default_group()
     box: list[Any] = [None]
@@ -191,7 +191,7 @@ def _announced(value: Any) -> Any:
 def _distribute_state_dict(
     full_state_dict: dict[str, Any], local_state_dict: dict[str, Any], device: Device, pg: Any = None
 ) -> None:
-    """Whole tensors, which every rank has, into parts."""
+    """Copy this rank's part of whole tensors, which every rank has, into its shards."""
     for key, value in full_state_dict.items():
         if not isinstance(value, Tensor):
             local_state_dict[key] = value
@@ -204,7 +204,7 @@ def _distribute_state_dict(
 
 
 def _distribute_tensors(local_state_dict: dict[str, Any], keys: list[str], device: Device, pg: Any = None) -> None:
-    """Copy this rank's part of each whole tensor, where a state dict has (a spread tensor, the whole one), into the first."""
+    """Replace each entry (distributed tensor, whole tensor) by the distributed tensor filled with this rank's part."""
     for key in keys:
         pair = local_state_dict.get(key)
         if isinstance(pair, (tuple, list)) and len(pair) == 2:
@@ -212,7 +212,7 @@ def _distribute_tensors(local_state_dict: dict[str, Any], keys: list[str], devic
 
 
 def _check_state_dict_similarity(state_dict: dict[str, Any], compared_state_dict: dict[str, Any]) -> bool:
-    """Return whether two state dicts have the same form: keys, and shapes, dtypes and placements of tensors."""
+    """Return whether two state dicts have the same structure: keys, and shapes, dtypes and placements of tensors."""
 
     def alike(one: Any, other: Any) -> bool:
         if isinstance(one, Tensor) != isinstance(other, Tensor):

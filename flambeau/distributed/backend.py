@@ -1,8 +1,7 @@
-"""Names of backends, and which engine stands behind each.
+"""Names of backends, and the engine that implements each.
 
-`gloo` is the CPU engine: shared memory where all ranks of a group are on one machine, MPI where they are not. `mpi` is MPI
-always. `nccl` moves CUDA tensors; what a group tells its ranks besides goes through the CPU engine. `fake` is one rank of a world that is not
-there."""
+`gloo` is the CPU engine: shared memory if all ranks of a group are on one machine, else MPI. `mpi` is always MPI. `nccl` is for CUDA
+tensors; other messages of such a group go through the CPU engine. `fake` simulates one rank of a world that does not exist."""
 
 from __future__ import annotations
 
@@ -103,7 +102,7 @@ def is_mpi_available() -> bool:
 
 
 def is_gloo_available() -> bool:
-    """Return whether the CPU engine is there: always."""
+    """Return True: the CPU engine is part of the library."""
     return True
 
 
@@ -131,7 +130,7 @@ def is_backend_available(backend: str) -> bool:
 
 
 def plugin_group(backend: str, store: Store, rank: int, size: int, timeout: timedelta) -> Any:
-    """The group of a backend that makes its own: one that was registered, or `fake`."""
+    """Return the group of a backend that makes its own: a registered one, or `fake`."""
     if backend not in Backend._plugins:
         return FakeProcessGroup(rank, size)
     function, extended = Backend._plugins[backend]
@@ -146,7 +145,7 @@ def plugin_group(backend: str, store: Store, rank: int, size: int, timeout: time
 def engine_maker(
     backend: str | None, store: Store, rank: int, size: int, timeout: timedelta, ranks: list[int]
 ) -> Callable[[], Any]:
-    """A function that makes what moves the bytes of a group, when it is first needed."""
+    """Return a function that makes the engine of a group, to be called on first use."""
     if backend == "mpi":
         return lambda: _mpi(rank, size, timeout, ranks, store)
     if backend == "gloo":
@@ -155,7 +154,7 @@ def engine_maker(
 
 
 def nccl_maker(store: Store, rank: int, size: int, timeout: timedelta, ranks: list[int]) -> Callable[[Any], Any]:
-    """A function that makes the NCCL engine of a device, when it is first needed."""
+    """Return a function that makes the NCCL engine of a device, to be called on first use."""
     made = itertools.count()
 
     def make(where: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Buckets of gradients that travel together: how parameters are put into buckets, and what a bucket is."""
+"""Buckets of gradients that are reduced together, and the assignment of parameters to buckets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def assign_by_size(
     logger: Any = None,
 ) -> tuple[list[list[int]], list[int]]:
     """Return indices of tensors in buckets of one dtype and device, each closed when its limit is reached; the k-th bucket of a kind has
-    the k-th limit. A tensor with sparse gradients has a bucket of its own."""
+    the k-th limit. A tensor with sparse gradients gets a separate bucket."""
     if not tensors:
         raise RuntimeError("tensors_size must be greater than 0")
     if any(t.is_sparse for t in tensors):
@@ -54,7 +54,7 @@ def assign_by_size(
 
 
 class Bucket:
-    """Gradients of some parameters, one after the other in one flat tensor."""
+    """Gradients of some parameters, concatenated in one flat tensor."""
 
     def __init__(self, indices: Sequence[int], parameters: Sequence[Tensor], sparse: bool):
         self.indices = list(indices)
@@ -70,7 +70,7 @@ class Bucket:
             self.views = self.views_of(self.flat)
 
     def views_of(self, flat: Tensor) -> list[Tensor]:
-        """Parts of a flat tensor, each laid out like its parameter."""
+        """Return views of a flat tensor, each with the layout of its parameter."""
         views = []
         for parameter, offset, length in zip(self.parameters, self.offsets, self.lengths):
             part = unrecorded(lambda o=offset, n=length: flat[o : o + n])
@@ -87,21 +87,21 @@ class Bucket:
 
 
 class GradBucket:
-    """Argument of a communication hook: a bucket whose gradients are all there."""
+    """Argument of a communication hook: a bucket whose gradients are all computed."""
 
     def __init__(self, index: int, bucket: Bucket, tensor: Tensor, is_last: bool):
         self._index, self._bucket, self._tensor, self._is_last = index, bucket, tensor, is_last
 
     def index(self) -> int:
-        """Return the bucket's number, which always means the same parameters once buckets have been rebuilt."""
+        """Return the bucket's number, which identifies the same parameters in all iterations once buckets have been rebuilt."""
         return self._index
 
     def buffer(self) -> Tensor:
-        """All gradients of the bucket as one flat tensor."""
+        """Return all gradients of the bucket as one flat tensor."""
         return self._tensor
 
     def gradients(self) -> list[Tensor]:
-        """The gradients, as views of the buffer."""
+        """Return the gradients, as views of the buffer."""
         return self._bucket.views_of(self._tensor) if not self._bucket.sparse else [self._tensor]
 
     def parameters(self) -> list[Tensor]:

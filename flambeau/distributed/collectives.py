@@ -55,7 +55,7 @@ def _same_dtype(*tensors: Any) -> None:
 
 
 def _root(pg: ProcessGroup, world_rank: int | None, group_rank: int | None, name: str, required: bool = True) -> int:
-    """The rank in the group of a root that is given as a rank in the world or in the group."""
+    """Return the rank within the group of a root that is given as a global rank or as a rank of the group."""
     if world_rank is not None and group_rank is not None:
         raise ValueError(f"Can't specify both {name} and group_{name}")
     if group_rank is not None:
@@ -68,7 +68,7 @@ def _root(pg: ProcessGroup, world_rank: int | None, group_rank: int | None, name
 
 
 def supports_complex(reduceOp: Any) -> bool:
-    """Return whether complex numbers can be reduced like this."""
+    """Return whether the reduction supports complex numbers."""
     return kind_of(reduceOp) in (RedOpType.SUM, RedOpType.AVG, RedOpType.PREMUL_SUM, RedOpType.UNUSED)
 
 
@@ -81,7 +81,7 @@ _view_as_real = namespace("torch")["view_as_real"]
 
 
 def _joined(group: Any, name: str) -> ProcessGroup | None:
-    """Return the group of a collective; None, after a warning, where this rank is not in it."""
+    """Return the group of a collective; None, after a warning, if this rank is not in it."""
     if _rank_not_in_group(group):
         _warn_not_in_group(name)
         return None

@@ -137,7 +137,7 @@ class DistributedDataParallel(Module, Joinable):
     # -- parameters and the reducer -------------------------------------------------------------------------------------
 
     def _build_params_for_reducer(self) -> tuple[list[Tensor], list[bool]]:
-        """Parameters that need gradients, each once, and whether theirs are sparse."""
+        """Return the parameters that need gradients, each once, and whether theirs are sparse."""
         parameters: list[Tensor] = []
         sparse: list[bool] = []
         seen: set[int] = set()
@@ -152,7 +152,7 @@ class DistributedDataParallel(Module, Joinable):
         return parameters, sparse
 
     def _assign_modules_buffers(self) -> None:
-        """Find the buffers, which may be others than before; the list and the dict stay what they are."""
+        """Update the list and the dict of buffers, in place, since the module may have others than before."""
         found = {n: buffer for n, buffer in self.module.named_buffers() if n not in self.parameters_to_ignore}
         self.modules_buffers[:] = found.values()
         self.named_module_buffers.clear()
@@ -234,7 +234,7 @@ class DistributedDataParallel(Module, Joinable):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Context manager within which gradients are added up and not averaged; the first backward pass outside averages the sum."""
+        """Context manager: accumulate gradients without averaging; the first backward pass outside averages the sum."""
         before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
         try:
             yield
@@ -302,7 +302,7 @@ class DistributedDataParallel(Module, Joinable):
         return self.require_forward_param_sync and self.broadcast_buffers and len(self.modules_buffers) > 0
 
     def _syncs_buffers(self, after: bool = False) -> bool:
-        """Return whether buffers are synchronized now: before the forward pass, unless a user's hook wants it after."""
+        """Return whether buffers are synchronized now: before the forward pass, unless a user's hook runs after it."""
         wants_after = self.buffer_hook is not None and self.buffer_hook[2] == _BufferCommHookLocation.POST_FORWARD
         return self.will_sync_module_buffers() and wants_after == after
 
@@ -325,7 +325,7 @@ class DistributedDataParallel(Module, Joinable):
             )
 
     def _find_common_rank(self, rank: int, eligible: bool) -> int:
-        """The highest rank that still has inputs."""
+        """Return the highest rank that still has inputs."""
         best = namespace("torch")["tensor"]([rank if eligible else -1])
         collectives.all_reduce(best, collectives.ReduceOp.MAX, self.process_group)
         if int(best) == -1:
@@ -343,7 +343,7 @@ class DistributedDataParallel(Module, Joinable):
     def join(
         self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
     ) -> Join:
-        """A context in which ranks may have different numbers of inputs."""
+        """Return a context manager in which ranks may have different numbers of inputs."""
         return Join(
             [self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size
         )
@@ -387,7 +387,7 @@ class DistributedDataParallel(Module, Joinable):
             future.wait()
 
     def _sync_final_model(self, is_last_joiner: bool) -> None:
-        """The model of one of the ranks that trained longest, to all."""
+        """Broadcast the model of one of the ranks that trained longest."""
         authority = self._find_common_rank(self.process_group.rank(), is_last_joiner)
         _sync_module_states(
             self.module,
@@ -429,7 +429,7 @@ class DistributedDataParallel(Module, Joinable):
     def _set_params_and_buffers_to_ignore_for_model(
         module: Module, params_and_buffers_to_ignore: Sequence[str]
     ) -> None:
-        """Names of parameters and buffers that DistributedDataParallel is to leave alone."""
+        """Set the names of parameters and buffers that DistributedDataParallel ignores."""
         module._ddp_params_and_buffers_to_ignore = params_and_buffers_to_ignore
         for name, value in [*module.named_parameters(), *module.named_buffers()]:
             if name in params_and_buffers_to_ignore:

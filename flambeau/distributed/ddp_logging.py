@@ -1,4 +1,4 @@
-"""Facts about a DistributedDataParallel: settings, sizes of buckets, and how long its phases take."""
+"""Statistics of a DistributedDataParallel: settings, sizes of buckets, and durations of its phases."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 
 class Logger:
-    """Collects the numbers that `_get_ddp_logging_data()` returns; times are in nanoseconds. Of a compiled step it knows
-    the calls that ran as they are."""
+    """Collects the data that `_get_ddp_logging_data()` returns; times are in nanoseconds. In a compiled step it sees only the calls that
+    are not compiled."""
 
     KNOWN_BY_IDENTITY = True
 
@@ -57,7 +57,7 @@ class Logger:
         return ", ".join(str(bucket.nbytes) for bucket in self.reducer.buckets)
 
     def set_runtime_stats_and_log(self) -> None:
-        """Do nothing: what is known after the first iterations is part of the data already."""
+        """Do nothing: statistics are part of the data as soon as they are known."""
 
     def set_error_and_log(self, message: str) -> None:
         self.data.update(has_error=1, error=message, iteration=self.iteration)
@@ -69,7 +69,7 @@ class Logger:
         self.data["static_graph"] = 1
 
     def nothing_unused(self) -> None:
-        """The search for unused parameters costs a walk through the graph, and finds nothing."""
+        """Warn that the search for unused parameters, which walks the graph each time, has found none."""
         self.told_unneeded = True
         warnings.warn(
             "find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters in the forward"
@@ -105,7 +105,7 @@ class Logger:
         self._mark("communication end")
 
     def iteration_ends(self, reducer: Any, now: Any) -> None:
-        """Numbers of this iteration, if it is one of the sampled ones: the first ten, then every so many."""
+        """Record the times of this iteration if it is sampled: the first ten, then every `sample_rate`-th."""
         number = self.iteration - 1
         self.data["num_buckets_reduced"] = now.buckets_reduced
         if number and not (number < 10 or number % self.sample_rate == 0):

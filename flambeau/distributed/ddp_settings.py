@@ -45,7 +45,7 @@ class _BucketCapacityConfig:
     def compute_bucket_size_limits(
         self, static_graph: bool, find_unused_parameters: bool
     ) -> tuple[list[int], list[int]]:
-        """Limits of the first buckets, and of those that are made when the order of gradients is known."""
+        """Return the limits of the initial buckets, and of those rebuilt when the order of gradients is known."""
         if self.per_bucket_bytes_caps:
             return list(self.per_bucket_bytes_caps), list(self.per_bucket_bytes_caps)
         if static_graph or not find_unused_parameters:
@@ -57,7 +57,7 @@ class _BucketCapacityConfig:
 
 @dataclasses.dataclass
 class _MixedPrecision:
-    """Dtypes of parameters, gradients and buffers while they are used (not supported yet)."""
+    """Dtypes of parameters, gradients and buffers during computation (not supported yet)."""
 
     param_dtype: Any = None
     reduce_dtype: Any = None
@@ -66,7 +66,7 @@ class _MixedPrecision:
 
 
 def _dump_DDP_relevant_env_vars() -> None:
-    """Print the environment variables that have to do with distributed training."""
+    """Print the environment variables that concern distributed training."""
     relevant = """RANK LOCAL_RANK WORLD_SIZE MASTER_PORT MASTER_ADDR CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME GLOO_DEVICE_TRANSPORT
     NCCL_SOCKET_IFNAME TORCH_NCCL_BLOCKING_WAIT NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_IB_DISABLE NCCL_P2P_DISABLE NCCL_SHM_DISABLE
     NCCL_TOPO_DUMP_FILE TORCH_NCCL_ASYNC_ERROR_HANDLING OMP_NUM_THREADS TORCH_DISTRIBUTED_DEBUG"""

@@ -20,7 +20,7 @@ __all__ = ["DeviceMesh", "init_device_mesh"]
 
 
 class _Meshes:
-    """Meshes whose `with` block is open."""
+    """Stack of the meshes whose `with` block is open."""
 
     def __init__(self) -> None:
         self.stack: list[DeviceMesh] = []
@@ -35,7 +35,7 @@ _mesh_resources = _Meshes()
 
 
 class DeviceMesh:
-    """An array of ranks. All ranks make the same one; the groups along its dimensions are made with it."""
+    """An array of ranks. All ranks must construct the same one, which also creates the process groups along its dimensions."""
 
     KNOWN_BY_IDENTITY = True  # its ranks and groups stay
 
@@ -132,7 +132,7 @@ class DeviceMesh:
         return mesh_dim
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
-        """The process group along a dimension."""
+        """Return the process group along a dimension."""
         if not self._groups:
             raise RuntimeError("DeviceMesh process groups not initialized!")
         return self._groups[self._place(mesh_dim)]
@@ -155,7 +155,7 @@ class DeviceMesh:
     # -- parts ----------------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> DeviceMesh:
-        """The part of the mesh along some dimensions that contains this process."""
+        """Return the submesh along some dimensions that contains this process."""
         names = (mesh_dim_names,) if isinstance(mesh_dim_names, str) else tuple(mesh_dim_names)
         if self._mesh_dim_names is None:
             raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
@@ -176,7 +176,7 @@ class DeviceMesh:
 
     @staticmethod
     def _concatenate(device_mesh_list: Sequence[DeviceMesh]) -> DeviceMesh:
-        """The part of a mesh that has the dimensions of several parts of it, in this order."""
+        """Return the submesh with the dimensions of several submeshes of one mesh, in this order."""
         roots = {id(mesh._root or mesh): mesh._root or mesh for mesh in device_mesh_list}
         names = [name for mesh in device_mesh_list for name in mesh._mesh_dim_names or ()]
         if len(roots) != 1 or len(names) != sum(mesh.ndim for mesh in device_mesh_list):
@@ -209,7 +209,7 @@ class DeviceMesh:
     def from_group(
         group: Any, device_type: str, mesh: Any = None, *, mesh_dim_names: tuple[str, ...] | None = None
     ) -> DeviceMesh:
-        """A mesh of groups that exist already."""
+        """Make a mesh from existing process groups."""
         made = [group] if not isinstance(group, (list, tuple)) else list(group)
         array = np.array(groups.get_process_group_ranks(made[0])) if mesh is None else mesh
         part = DeviceMesh(device_type, array, mesh_dim_names=mesh_dim_names, _init_backend=False)
@@ -266,7 +266,7 @@ def init_device_mesh(
     mesh_dim_names: tuple[str, ...] | None = None,
     backend_override: Any = None,
 ) -> DeviceMesh:
-    """A mesh of all ranks, counted row by row."""
+    """Make a mesh of all ranks, numbered row by row."""
     if mesh_dim_names is not None:
         if len(set(mesh_dim_names)) != len(mesh_dim_names):
             raise RuntimeError(

@@ -1,4 +1,4 @@
-"""PyTorch's one module for process groups; the parts live in `groups`, `collectives`, `object_collectives` and others."""
+"""PyTorch's one module for process groups; the implementation is in `groups`, `collectives`, `object_collectives` and others."""
 
 # ruff: noqa: F401, F403, F405
 

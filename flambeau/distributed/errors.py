@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class DistError(RuntimeError):
-    """A failure of communication between processes."""
+    """Raised when communication between processes fails."""
 
 
 class DistBackendError(DistError):
@@ -12,7 +12,7 @@ class DistBackendError(DistError):
 
 
 class DistNetworkError(DistError):
-    """A connection could not be made, or broke."""
+    """Raised when a connection could not be made, or broke."""
 
 
 class DistStoreError(DistError):

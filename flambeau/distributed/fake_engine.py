@@ -1,7 +1,7 @@
-"""The backend `fake`: one process plays one rank of a world whose other ranks do not exist.
+"""The backend `fake`: one process simulates one rank of a world whose other ranks do not exist.
 
-For plans, shapes and costs of a large world on a small machine. Nothing travels: what a rank would receive from others is what it
-sent itself, or stays as it was, so values are wrong wherever ranks differ."""
+For plans, shapes and costs of a large world on a small machine. Nothing is sent: a rank receives what it sent itself, or its buffers are
+left unchanged, so values are wrong wherever ranks differ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _copy(source: Memory, target: Memory) -> None:
 
 
 class FakeEngine:
-    """Moves the bytes of a rank to where they would be if all others did the same."""
+    """Copies a rank's data as if all other ranks sent the same."""
 
     detail = ""
 
@@ -30,7 +30,7 @@ class FakeEngine:
         self.rank = rank
 
     def _nothing(self, *args: Any) -> None:
-        """Leave everything as it is: of ranks that all do the same, one needs nothing from the others."""
+        """Do nothing: if all ranks do the same, one needs nothing from the others."""
 
     barrier = broadcast = reduce = all_reduce = gather = scatter = close = _nothing
 
@@ -55,7 +55,7 @@ class FakeEngine:
 
 
 class FakeProcessGroup(ProcessGroup):
-    """A group whose other ranks are imagined: `init_process_group("fake", rank=0, world_size=1024)`."""
+    """A group whose other ranks are simulated: `init_process_group("fake", rank=0, world_size=1024)`."""
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(

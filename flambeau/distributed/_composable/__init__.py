@@ -1,4 +1,4 @@
-"""Functions that change a model for distributed training without wrapping it: names of modules and parameters stay as they are."""
+"""Functions that change a model for distributed training without wrapping it: names of modules and parameters do not change."""
 
 from .checkpoint_activation import checkpoint
 from .contract import _get_registry, contract

@@ -1,4 +1,4 @@
-"""Activation checkpointing of a module as it stands."""
+"""Activation checkpointing of a module without a wrapper."""
 
 from __future__ import annotations
 

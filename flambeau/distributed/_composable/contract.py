@@ -23,7 +23,7 @@ R = TypeVar("R", covariant=True)
 
 
 class Applicable(Protocol[P, R]):
-    """A function under the contract, which knows the state it has given a module."""
+    """A function under the contract, with access to the state it has given a module."""
 
     state: Callable[[Any], Any]
 
@@ -35,7 +35,7 @@ class RegistryItem:
 
 
 def contract(state_cls: type = _State) -> Callable[[Callable[P, R]], Applicable[P, R]]:
-    """A decorator for functions of a module (or a list of modules). Each can be applied to a module once; its state is found by
+    """Return a decorator for functions of a module (or a list of modules). Each can be applied to a module once; its state is
     `function.state(module)`; a function that changes the names of parameters, buffers or modules is an error."""
 
     def decorate(function: Callable[P, R]) -> Applicable[P, R]:
@@ -105,5 +105,5 @@ def _compare(old: list[str], new: list[str], what: str) -> None:
 
 
 def _get_registry(module: Module) -> dict[str, RegistryItem] | None:
-    """Return what has been applied to a module, by name."""
+    """Return the functions that have been applied to a module, by name."""
     return getattr(module, REGISTRY_KEY, None)

@@ -13,7 +13,7 @@ from .contract import _get_registry, contract
 
 
 class _ReplicateState(_State):
-    """State that averages the gradients of a module; made when it first runs."""
+    """State that averages the gradients of a module; initialised when the module first runs."""
 
     def __init__(self) -> None:
         self._ddp: Any = None
@@ -37,7 +37,7 @@ class _ReplicateState(_State):
             self._ddp.register_comm_hook(*args, **kwargs)
 
     def _collect(self, module: Module, left_out: set[int], prefix: str) -> None:
-        """Parameters that are neither ignored nor sharded."""
+        """Collect the parameters that are neither ignored nor sharded."""
         if module in self._ignored or _is_fully_sharded(module):
             return
         for name, param in module.named_parameters(recurse=False):

@@ -1,4 +1,4 @@
-"""`replicate` on the engine of `fully_shard`: parameters are DTensors that every rank has whole, gradients are averaged."""
+"""`replicate` on the engine of `fully_shard`: parameters are replicated DTensors, gradients are averaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's former spread tensors: DTensor took their place. What is here serves programs and checkpoints that still have them."""
+"""PyTorch's former sharded tensors, superseded by DTensor, for programs and checkpoints that still have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor of one rank spread over all, and which ranks tensors that are loaded belong to."""
+"""Sharding of one rank's tensor over all ranks, and the process group of tensors that are unpickled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _loading: list[Any] = [None]
 
 @contextlib.contextmanager
 def load_with_process_group(process_group: Any) -> Iterator[Any]:
-    """Context manager within which tensors that are unpickled belong to this group of ranks."""
+    """Context manager: ShardedTensors unpickled inside belong to this process group."""
     if _loading[0] is not None:
         raise RuntimeError('ProcessGroup already set by previous "load_with_process_group" context manager')
     _loading[0] = process_group
@@ -29,7 +29,7 @@ def _get_current_process_group() -> Any:
 
 
 def _shard_tensor(tensor: Any, sharding_spec: Any, src_rank: int = 0, process_group: Any = None) -> Any:
-    """Rank `src_rank`'s tensor, cut as the spec says."""
+    """Shard the tensor of rank `src_rank` according to the spec."""
     if not tensor.is_contiguous():
         raise ValueError("input tensor is not a contiguous Tensor")
     return sharding_spec.shard(tensor, src_rank=src_rank, process_group=process_group or groups._get_default_group())

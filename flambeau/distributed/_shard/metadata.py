@@ -1,4 +1,4 @@
-"""`ShardMetadata`: where a part of a tensor begins, how large it is, and which rank has it."""
+"""`ShardMetadata`: offsets, sizes and rank of a part of a tensor."""
 
 from __future__ import annotations
 

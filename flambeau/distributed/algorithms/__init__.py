@@ -1,4 +1,4 @@
-"""Algorithms above process groups: uneven inputs, communication hooks, model averaging."""
+"""Algorithms on top of process groups: uneven inputs, communication hooks, model averaging."""
 
 from .join import Join, Joinable, JoinHook
 

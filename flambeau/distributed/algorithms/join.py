@@ -1,4 +1,4 @@
-"""Training with different numbers of inputs on different ranks: those that are through shadow the others' collectives.
+"""Training with different numbers of inputs per rank: ranks that have finished shadow the others' collectives.
 
 >>> with Join([ddp_model]):
 ...     for batch in batches:      # more of them on some ranks than on others
@@ -19,13 +19,13 @@ __all__ = ["Join", "JoinHook", "Joinable"]
 
 
 class JoinHook:
-    """Hook for a rank without inputs: `main_hook` once for every iteration of the others, `post_hook` when all are through."""
+    """Hook for a rank without inputs: `main_hook` runs once per iteration of the others, `post_hook` when all have finished."""
 
     def main_hook(self) -> None:
         """Take part in the collectives of one iteration."""
 
     def post_hook(self, is_last_joiner: bool) -> None:
-        """Is called once, after the last rank has joined."""
+        """Run once, after the last rank has joined."""
 
 
 class Joinable(ABC):
@@ -49,7 +49,7 @@ class Joinable(ABC):
 
 
 class _JoinConfig(NamedTuple):
-    """Settings of the context that is open."""
+    """Settings of the open context."""
 
     enable: bool
     throw_on_early_termination: bool
@@ -61,7 +61,7 @@ class _JoinConfig(NamedTuple):
 
 
 class Join:
-    """A context in which ranks may run out of inputs at different times."""
+    """Context manager in which ranks may run out of inputs at different times."""
 
     def __init__(
         self, joinables: list[Joinable], enable: bool = True, throw_on_early_termination: bool = False, **kwargs: Any
@@ -139,7 +139,7 @@ class Join:
 
 
 class _DDPJoinHook(JoinHook):
-    """A rank without inputs: takes part in what the others' forward and backward passes communicate."""
+    """Hook of DistributedDataParallel: a rank without inputs takes part in the collectives of the others' forward and backward passes."""
 
     def __init__(self, ddp: Any, divide_by_initial_world_size: bool):
         self.ddp = ddp

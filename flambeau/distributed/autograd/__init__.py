@@ -21,7 +21,7 @@ def is_available() -> bool:
 
 
 class context:
-    """Context manager: a forward and backward pass shared by several workers; yields its number."""
+    """Context manager of a forward and backward pass shared by several workers; yields its id."""
 
     def __enter__(self) -> int:
         self.autograd_context = container.new()

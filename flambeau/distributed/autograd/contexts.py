@@ -1,9 +1,9 @@
-"""Gradients across workers: which tensors have left and arrived in a context, and the backward pass that follows them.
+"""Gradients across workers: the tensors sent and received in a context, and the backward pass through them.
 
-A context has the same number on all workers that take part. Where a tensor leaves, its context keeps a `SendRpcBackward`, whose
-gradients come from the other worker; where it arrives, its history is a `RecvRpcBackward`, which sends gradients back. In a
-backward pass each worker walks its own part of the graph from its roots and *all* its send functions (PyTorch's FAST mode: all of
-them are taken to be part of the pass), and gradients are kept in the context, not in `.grad`."""
+A context has the same id on all workers that take part. Where a tensor is sent, its context keeps a `SendRpcBackward`, whose gradients come
+from the other worker; where it is received, its history is a `RecvRpcBackward`, which sends gradients back. In a backward pass each worker
+walks its own part of the graph from its roots and *all* its send functions (PyTorch's FAST mode: all of them are assumed to be part of the
+pass), and gradients are kept in the context, not in `.grad`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SendRpcBackward(Node):
 
 
 class RecvRpcBackward(Node):
-    """The history of tensors that have arrived: sends their gradients to where they came from."""
+    """Autograd node of received tensors: sends their gradients to the worker they came from."""
 
     def __init__(self, context: DistAutogradContext, message: int, worker: int, tensors: list[Tensor]) -> None:
         super().__init__("torch::distributed::autograd::RecvRpcBackward", ())
@@ -61,7 +61,7 @@ class RecvRpcBackward(Node):
 
 
 class DistAutogradContext:
-    """Forward and backward pass that several workers share."""
+    """State of a forward and backward pass that several workers share."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -73,7 +73,7 @@ class DistAutogradContext:
         self.running: _Pass | None = None
 
     def settle(self) -> None:
-        """Move the gradients that the last pass has kept to where hooks see them."""
+        """Complete the last backward pass, if there was one (see `_Pass.settle`)."""
         if self.running is not None:
             self.running.settle()
 
@@ -91,7 +91,7 @@ class DistAutogradContext:
 
 
 class _Pass(engine.Pass):
-    """Part of a backward pass on this worker, continued whenever gradients arrive."""
+    """Part of a backward pass on one worker, continued whenever gradients arrive."""
 
     def __init__(self, context: DistAutogradContext, number: int, roots: list[Node], retain_graph: bool) -> None:
         super().__init__(retain_graph, False, None, 0, True)
@@ -104,7 +104,7 @@ class _Pass(engine.Pass):
         self.turn = new_lock()
 
     def feed(self, arrivals: list[tuple[Node, int, Tensor]]) -> Future:
-        """Continue from these gradients; done when all workers that receive gradients from here are."""
+        """Continue from these gradients; the future is done when all workers that receive gradients from here are."""
         try:
             return self._feed(arrivals)
         except Exception as problem:
@@ -125,7 +125,7 @@ class _Pass(engine.Pass):
             return collect_all(self.sent)._mapped(lambda done: [one.value() for one in done.value()])
 
     def settle(self) -> None:
-        """The pass is over: gradients that hooks have looked at, and may have changed, go to the context."""
+        """End the pass: move gradients, which hooks may have changed, from `.grad` to the context, and restore `.grad`."""
         for leaf, kept in self.set_aside.items():
             state = leaf._ensure_autograd()
             self.context.grads[leaf], state.grad = state.grad, kept
@@ -169,7 +169,7 @@ class _Pass(engine.Pass):
 
 
 class _Container:
-    """All contexts of this worker."""
+    """All distributed autograd contexts of this worker."""
 
     def __init__(self) -> None:
         self.worker: int | None = None
@@ -192,7 +192,7 @@ class _Container:
 
     @property
     def here(self) -> DistAutogradContext | None:
-        """Return the context of this thread."""
+        """The context of this thread, or None."""
         return getattr(self.current, "context", None)
 
     def enter(self, context: DistAutogradContext | None) -> DistAutogradContext | None:
@@ -230,7 +230,7 @@ class _Container:
 
     # -- what the agent asks when messages leave and arrive -----------------------------------------------------------------
     def leaving(self, tensors: Sequence[Tensor], to: int) -> tuple[int, int] | None:
-        """(context, message) for a message with these tensors, if this thread is in a context."""
+        """Return (context, message) ids for a message with these tensors, if this thread is in a context."""
         context = self.here
         if context is None:
             return None
@@ -243,7 +243,7 @@ class _Container:
         return context.number, message
 
     def arriving(self, mark: tuple[int, int], tensors: list[Tensor], source: int) -> DistAutogradContext:
-        """The context of a message with these differentiable tensors, which get a history."""
+        """Return the context of a received message; its differentiable tensors get a `RecvRpcBackward` as history."""
         context = self.find_or_make(mark[0])
         if tensors:
             function = RecvRpcBackward(context, mark[1], source, tensors)
@@ -252,7 +252,7 @@ class _Container:
         return context
 
     def gradients(self, details: tuple, tensors: list[Tensor]) -> Future:
-        """Gradients of tensors that had left have arrived."""
+        """Continue a backward pass with received gradients of tensors that this worker had sent."""
         number, message, run, retain_graph = details
         context = self.find(number)
         with context.lock:
@@ -305,7 +305,7 @@ def _one_like(root: Tensor) -> Tensor:
 
 
 def get_gradients(context_id: int) -> dict[Tensor, Tensor]:
-    """The gradients that backward passes of this context have left here: tensor -> gradient."""
+    """Return the gradients that backward passes of this context have left here: tensor -> gradient."""
     context = container.find(context_id)
     with context.lock:
         context.settle()

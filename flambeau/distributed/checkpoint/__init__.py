@@ -1,4 +1,4 @@
-"""`torch.distributed.checkpoint`: checkpoints of models that are spread over ranks, in PyTorch's file format.
+"""`torch.distributed.checkpoint`: checkpoints of models that are distributed over ranks, in PyTorch's file format.
 
 >>> import flambeau.distributed.checkpoint as dcp
 >>> dcp.save({"model": model.state_dict()}, checkpoint_id="checkpoint")

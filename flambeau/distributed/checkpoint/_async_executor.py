@@ -1,4 +1,4 @@
-"""Saves in the background: in a thread, or in a process of each rank's that outlives single saves."""
+"""Saving in the background: in a thread, or in a process per rank that serves many saves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATIENCE = timedelta(minutes=10)
 
 
 class _AsyncCheckpointExecutor(abc.ABC):
-    """Saves a staged state dict, and gives a future of the Metadata."""
+    """Base of executors that save a staged state dict and return a future of the Metadata."""
 
     @abc.abstractmethod
     def execute_save(self, staging_future_or_state_dict: Any, **options: Any) -> Future: ...
@@ -34,7 +34,7 @@ def _save(staged: Any, options: dict[str, Any]) -> Any:
 
 
 class _ThreadBasedAsyncCheckpointExecutor(_AsyncCheckpointExecutor):
-    """Saves in a thread. Collectives among ranks run in it: give a process group that nothing else uses meanwhile."""
+    """Executor that saves in a thread. Collectives run in it: pass a process group that nothing else uses meanwhile."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, "async checkpoint")
@@ -46,7 +46,7 @@ class _ThreadBasedAsyncCheckpointExecutor(_AsyncCheckpointExecutor):
 
 
 class _ProcessBasedAsyncCheckpointExecutor(_AsyncCheckpointExecutor):
-    """Saves in another process: each rank has one, and these form a world of their own."""
+    """Executor that saves in another process: each rank has one, and these form a separate world."""
 
     def execute_save(self, staging_future_or_state_dict: Any, **options: Any) -> Future:
         if options.pop("process_group", None) is not None:
@@ -81,7 +81,7 @@ class _Helper:
 
     @staticmethod
     def _meeting_point() -> tuple[int, int, str, int]:
-        """Return where the helpers of all ranks meet: a port that is free on rank 0's machine, and that machine's name."""
+        """Return rank, world size, host and port at which the helpers of all ranks rendezvous; the port is free on rank 0's machine."""
         rank, size = groups.get_rank(), groups.get_world_size()
         place: list[Any] = [None]
         if rank == 0:

@@ -1,4 +1,4 @@
-"""Puts the parts of tensors that ranks have written as safetensors together to whole ones."""
+"""Consolidation of tensors whose shards ranks have written as safetensors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["consolidate_safetensors_files", "consolidate_safetensors_files_on_ev
 
 @dataclass
 class _Part:
-    """A part of a tensor: in which file, at which byte, and where in the whole."""
+    """A shard of a tensor: its file and byte offset, and its offsets in the whole."""
 
     file: Path
     position: int
@@ -56,7 +56,7 @@ class _Whole:
 
 
 def _survey(folder: str) -> dict[str, _Whole]:
-    """All tensors of which there are parts in a folder."""
+    """Return all tensors that have shards in a folder."""
     found: dict[str, _Whole] = {}
     for file in sorted(Path(folder).glob(f"*{SUFFIX}")):
         with file.open("rb") as stream:
@@ -74,7 +74,7 @@ def _survey(folder: str) -> dict[str, _Whole]:
 
 
 def _write(path: Path, tensors: dict[str, _Whole]) -> None:
-    """Write a file with whole tensors, aside, and rename it."""
+    """Write whole tensors to a temporary file, and rename it."""
     header: dict[str, Any] = {DEFAULT_EXTRA_METADATA_KEY: {FORMAT_KEY: FORMAT_VALUE}}
     position = 0
     for name, whole in tensors.items():
@@ -113,7 +113,7 @@ def _fill(file: Path, position: int, whole: _Whole) -> None:
 
 
 def _consolidate(input_dir: str, output_dir: str, numbers: dict[int, list[str]], threads: int) -> dict[str, str]:
-    """Write the files with these numbers; returns in which file each tensor is."""
+    """Write the files with these numbers; return the file of each tensor."""
     found = _survey(input_dir)
     last = max(numbers, default=1)
     Path(output_dir).mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Removal of duplicates from save plans: what several ranks could write is written by one of them."""
+"""Removal of duplicates from save plans: what several ranks hold is written by one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A former way of planning: whole tensors that several ranks hold are written by the first."""
+"""The former removal of duplicates from save plans: tensors that several ranks hold are written by the first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["dedup_tensors"]
 
 
 def dedup_tensors(all_plans: list[SavePlan]) -> list[SavePlan]:
-    """Keep every part of a tensor only in the first plan that has it."""
+    """Keep every item only in the first plan that has it."""
     seen: set[MetadataIndex] = set()
     plans = []
     for plan in all_plans:

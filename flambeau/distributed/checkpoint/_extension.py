@@ -1,4 +1,4 @@
-"""Extensions: what a checkpoint's bytes go through on their way to and from the files."""
+"""Extensions: transformations of a checkpoint's bytes on their way to and from the files."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ __all__ = ["Extension", "ExtensionRegistry", "Rot13Example", "StreamTransformExt
 
 
 class Extension(abc.ABC):
-    """Base of extensions: they have a name that is noted in the checkpoint, by which they are found again."""
+    """Base of extensions, which are found by the name that is stored in the checkpoint."""
 
     @staticmethod
     @abc.abstractmethod
     def registry_name() -> str:
-        """The name under which it is found again."""
+        """Return the name under which the extension is registered."""
 
     @staticmethod
     @abc.abstractmethod
     def from_descriptor(version: str) -> Extension:
-        """The extension that has noted this version."""
+        """Return the extension for a version that was stored in a checkpoint."""
 
     @abc.abstractmethod
     def get_descriptor(self) -> str:
-        """Return the text that is noted in the checkpoint: the name, and after a slash a version."""
+        """Return the text to store in the checkpoint: the name, and after a slash a version."""
 
 
 class StreamTransformExtension(Extension):
@@ -33,7 +33,7 @@ class StreamTransformExtension(Extension):
 
     @abc.abstractmethod
     def transform_to(self, output: IO[bytes]) -> IO[bytes]:
-        """A stream to write to, which changes what is written and hands it on."""
+        """Return a stream that transforms what is written to it and passes it on to `output`."""
 
     @abc.abstractmethod
     def transform_from(self, input: IO[bytes]) -> IO[bytes]:
@@ -41,7 +41,7 @@ class StreamTransformExtension(Extension):
 
 
 class ZStandard(StreamTransformExtension):
-    """Compression with Zstandard, where the package `zstandard` (or Python 3.14) is there."""
+    """Compression with Zstandard; needs the package `zstandard` (or Python 3.14)."""
 
     @staticmethod
     def is_available() -> bool:
@@ -136,7 +136,7 @@ class _Turning(io.RawIOBase):
 
 
 class ExtensionRegistry:
-    """Extensions by the names that checkpoints have noted."""
+    """Extensions by the names that are stored in checkpoints."""
 
     def __init__(self) -> None:
         self.extensions: dict[str, type[Extension]] = {kind.registry_name(): kind for kind in (Rot13Example, ZStandard)}
@@ -145,7 +145,7 @@ class ExtensionRegistry:
         self.extensions[cls.registry_name()] = cls
 
     def from_descriptor_list(self, descriptors: Sequence[str]) -> Sequence[Extension]:
-        """The extensions that were noted, in this order."""
+        """Return the extensions of stored descriptors, in this order."""
 
         def find(descriptor: str) -> Extension:
             name, _, version = descriptor.partition("/")

@@ -1,4 +1,4 @@
-"""Checkpoints wherever fsspec reaches: `FsspecWriter("s3://bucket/folder")`. Needs the package fsspec (extra "fsspec")."""
+"""Checkpoints on any storage of fsspec: `FsspecWriter("s3://bucket/folder")`. Needs the package fsspec (extra "fsspec")."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FsspecReader", "FsspecWriter"]
 
 
 def _opened(path: Any, **options: Any) -> Any:
-    """The file system that a path or an address is of."""
+    """Return the file system of a path or URL."""
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415 - only for those who use it
     except ImportError as problem:
@@ -26,14 +26,14 @@ def _opened(path: Any, **options: Any) -> Any:
 
 
 class FileSystem(FileSystemBase):
-    """The files of a place that fsspec knows."""
+    """A file system of fsspec as a checkpoint's storage."""
 
     def __init__(self) -> None:
         self.fs: Any = None
 
     @contextlib.contextmanager
     def create_stream(self, path: str | os.PathLike, mode: str) -> Iterator[Any]:
-        """A file; one that could not be written to its end is removed."""
+        """Context manager: open a file; one that was not written completely is removed."""
         if self.fs is None:
             raise AssertionError("fs should not be None")
         with self.fs.open(os.fspath(path), mode) as stream:
@@ -79,7 +79,7 @@ class FileSystem(FileSystemBase):
 
 
 class _ByFsspec:
-    """A writer or reader whose files fsspec opens."""
+    """Mixin of writers and readers whose files fsspec opens."""
 
     def _open(self, path: str | os.PathLike, options: dict[str, Any]) -> None:
         self.fs = FileSystem()
@@ -91,7 +91,7 @@ class _ByFsspec:
 
 
 class FsspecWriter(_ByFsspec, FileSystemWriter):
-    """Writes checkpoints to an address; further arguments go to fsspec."""
+    """Writes checkpoints to a URL; further arguments go to fsspec."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class FsspecWriter(_ByFsspec, FileSystemWriter):
 
 
 class FsspecReader(_ByFsspec, FileSystemReader):
-    """Reads checkpoints from an address; further arguments go to fsspec."""
+    """Reads checkpoints from a URL; further arguments go to fsspec."""
 
     def __init__(self, path: str | os.PathLike, **options: Any) -> None:
         super().__init__(path)

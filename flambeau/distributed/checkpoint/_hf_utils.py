@@ -33,7 +33,7 @@ SHARDED_DIR_NAME = "sharded"
 
 @dataclass
 class _HFStorageInfo:
-    """File in which a part is stored, with its place, shape and dtype."""
+    """File in which a part is stored, with its offset, shape and dtype."""
 
     relative_path: str
     shape: Size
@@ -48,7 +48,7 @@ def _gen_file_name(index: int, largest_index: int, shard_index: int | None = Non
 
 
 def _get_safetensors_file_metadata(file_bytes: Any) -> tuple[dict[str, Any], int]:
-    """The header of a file of safetensors, and where the data begins."""
+    """Return the header of a safetensors file, and the offset of its data."""
     (length,) = struct.unpack("<Q", file_bytes.read(NUM_BYTES_FOR_HEADER_LEN))
     return json.loads(file_bytes.read(length)), length + NUM_BYTES_FOR_HEADER_LEN
 

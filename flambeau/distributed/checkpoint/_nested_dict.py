@@ -1,4 +1,4 @@
-"""Nested state dicts as flat ones, and back."""
+"""Conversion of nested state dicts to flat ones and back."""
 
 from __future__ import annotations
 

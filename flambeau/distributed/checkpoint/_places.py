@@ -1,4 +1,4 @@
-"""File systems that hold checkpoints: on this machine, or on another that a subclass reaches."""
+"""File systems that store checkpoints: the local one, or others implemented by subclasses."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class FileSystem(FileSystemBase):
 
 
 def _to_disk(stream: Any) -> None:
-    """Return when what was written is on the disk."""
+    """Flush a stream and wait until its data is on the disk."""
     stream.flush()
     try:
         os.fsync(stream.fileno())
@@ -89,7 +89,7 @@ def _to_disk(stream: Any) -> None:
 
 
 def _folder_to_disk(path: Any) -> None:
-    """Return when the names in a folder are on the disk."""
+    """Wait until the entries of a folder are on the disk."""
     if not isinstance(path, Path):
         return  # of another file system
     handle = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Names of a model's state without what wraps its modules, and options of a state dict."""
+"""Names of a model's state without the prefixes of wrappers, and options of a state dict."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _patched_state_dict: set[Callable] = set()
 
 @dataclass
 class StateDictOptions:
-    """`full_state_dict`: whole tensors, gathered from all ranks. `cpu_offload`: in host memory; together with the former only rank 0
-    gets them. `ignore_frozen_params`: leave out parameters without gradient. `strict`: as in `load_state_dict`.
-    `broadcast_from_rank0`: rank 0 has whole tensors and sends every rank its parts. `flatten_optimizer_state_dict`: one key for each
-    value, so that parts of several optimizers can be put together."""
+    """Options: `full_state_dict`: whole tensors, gathered from all ranks. `cpu_offload`: in host memory; together with the former only rank
+    0 gets them. `ignore_frozen_params`: omit parameters without gradient. `strict`: as in `load_state_dict`. `broadcast_from_rank0`: rank 0
+    has whole tensors and sends every rank its parts. `flatten_optimizer_state_dict`: one key for each value, so that parts of several
+    optimizers can be combined."""
 
     full_state_dict: bool = False
     cpu_offload: bool = False
@@ -66,7 +66,7 @@ def _get_fqns(
     skip_ddp_prefix: bool = True,
     skip_compiler_prefix: bool = True,
 ) -> FQNS_T:
-    """The names that a parameter would have without wrappers: one, or several of a flat parameter of FSDP's."""
+    """Return the names that a parameter would have without wrappers: one, or several for a flat parameter of FSDP."""
     name = name.replace(_CHECKPOINT_PREFIX, "")
     if "." not in name:
         return {name}
@@ -116,7 +116,7 @@ def _only(names: FQNS_T, key: str) -> str:
 
 
 def _iterate_valid_model_state(model: Module, dsd_fqn_modifiers: str = "_fqn_modifiers") -> Generator:
-    """(name, parameter, buffer or extra state) of all that a state dict of the model has."""
+    """Yield (name, parameter, buffer or extra state) of everything in the model's state dict."""
     visited: set[Module] = set()
 
     def walk(module: Module, path: str) -> Generator:
@@ -140,7 +140,7 @@ def _iterate_valid_model_state(model: Module, dsd_fqn_modifiers: str = "_fqn_mod
 
 
 def _fsdp_parts(model: Module, options: StateDictOptions) -> tuple[list[Module], Callable]:
-    """The modules that FSDP's class wraps, and a context in which they give the state dict that is wanted."""
+    """Return the modules wrapped by FSDP, and a context in which they produce the kind of state dict that the options ask for."""
     modules = [module for module in model.modules() if _is_fsdp(module)]
     if not modules:
         return [], contextlib.nullcontext
@@ -238,7 +238,7 @@ def _verify_state_dict(model_state_dict: dict[str, Any], optim_state_dict: Any, 
 
 
 def _state_dict_fn(obj: Any, api: str) -> Callable:
-    """The method itself, also where `_patch_model_state_dict` has put another in its place."""
+    """Return the original method, even if `_patch_model_state_dict` has replaced it."""
     method = getattr(obj, api)
     return functools.partial(getattr(type(obj), api), obj) if method in _patched_state_dict else method
 

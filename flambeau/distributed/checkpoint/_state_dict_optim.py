@@ -1,4 +1,4 @@
-"""Optimizers' state under the names of parameters: taken from several, put together, given back to each."""
+"""Optimizers' state keyed by names of parameters: collected from several optimizers, merged, and loaded back into each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PG, _PARAMS, _STATE = "param_groups", "params", "state"
 
 
 def _common_device(tensors: Iterable[Any]) -> tuple[Device, bool]:
-    """The device that all tensors with dimensions are on, and whether some are on meta."""
+    """Return the device of all tensors with dimensions, and whether some are on meta."""
     found = {t.device for t in tensors if isinstance(t, Tensor) and t.dim() > 0}
     meta = Device("meta") in found
     found.discard(Device("meta"))
@@ -53,7 +53,7 @@ def _init_optim_state(optim: Optimizer) -> None:
 
 
 def _flatten_optim_state_dict(state_dict: dict[str, Any]) -> dict[str, Any]:
-    """{"state": {name: {key: value}}, "param_groups": [...]} as {"state.name.key": value, "param_groups.name.key": value}."""
+    """Convert {"state": {name: {key: value}}, "param_groups": [...]} to {"state.name.key": value, "param_groups.name.key": value}."""
     flat: dict[str, Any] = {}
 
     def put(prefix: str, value: Any) -> None:
@@ -135,7 +135,7 @@ def _get_optim_state_dict(model: Module, optimizers: tuple[Optimizer, ...], info
 
 
 def _named(model: Module, optim: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
-    """The optimizer's state under the names of parameters in place of their numbers."""
+    """Return the optimizer's state keyed by names of parameters instead of numbers."""
     numbers = {p: i for i, p in enumerate(p for group in optim.param_groups for p in group[_PARAMS])}
     names = {
         numbers[parameter]: _only(_get_fqns(model, key), key)
@@ -158,7 +158,7 @@ def _fsdp_optim_state(
 
 
 def _compiled_names(model: Module) -> dict[str, str]:
-    """The names of parameters of which FSDP knows others, because a compiled module is around them."""
+    """Return the names that FSDP has for parameters inside compiled modules, by their plain names."""
     names = {}
     for key, _ in model.named_parameters():
         plain, compiled = _get_fqns(model, key), _get_fqns(model, key, skip_compiler_prefix=False)
@@ -179,7 +179,7 @@ def _renamed(state_dict: dict[str, Any], names: dict[str, str]) -> dict[str, Any
 def _split_optim_state_dict(
     model: Module, optim: Optimizer, optim_state_dict: dict[str, Any], info: _StateDictInfo
 ) -> dict[str, Any]:
-    """The part of a state dict of several optimizers that belongs to one."""
+    """Return the part of a state dict of several optimizers that belongs to one."""
     loaded = optim_state_dict[_STATE]
     if all(isinstance(key, int) for key in loaded):
         return optim_state_dict
@@ -245,7 +245,7 @@ def _load_optim_state_dict(
 
 
 def _spread_optim_state(model: Module, optim: Optimizer, given: dict[str, Any], info: _StateDictInfo) -> dict[str, Any]:
-    """Whole tensors (rank 0's, if it sends them) spread as the optimizer's own are."""
+    """Distribute whole tensors (rank 0's, if it broadcasts them) like the optimizer's own state."""
     info.full_state_dict = False
     try:
         own = _get_optim_state_dict(model, (optim,), info)

@@ -1,4 +1,4 @@
-"""Choice of the reader or writer for a place."""
+"""Choice of the reader or writer for a checkpoint's location."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .filesystem import FileSystemReader, FileSystemWriter
 
 
 def _storage_setup(storage: Any, checkpoint_id: str | os.PathLike | None, reader: bool = False) -> Any:
-    """The reader or writer that is given, or one for `checkpoint_id`."""
+    """Return the given reader or writer, or one for `checkpoint_id`."""
     if storage:
         if checkpoint_id is not None:
             storage.reset(checkpoint_id)
@@ -29,7 +29,7 @@ def _storage_setup(storage: Any, checkpoint_id: str | os.PathLike | None, reader
 
 
 def _kinds(reader: bool) -> list[Any]:
-    """Readers or writers for places, the nearest first."""
+    """Return the classes of readers or writers, the local one first."""
     kinds: list[Any] = [FileSystemReader if reader else FileSystemWriter]
     if importlib.util.find_spec("fsspec") is not None:
         others = naming.above("distributed.checkpoint._fsspec_filesystem")

@@ -1,4 +1,4 @@
-"""Walks through nested state dicts, and finds and sets the value at a path in them."""
+"""Traversal of nested state dicts, and access to the value at a path in them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _keep_visiting_tensors(value: Any) -> bool:
 
 
 def _is_leaf(value: Any, keep_traversing: Callable, enters_mappings: bool) -> bool:
-    """Return whether a value is visited as a whole: lists without tensors and dictionaries in them are; before 2.4 dictionaries were, too."""
+    """Return whether a value is visited as a whole: a list without tensors and dictionaries, or before 2.4 also a dictionary."""
     if isinstance(value, Mapping):
         if enters_mappings:
             return False
@@ -48,7 +48,7 @@ def _walk(path: OBJ_PATH, value: Any, visitor: Callable, keep_traversing: Callab
 def traverse_state_dict(
     state_dict: Mapping, visitor: Callable[[OBJ_PATH, Any], None], keep_traversing: Callable = _keep_visiting_tensors
 ) -> None:
-    """visitor(path, value) for every value: what is in dictionaries, and in lists that hold tensors or dictionaries."""
+    """Call visitor(path, value) for every value in dictionaries, and in lists that hold tensors or dictionaries."""
     for key, value in state_dict.items():
         _walk((str(key),), value, visitor, keep_traversing, True)
 

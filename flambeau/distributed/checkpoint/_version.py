@@ -1,4 +1,4 @@
-"""Version of PyTorch's way of flattening state dicts: None for the present one, "2_3" for that until 2.3."""
+"""Version of PyTorch's way of flattening state dicts: None for the current one, "2_3" for that until 2.3."""
 
 from __future__ import annotations
 

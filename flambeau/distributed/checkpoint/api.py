@@ -1,4 +1,4 @@
-"""CheckpointException: what went wrong on which rank, told to all of them."""
+"""CheckpointException: the errors of some ranks, raised on all of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_wrapped_exception(obj: Any) -> bool:
 
 
 class CheckpointException(BaseException):
-    """A checkpoint could not be saved or loaded because of `failures`: rank -> (error, where)."""
+    """A checkpoint could not be saved or loaded because of `failures`: rank -> (error, stack)."""
 
     def __init__(self, msg: str, failures: dict[int, WRAPPED_EXCEPTION]) -> None:
         super().__init__(msg, failures)

@@ -1,4 +1,4 @@
-"""The planners that are used where no others are given: every part of every tensor is written once."""
+"""Default planners: every part of every tensor is written once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class DefaultSavePlanner(SavePlanner):
-    """Nested dictionaries are flattened, and what several ranks hold is written by one of them. With `enable_plan_caching`, ranks
+    """Planner that flattens nested dictionaries, and has items of several ranks written by one of them. With `enable_plan_caching`, ranks
     whose plan is the same as last time do not send it again."""
 
     mappings: FLATTEN_MAPPING
@@ -110,7 +110,7 @@ class DefaultSavePlanner(SavePlanner):
     def _create_global_plan_with_caching(
         self, all_plans: list[SavePlan]
     ) -> tuple[list[SavePlan], list[SavePlan], Metadata]:
-        """(what has changed for each rank, the whole plan, metadata)."""
+        """Return (changes for each rank, the whole plan, metadata)."""
         key = self._cached_plans_key
         last = SavePlanner._cached_global_plan.get(key)
         if last is not None and not _contains_usable_plan(all_plans):
@@ -164,8 +164,8 @@ class DefaultSavePlanner(SavePlanner):
 
 
 class DefaultLoadPlanner(LoadPlanner):
-    """Loads into the tensors of a state dict, in place, from whatever parts they were saved in. A key that is not in the checkpoint
-    is an error unless `allow_partial_load`."""
+    """Loads into the tensors of a state dict, in place, whatever shards they were saved in. A key that is not in the checkpoint is an error
+    unless `allow_partial_load`."""
 
     original_state_dict: dict[str, Any]
     mappings: FLATTEN_MAPPING
@@ -195,7 +195,7 @@ class DefaultLoadPlanner(LoadPlanner):
         return create_default_local_load_plan(self.state_dict, self.metadata, not self.allow_partial_load)
 
     def _flatten_as_saved(self, saved: set[str]) -> None:
-        """A checkpoint of PyTorch 2.3 or before has other keys: flatten the state dict as it was done then."""
+        """Flatten the state dict as PyTorch did until 2.3, if the checkpoint has keys of that form."""
         assert self.metadata is not None
         missing = saved - set(self.state_dict)
         if not missing:
@@ -230,16 +230,16 @@ class DefaultLoadPlanner(LoadPlanner):
         pass
 
     def lookup_tensor(self, index: MetadataIndex) -> Tensor:
-        """The tensor to load into; for planners that load into others."""
+        """Return the tensor to load into; subclasses may override it."""
         return find_state_dict_object(self.state_dict, index)
 
     def transform_tensor(self, read_item: ReadItem, tensor: Tensor) -> Tensor:
-        """The part of it that is loaded now."""
+        """Return the part of a tensor that an item is loaded into; subclasses may override it."""
         return narrow_tensor_by_index(tensor, read_item.dest_offsets, read_item.lengths)
 
 
 class _EmptyStateDictLoadPlanner(DefaultLoadPlanner):
-    """Loads a checkpoint (or the keys in `keys`, or under them) into an empty dictionary, as it was saved."""
+    """Loads a checkpoint (or the keys in `keys`, or under them) into an empty dictionary, with the saved structure."""
 
     def __init__(self, keys: Any = None, *args: Any, **kwargs: Any) -> None:
         self.keys = keys
@@ -272,7 +272,7 @@ class _EmptyStateDictLoadPlanner(DefaultLoadPlanner):
 
 
 def create_default_local_load_plan(state_dict: dict[str, Any], metadata: Metadata, strict: bool = True) -> LoadPlan:
-    """Plan what must be read to fill a flat state dict."""
+    """Return the plan of what must be read to fill a flat state dict."""
     items: list[ReadItem] = []
     for fqn, obj in state_dict.items():
         saved = metadata.state_dict_metadata.get(fqn)
@@ -292,7 +292,7 @@ def create_default_local_load_plan(state_dict: dict[str, Any], metadata: Metadat
 
 
 def create_default_global_load_plan(all_plans: list[LoadPlan]) -> list[LoadPlan]:
-    """Return the plans unchanged: readers need not agree."""
+    """Return the plans unchanged: readers need no coordination."""
     return all_plans
 
 
@@ -334,7 +334,7 @@ def create_default_global_save_plan(
 
 
 def _create_default_local_metadata(state_dict: dict[str, Any]) -> Metadata:
-    """The metadata that a checkpoint of this flat state dict would have."""
+    """Return the metadata that a checkpoint of this flat state dict would have."""
     return create_default_global_save_plan([_create_default_metadata_only_plan(state_dict)])[1]
 
 
@@ -351,7 +351,7 @@ def _check_box_bounds(outer_box_size: Size, inner_box: ChunkStorageMetadata) -> 
 def _overlapping(
     parts: list[ChunkStorageMetadata], along: int
 ) -> list[tuple[ChunkStorageMetadata, ChunkStorageMetadata]]:
-    """Pairs of parts that have something in common. Parts are taken in order along one dimension, beside those not yet passed."""
+    """Return pairs of overlapping parts. Parts are swept in order along one dimension, compared with those not yet passed."""
     found: list[tuple[ChunkStorageMetadata, ChunkStorageMetadata]] = []
     passing: list[tuple[int, int]] = []
     for number, part in sorted(enumerate(parts), key=lambda entry: (entry[1].offsets[along], tuple(entry[1].offsets))):
@@ -363,7 +363,7 @@ def _overlapping(
 
 
 def _validate_global_plan(global_plan: list[SavePlan], metadata: Metadata) -> list[str]:
-    """Return what is wrong with the parts: out of bounds, overlapping, or not the whole tensor."""
+    """Return the errors in the parts: out of bounds, overlapping, or not covering the tensor."""
     errors = []
     for key, entry in metadata.state_dict_metadata.items():
         if isinstance(entry, BytesStorageMetadata) or len(entry.size) == 0:

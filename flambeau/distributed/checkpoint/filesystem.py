@@ -1,8 +1,8 @@
-"""Checkpoints in files, in PyTorch's format: `__<rank>_<number>.distcp` with the data, `.metadata` with where everything is.
+"""Checkpoints in files, in PyTorch's format: data in `__<rank>_<number>.distcp`, and the index of everything in `.metadata`.
 
-A checkpoint is there when its `.metadata` is, and that file changes at once: it is written aside and renamed after everything else
-is on the disk. Where there is a checkpoint already, the new one's data gets other names, and the old one's files go after the change. So
-a process that is killed at any time leaves the old checkpoint or the new one, whole."""
+A checkpoint exists when its `.metadata` does, and that file is replaced atomically: it is written under another name and renamed after
+everything else is on the disk. If there is a checkpoint already, the new one's data gets other names, and the old files are removed
+afterwards. So a process that is killed at any time leaves the old checkpoint or the new one, complete."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _DATA_FILE = re.compile(r"__\d+_.*" + re.escape(DEFAULT_SUFFIX))
 
 @dataclass
 class _StorageInfo:
-    """Place of a stored object: in which file, and where in it."""
+    """Location of a stored object: its file, offset and length."""
 
     relative_path: str
     offset: int
@@ -96,7 +96,7 @@ class _Unclosed(io.IOBase):
 
 
 class _StorageWriterTransforms:
-    """The extensions that what is written goes through."""
+    """The extensions applied to written data."""
 
     def __init__(self, extensions: Sequence[StreamTransformExtension] | None = None) -> None:
         self.extensions = extensions or ()
@@ -115,7 +115,7 @@ def _item_size(item: WriteItem) -> int:
 
 
 def _split_by_size_and_type(bins: int, items: list[WriteItem]) -> list[list[WriteItem]]:
-    """Shares of about the same number of bytes."""
+    """Split items into bins of about the same number of bytes."""
     if bins == 1:
         return [items]
     shares: list[list[WriteItem]] = [[] for _ in range(bins)]
@@ -131,7 +131,7 @@ def _split_by_size_and_type(bins: int, items: list[WriteItem]) -> list[list[Writ
 
 
 def _on_host(tensor: Tensor) -> Tensor:
-    """Return the tensor's values alone in host memory, without the rest of its storage."""
+    """Return a copy of the tensor's values in host memory, without the rest of its storage."""
     tensor = tensor.detach().cpu()
     if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
         tensor = tensor.clone()
@@ -176,7 +176,7 @@ class _FileSystemWriter(StorageWriter):
         self.use_collectives = kwargs.get("use_collectives", True)
 
     def _own_rank(self) -> int | None:
-        """The rank whose own metadata is written; None where the metadata is that of all."""
+        """Return this rank if it writes metadata of its own (no collectives), else None."""
         return self.rank if not self.use_collectives else None
 
     def _metadata_exists(self) -> bool:
@@ -198,7 +198,7 @@ class _FileSystemWriter(StorageWriter):
         return plan
 
     def _fresh(self) -> str:
-        """Return a prefix that tells the names of this save's files from those of a checkpoint that is there already."""
+        """Return a prefix for the names of this save's files, different from those of an existing checkpoint."""
         return f"{self.save_id[:8]}_" if self._metadata_exists() else ""
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
@@ -288,7 +288,7 @@ class _FileSystemWriter(StorageWriter):
             self._remove_others({info.relative_path for info in metadata.storage_data.values()})
 
     def _remove_others(self, kept: set[str]) -> None:
-        """Remove the data of the checkpoint that was here before, and of saves that were never finished."""
+        """Remove the data of the former checkpoint, and of saves that were never finished."""
         if not isinstance(self.path, Path):
             return
         for file in self.path.iterdir():
@@ -312,7 +312,7 @@ class _FileSystemWriter(StorageWriter):
 
 
 def _write_safetensors(planner: SavePlanner, stream: Any, name: str, items: list[WriteItem]) -> list[WriteResult]:
-    """Write all tensors as one safetensors file, which says where in the whole tensor each of them belongs."""
+    """Write all tensors as one safetensors file, with the offsets of each in the whole tensor."""
     tensors: dict[str, Tensor] = {}
     offsets: dict[str, Any] = {}
     results = []
@@ -330,9 +330,8 @@ def _write_safetensors(planner: SavePlanner, stream: Any, name: str, items: list
 
 
 class FileSystemWriter(_FileSystemWriter, BlockingAsyncStager):
-    """Writes checkpoints into a folder: a file for each rank, or for each tensor if not `single_file_per_rank`. With `sync_files`
-    they are on the disk when `save` returns. An existing checkpoint is replaced if `overwrite`, and is there until the new one is
-    complete."""
+    """Writes checkpoints into a folder: a file for each rank, or for each tensor if not `single_file_per_rank`. With `sync_files` they are
+    on the disk when `save` returns. An existing checkpoint is replaced if `overwrite`, and is kept until the new one is complete."""
 
     def __init__(
         self,
@@ -361,7 +360,7 @@ class FileSystemWriter(_FileSystemWriter, BlockingAsyncStager):
 
 
 class _StorageReaderTransforms:
-    """The extensions that what is read goes through."""
+    """The extensions applied to read data."""
 
     def __init__(self, extension_registry: ExtensionRegistry | None = None) -> None:
         self.extension_registry = extension_registry or ExtensionRegistry()
@@ -375,7 +374,7 @@ class _StorageReaderTransforms:
 
 
 def fill(planner: LoadPlanner, item: ReadItem, block: Tensor) -> None:
-    """Copy a block that was read to where the planner wants it."""
+    """Copy a block that was read to the tensor that the planner chooses."""
     target = planner.resolve_tensor(item).detach()
     if target.size() != block.size():
         raise AssertionError(f"req {item.storage_index} mismatch sizes {target.size()} vs {block.size()}")
@@ -384,7 +383,7 @@ def fill(planner: LoadPlanner, item: ReadItem, block: Tensor) -> None:
 
 
 class FileSystemReader(StorageReader):
-    """Reads checkpoints from a folder, PyTorch's too."""
+    """Reads checkpoints from a folder, also PyTorch's."""
 
     def __init__(self, path: str | os.PathLike[str], _extension_registry: ExtensionRegistry | None = None) -> None:
         super().__init__()
@@ -417,7 +416,7 @@ class FileSystemReader(StorageReader):
         return settled(None)
 
     def _checked(self, name: str) -> str:
-        """A file of the checkpoint's own folder: metadata from elsewhere may name no other."""
+        """Return the path of a file; raises if (untrusted) metadata names one outside of the checkpoint's folder."""
         if type(name) is not str or Path(name).is_absolute() or ".." in Path(name).parts:
             raise ValueError(f"the checkpoint names a file outside of its folder: {name!r}")
         return name

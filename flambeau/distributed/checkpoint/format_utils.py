@@ -31,7 +31,7 @@ __all__ = ["BroadcastingTorchSaveReader", "DynamicMetaLoadPlanner", "dcp_to_torc
 
 
 class BroadcastingTorchSaveReader(StorageReader):
-    """Reads a file of `torch.save` as if it were a checkpoint: one rank reads it and sends every tensor to all."""
+    """Reads a file of `torch.save` like a checkpoint: one rank reads it and broadcasts every tensor."""
 
     def __init__(self, checkpoint_id: str | os.PathLike | None = None, coordinator_rank: int = 0) -> None:
         self.checkpoint_id, self.coordinator_rank = checkpoint_id, coordinator_rank
@@ -76,7 +76,7 @@ class BroadcastingTorchSaveReader(StorageReader):
         return settled(None)
 
     def _sent(self, own: Tensor | None, planner: Any, item: Any) -> Tensor:
-        """The whole tensor, which the coordinator has."""
+        """Return the whole tensor, broadcast by the coordinator."""
         where = groups._get_pg_default_device()
         if own is None:
             like = planner.state_dict[item.storage_index.fqn]
@@ -91,7 +91,7 @@ class BroadcastingTorchSaveReader(StorageReader):
 
 
 class DynamicMetaLoadPlanner(DefaultLoadPlanner):
-    """Makes the metadata of what is to be loaded, of checkpoints that have none: every tensor is there, as one part."""
+    """Planner for checkpoints without metadata: derives it from the state dict to load, with every tensor as one part."""
 
     def set_up_planner(
         self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
@@ -109,7 +109,7 @@ class DynamicMetaLoadPlanner(DefaultLoadPlanner):
 
 
 def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike, torch_save_path: str | os.PathLike) -> None:
-    """A file of `torch.save` with all that a checkpoint holds. For one process, which holds it whole."""
+    """Convert a checkpoint to a file of `torch.save`. For one process, which holds everything in memory."""
     whole: dict[str, Any] = {}
     _load_state_dict(
         whole, storage_reader=FileSystemReader(dcp_checkpoint_dir), planner=_EmptyStateDictLoadPlanner(), no_dist=True
@@ -118,7 +118,7 @@ def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike, torch_save_path: st
 
 
 def torch_save_to_dcp(torch_save_path: str | os.PathLike, dcp_checkpoint_dir: str | os.PathLike) -> None:
-    """A checkpoint with all that a file of `torch.save` holds. For one process, which holds it whole."""
+    """Convert a file of `torch.save` to a checkpoint. For one process, which holds everything in memory."""
     _save_state_dict(load_file(torch_save_path), storage_writer=FileSystemWriter(dcp_checkpoint_dir), no_dist=True)
 
 

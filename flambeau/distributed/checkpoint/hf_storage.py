@@ -1,4 +1,4 @@
-"""Checkpoints in safetensors files, as Hugging Face's programs read and write them."""
+"""Checkpoints in safetensors files, as Hugging Face's libraries read and write them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ logger = logging.getLogger(__name__)
 
 
 class HuggingFaceStorageWriter(FileSystemWriter):
-    """Writes safetensors. Without `save_distributed` one rank has everything; with it each rank writes files of its parts, and
-    with `enable_consolidation` these are put together at the end (the parts stay in the folder `sharded`). `fqn_to_index_mapping`
-    says in which file (from 1) each tensor goes."""
+    """Writes safetensors. Without `save_distributed` one rank has everything; with it each rank writes files of its shards, and with
+    `enable_consolidation` these are merged at the end (the shards stay in the folder `sharded`). `fqn_to_index_mapping` gives the number
+    (from 1) of each tensor's file."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class HuggingFaceStorageWriter(FileSystemWriter):
 
 
 class HuggingFaceStorageReader(FileSystemReader):
-    """Reads safetensors: whole tensors, or the parts that ranks have written."""
+    """Reads safetensors: whole tensors, or the shards that ranks have written."""
 
     def __init__(self, path: str, thread_count: int = 1) -> None:
         super().__init__(path=path)

@@ -1,6 +1,6 @@
-"""Metadata of a checkpoint: which tensors and objects it holds, in which parts, and where these are.
+"""Metadata of a checkpoint: its tensors and objects, their parts, and where these are stored.
 
-Objects of these classes are what the file `.metadata` is a pickle of, under PyTorch's names."""
+The file `.metadata` is a pickle of objects of these classes, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclass
 class ChunkStorageMetadata:
-    """A part of a tensor: where it begins and how large it is."""
+    """A part of a tensor: its offsets and sizes."""
 
     offsets: Size
     sizes: Size
@@ -36,7 +36,7 @@ class _MEM_FORMAT_ENCODING(Enum):
 
 @dataclass
 class TensorProperties(_OfShards):
-    """Properties that are needed besides its size to make a tensor."""
+    """Properties of a tensor besides its size: dtype, layout, requires_grad, memory format, pinned memory."""
 
     _codes: ClassVar[type[Enum]] = _MEM_FORMAT_ENCODING
 
@@ -52,7 +52,7 @@ class TensorStorageMetadata:
 
 @dataclass
 class BytesStorageMetadata:
-    """Metadata of an entry that is no tensor."""
+    """Metadata of an entry that is not a tensor."""
 
 
 STORAGE_TYPES = TensorStorageMetadata | BytesStorageMetadata
@@ -82,7 +82,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class MetadataIndex:
-    """Key of an object of a checkpoint, or of a part of a tensor. `index` is a hint where in the list of parts to look for it."""
+    """Key of an object of a checkpoint, or of a part of a tensor. `index` is a hint of its position in the list of parts."""
 
     fqn: str
     offset: Size | None = None

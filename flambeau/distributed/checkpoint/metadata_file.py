@@ -1,4 +1,4 @@
-"""The file `.metadata`: a pickle under PyTorch's names. Read restricted: the file can build metadata and plain data, nothing else."""
+"""The file `.metadata`: a pickle under PyTorch's names. Reading is restricted: the file can build metadata and plain data only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_metadata(metadata: md.Metadata, file: Any) -> None:
 
 
 def read_metadata(file: IO[bytes]) -> md.Metadata:
-    """The metadata that this package or PyTorch has written."""
+    """Read metadata that this package or PyTorch has written."""
     found = _MetadataUnpickler(file, _no_storage).load()
     if not isinstance(found, md.Metadata):
         raise pickle.UnpicklingError(f"the file holds a {type(found).__name__}, not the metadata of a checkpoint")
@@ -60,7 +60,7 @@ def _path(keys: Keys, *parts: Any) -> pathlib.PurePath:
 
 
 class _MetadataUnpickler(RestrictedUnpickler):
-    """A restricted unpickler that knows the classes of metadata besides."""
+    """Restricted unpickler that also allows the classes of metadata."""
 
     dispatch: ClassVar[Any] = dict(RestrictedUnpickler.dispatch)
 

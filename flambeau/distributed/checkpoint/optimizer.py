@@ -1,4 +1,4 @@
-"""Optimizers' state from a checkpoint, spread as the parameters are that it belongs to."""
+"""Loading of optimizers' state from a checkpoint, sharded like the parameters that it belongs to."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def load_sharded_optimizer_state_dict(
 
 
 def _room(entry: TensorStorageMetadata, parameter: Any) -> Tensor:
-    """Memory for a value, spread like the parameter where it has its size."""
+    """Return a zero tensor for a value, sharded like the parameter if it has the same size."""
     dtype = entry.properties.dtype
     if isinstance(parameter, DTensor) and parameter.shape == entry.size:
         return spread_zeros(entry.size, dtype=dtype, device_mesh=parameter.device_mesh, placements=parameter.placements)

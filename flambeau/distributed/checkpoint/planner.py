@@ -1,4 +1,4 @@
-"""Plans: which rank writes or reads what. A planner makes them; another planner can save or load something else than it is given."""
+"""Plans: which rank writes or reads which items. Planners make them; custom planners can transform what is saved or loaded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WriteItemType(Enum):
 
 
 class LoadItemType(Enum):
-    """The kind of an item: a tensor or bytes."""
+    """Kind of an item to read: a tensor or bytes."""
 
     TENSOR = auto()
     BYTE_IO = auto()
@@ -36,7 +36,7 @@ class LoadItemType(Enum):
 
 @dataclass(frozen=True)
 class BytesIOWriteData:
-    """Size in bytes of an object that is no tensor."""
+    """Size in bytes of an object that is not a tensor."""
 
     nbytes: int
 
@@ -68,7 +68,7 @@ class WriteItem:
 
 @dataclass(frozen=True)
 class ReadItem:
-    """Item to be read: a block of `lengths` at `storage_offsets` of what was saved, to `dest_offsets` of what is loaded."""
+    """Item to be read: a block of `lengths` at `storage_offsets` of the saved part, into `dest_offsets` of the loaded one."""
 
     type: LoadItemType
     dest_index: MetadataIndex
@@ -80,7 +80,7 @@ class ReadItem:
 
 @dataclass(frozen=True)
 class SavePlan:
-    """Items that one rank writes. A plan that is not `usable` means: the same as last time."""
+    """Items that one rank writes. A plan that is not `usable` stands for the same plan as last time."""
 
     items: list[WriteItem]
     storage_data: Any = None
@@ -98,8 +98,8 @@ class LoadPlan:
 
 
 class SavePlanner(abc.ABC):
-    """Interface of plans for saving. Calls, in order: `set_up_planner` and `create_local_plan` on all ranks, `create_global_plan` on
-    one, `finish_plan` on all, and `resolve_data` for everything that is written."""
+    """Interface of save planners. Calls, in order: `set_up_planner` and `create_local_plan` on all ranks, `create_global_plan` on one,
+    `finish_plan` on all, and `resolve_data` for every item written."""
 
     # What the last save planned, for planners that ask whether anything has changed.
     _cached_save_plan: ClassVar[dict[str, SavePlan]] = {}
@@ -116,24 +116,24 @@ class SavePlanner(abc.ABC):
 
     @abc.abstractmethod
     def create_local_plan(self) -> SavePlan:
-        """Return a plan of what this rank could write."""
+        """Return a plan of the items that this rank could write."""
 
     @abc.abstractmethod
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """Return what each rank will write, and the metadata of the checkpoint."""
+        """Return the plan of each rank, and the metadata of the checkpoint."""
 
     @abc.abstractmethod
     def finish_plan(self, new_plan: SavePlan) -> SavePlan:
-        """Return this rank's share of the global plan, in its last form."""
+        """Return this rank's final plan, from its share of the global plan."""
 
     @abc.abstractmethod
     def resolve_data(self, write_item: WriteItem) -> Tensor | io.BytesIO:
-        """The tensor or the bytes to be written."""
+        """Return the tensor or the bytes to be written."""
 
 
 class LoadPlanner:
-    """Interface of plans for loading. Calls, in order: `set_up_planner` and `create_local_plan` on all ranks, `create_global_plan` on
-    one, `finish_plan` on all, and for everything that is read `load_bytes`, or `resolve_tensor` and `commit_tensor`."""
+    """Interface of load planners. Calls, in order: `set_up_planner` and `create_local_plan` on all ranks, `create_global_plan` on one,
+    `finish_plan` on all, and for every item read `load_bytes`, or `resolve_tensor` and `commit_tensor`."""
 
     @abc.abstractmethod
     def set_up_planner(
@@ -143,22 +143,22 @@ class LoadPlanner:
 
     @abc.abstractmethod
     def create_local_plan(self) -> LoadPlan:
-        """Return a plan of what this rank needs."""
+        """Return a plan of the items that this rank needs."""
 
     @abc.abstractmethod
     def create_global_plan(self, global_plan: list[LoadPlan]) -> list[LoadPlan]:
-        """Return what each rank will read."""
+        """Return the plan of each rank."""
 
     @abc.abstractmethod
     def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
-        """Return this rank's share of the global plan, in its last form."""
+        """Return this rank's final plan, from its share of the global plan."""
 
     @abc.abstractmethod
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         """Store an object from the bytes that were read."""
 
     def resolve_bytes(self, read_item: ReadItem) -> io.BytesIO:
-        """Return the buffer to read bytes to."""
+        """Return the buffer to read bytes into."""
         raise NotImplementedError("LoadPlanner.resolve_bytes is not implemented")
 
     @abc.abstractmethod
@@ -167,4 +167,4 @@ class LoadPlanner:
 
     @abc.abstractmethod
     def commit_tensor(self, read_item: ReadItem, tensor: Tensor) -> None:
-        """Note that a tensor has been read."""
+        """Complete an item after its tensor has been read."""

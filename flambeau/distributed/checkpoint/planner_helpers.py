@@ -1,4 +1,4 @@
-"""From tensors to plans: what there is to write, and which saved parts a tensor is read from."""
+"""Plans of state dicts: the items to write for tensors, and the saved parts that tensors are read from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _contains_usable_plan(delta_plans: list[SavePlan]) -> bool:
 
 
 def _merge_delta_local_plans(cached_plans: list[SavePlan], delta_plans: list[SavePlan]) -> list[SavePlan]:
-    """The new plans, and the old ones of those who say that nothing has changed."""
+    """Return the new plans, with the cached ones of ranks that report no change."""
     return [
         cached if delta and not delta.usable else delta for cached, delta in zip(cached_plans, delta_plans, strict=True)
     ]
@@ -58,7 +58,7 @@ def _chunk_for_shard(shard_md: ShardMetadata) -> ChunkStorageMetadata:
 
 
 def _create_chunk_list(tensor: Any) -> list[ChunkStorageMetadata]:
-    """The parts of a tensor that this rank holds."""
+    """Return the parts of a tensor that this rank holds."""
     if hasattr(tensor, "__create_chunk_list__"):
         return tensor.__create_chunk_list__()
     if isinstance(tensor, DTensor):
@@ -71,7 +71,7 @@ def _create_chunk_list(tensor: Any) -> list[ChunkStorageMetadata]:
 
 
 def _is_elsewhere(obj: Any) -> bool:
-    """Return whether a tensor is spread over a mesh that this rank is no part of."""
+    """Return whether a DTensor's mesh does not include this rank."""
     return isinstance(obj, DTensor) and obj.device_mesh.get_coordinate() is None
 
 
@@ -128,7 +128,7 @@ def _create_write_items(fqn: str, object: Any) -> list[WriteItem]:
 
 
 class SpreadPart:
-    """Part of a DTensor on this rank, without the mesh, which another process can write."""
+    """Shard of a DTensor on this rank, without the mesh, so that another process can write it."""
 
     def __init__(self, tensor: Any) -> None:
         item = _create_write_items_for_dtensor("", tensor)
@@ -158,7 +158,7 @@ def _create_default_metadata_only_plan(state_dict: dict[str, Any]) -> SavePlan:
 def create_read_items_for_chunk_list(
     fqn: str, checkpoint_md: TensorStorageMetadata, local_chunks: list[ChunkStorageMetadata]
 ) -> list[ReadItem]:
-    """Return what must be read of the saved parts of a tensor to fill the parts `local_chunks`."""
+    """Return the items to read from the saved parts of a tensor to fill the parts `local_chunks`."""
     items = []
     along = _widest(checkpoint_md.size)
     saved_parts = sorted(

@@ -1,5 +1,5 @@
-"""Safetensors of quantized models: weights of eight bits with a factor for each block, or of four bits with an exponent for each group,
-as numbers when they are read."""
+"""Safetensors of quantized models, dequantized when read: 8-bit weights with a factor per block, or 4-bit weights with an exponent per
+group."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FACTORS, _EXPONENTS = (".weight_scale_inv", ".weight"), ("_scales", "_blocks")
 
 class QuantizedHuggingFaceStorageReader(HuggingFaceStorageReader):
     """Reads `name.weight` times the factors of `name.weight_scale_inv`, one for each block of `block_size` x `block_size`; and
-    `name_blocks`, two numbers of four bits in a byte, with the exponents of `name_scales`. The folder needs an index file."""
+    `name_blocks`, two 4-bit numbers per byte, with the exponents of `name_scales`. The folder needs an index file."""
 
     def __init__(self, path: str, thread_count: int = 1, target_dtype: Any = dt.float32, block_size: int = 128) -> None:
         super().__init__(path=path, thread_count=thread_count)
@@ -80,7 +80,7 @@ class QuantizedHuggingFaceStorageReader(HuggingFaceStorageReader):
             return other.get_tensor(scale)
 
     def _blocks(self, file: Any, req: ReadItem, scales: Tensor) -> Tensor:
-        """A part of a matrix; each of its elements times the factor of the block that it is in."""
+        """Return a part of a matrix, each element multiplied by the factor of its block."""
         parts = [slice(start, start + size) for start, size in zip(req.storage_offsets, req.lengths)]
         weight = file.get_slice(req.storage_index.fqn)[tuple(parts)]
         rows, columns = (new_tensor([i // self.block_size for i in range(p.start, p.stop)]) for p in parts)
@@ -88,7 +88,7 @@ class QuantizedHuggingFaceStorageReader(HuggingFaceStorageReader):
         return (weight.to(dt.float32) * factors).to(self.target_dtype)
 
     def _groups(self, file: Any, req: ReadItem, scales: Tensor) -> Tensor:
-        """A part of a tensor of four-bit numbers: whole groups are read, and cut to what was asked for."""
+        """Return a part of a tensor of 4-bit numbers: whole groups are read, then narrowed to the requested part."""
         name = req.storage_index.fqn
         values = self._tensor_full_shapes[name + "_quantized"][-1] * 2
         starts, sizes = list(req.storage_offsets), list(req.lengths)
@@ -106,7 +106,7 @@ class QuantizedHuggingFaceStorageReader(HuggingFaceStorageReader):
 
 
 def _unpack_entry(fqn: str, entry: TensorStorageMetadata, places: dict) -> None:
-    """Describe packed numbers as if they were not packed: a dimension less, twice as long."""
+    """Change the metadata of packed numbers to that of unpacked ones: one dimension less, twice as long."""
     *others, group, width = entry.size
     start = Size([0] * (len(others) + 1))
     where = places.pop(MetadataIndex(fqn, entry.chunks[0].offsets))

@@ -8,7 +8,7 @@ __all__: list[str] = []
 
 
 def _check_shard_metadata_pair_overlap(shard1: ChunkStorageMetadata, shard2: ChunkStorageMetadata) -> bool:
-    """Return whether two parts have anything in common."""
+    """Return whether two parts overlap."""
     return all(
         a < b + n and b < a + m
         for a, b, m, n in zip(shard1.offsets, shard2.offsets, shard1.sizes, shard2.sizes, strict=True)
@@ -18,7 +18,7 @@ def _check_shard_metadata_pair_overlap(shard1: ChunkStorageMetadata, shard2: Chu
 def _shards_get_overlap_region_wrt_saved_tensor(
     saved_shard: ChunkStorageMetadata, current_shard: ChunkStorageMetadata
 ) -> list[tuple[int, int, int, int]]:
-    """Return (dimension, begin of the common piece in the saved part, begin in the current one, length) for each dimension."""
+    """Return (dimension, start of the overlap in the saved part, start in the current one, length) for each dimension."""
     pieces = []
     for dim, (saved, current) in enumerate(zip(saved_shard.offsets, current_shard.offsets, strict=True)):
         start = max(saved, current)

@@ -1,4 +1,4 @@
-"""Copies of a state dict that a save in the background can read while training goes on."""
+"""Staging: copies of a state dict that a background save can read while training continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["AsyncStager", "BlockingAsyncStager", "DefaultStager", "ReplicationSt
 
 @runtime_checkable
 class AsyncStager(Protocol):
-    """`stage` copies a state dict, at once or in a future; `synchronize_staging` waits until it may be changed again."""
+    """Protocol: `stage` copies a state dict, at once or in a future; `synchronize_staging` waits until it may be changed again."""
 
     _synchronize_after_execute: bool = True
 
@@ -37,7 +37,7 @@ class AsyncStager(Protocol):
 
 
 def copied(value: Any, held: Any = None, pin: bool = False) -> Any:
-    """A copy in host memory; tensors go into those of `held` where these fit."""
+    """Return a copy in host memory; tensors are copied into those of `held` if they fit."""
     if isinstance(value, DTensor):
         local = copied(value.to_local(), None if held is None else held.to_local(), pin)
         return DTensor.from_local(
@@ -71,7 +71,7 @@ class StagingOptions:
 
 
 class DefaultStager(AsyncStager):
-    """Copies at once, or with `use_async_staging` in a thread."""
+    """Stager that copies at once, or with `use_async_staging` in a thread."""
 
     def __init__(self, config: StagingOptions | None = None) -> None:
         self._config = config or StagingOptions()
@@ -101,7 +101,7 @@ class DefaultStager(AsyncStager):
 
 
 class BlockingAsyncStager(AsyncStager):
-    """Copies at once; with `cache_staged_state_dict` always into the same memory."""
+    """Stager that copies at once; with `cache_staged_state_dict` always into the same memory."""
 
     _synchronize_after_execute: bool = False
 

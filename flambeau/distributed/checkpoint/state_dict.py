@@ -1,4 +1,4 @@
-"""State dicts with the names that the model's modules have, whatever wraps them: DDP, FSDP, `torch.compile`, checkpoint wrappers.
+"""State dicts with the names that the model's modules have without wrappers: DDP, FSDP, `torch.compile`, checkpoint wrappers.
 
 >>> model_state, optimizer_state = get_state_dict(model, optimizer)
 >>> set_state_dict(model, optimizer, model_state_dict=model_state, optim_state_dict=optimizer_state)
@@ -123,7 +123,7 @@ def _as_tuple(optimizers: Optimizer | Iterable[Optimizer]) -> tuple[Optimizer, .
 def get_model_state_dict(
     model: Module, *, submodules: set[Module] | None = None, options: StateDictOptions | None = None
 ) -> dict[str, Any]:
-    """The model's state, under the names that it would have without wrappers."""
+    """Return the model's state, under the names that it would have without wrappers."""
     info = _verify_options(model, (), optim_only=False, submodules=submodules, options=options)
     state = _get_model_state_dict(model, info)
     _verify_state_dict(state, {}, info)
@@ -137,7 +137,7 @@ def get_optimizer_state_dict(
     submodules: set[Module] | None = None,
     options: StateDictOptions | None = None,
 ) -> dict[str, Any]:
-    """The state of the optimizers of a model, together, under the names of the parameters."""
+    """Return the merged state of a model's optimizers, keyed by the names of the parameters."""
     chosen = _as_tuple(optimizers)
     info = _verify_options(model, chosen, optim_only=True, submodules=submodules, options=options)
     state = _get_optim_state_dict(model, chosen, info)
@@ -152,8 +152,8 @@ def get_state_dict(
     submodules: set[Module] | None = None,
     options: StateDictOptions | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(the model's state, the optimizers' state), under names without wrappers: a checkpoint of them can be loaded however the model
-    is wrapped and spread then."""
+    """Return (the model's state, the optimizers' state), under names without wrappers: a checkpoint of them can be loaded however the model
+    is wrapped and sharded then."""
     chosen = _as_tuple(optimizers)
     info = _verify_options(model, chosen, optim_only=False, submodules=submodules, options=options)
     state, optim_state = _get_model_state_dict(model, info), _get_optim_state_dict(model, chosen, info)
@@ -162,7 +162,7 @@ def get_state_dict(
 
 
 def _unflatten_model_state_dict(model: Module, state_dict: Any) -> dict[str, Any]:
-    """State dicts of submodules, by submodule, as one of the model."""
+    """Merge state dicts of submodules, keyed by submodule, into one of the model."""
     if not state_dict or not isinstance(next(iter(state_dict)), Module):
         return state_dict
     warnings.warn(
@@ -181,7 +181,7 @@ def _unflatten_model_state_dict(model: Module, state_dict: Any) -> dict[str, Any
 
 
 def set_model_state_dict(model: Module, model_state_dict: Any, *, options: StateDictOptions | None = None) -> Any:
-    """Load a state that `get_model_state_dict` has given; returns the missing and the unexpected keys."""
+    """Load a state made by `get_model_state_dict`; returns the missing and the unexpected keys."""
     state = _unflatten_model_state_dict(model, model_state_dict)
     info = _verify_options(model, (), optim_only=False, options=options)
     _verify_state_dict(state, {}, info)
@@ -195,7 +195,7 @@ def set_optimizer_state_dict(
     *,
     options: StateDictOptions | None = None,
 ) -> None:
-    """Load a state that `get_optimizer_state_dict` has given."""
+    """Load a state made by `get_optimizer_state_dict`."""
     chosen = _as_tuple(optimizers)
     info = _verify_options(model, chosen, optim_only=True, options=options)
     _verify_state_dict({}, optim_state_dict, info)
@@ -210,7 +210,7 @@ def set_state_dict(
     optim_state_dict: dict[str, Any],
     options: StateDictOptions | None = None,
 ) -> Any:
-    """Load the states that `get_state_dict` has given; returns the model's missing and unexpected keys."""
+    """Load the states made by `get_state_dict`; returns the model's missing and unexpected keys."""
     state = _unflatten_model_state_dict(model, model_state_dict)
     chosen = _as_tuple(optimizers)
     sent = options is not None and options.broadcast_from_rank0  # other ranks than 0 have nothing yet

@@ -1,4 +1,4 @@
-"""Loading: `load`, into tensors that are spread over any number of ranks."""
+"""Loading of checkpoints into tensors that are sharded over any number of ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load_state_dict(
     no_dist: bool = False,
     planner: LoadPlanner | None = None,
 ) -> None:
-    """The former name of `load`."""
+    """Load a checkpoint: former name of `load`."""
     warnings.warn(
         "`load_state_dict` is deprecated and will be removed in future versions. Please use `load` instead.",
         FutureWarning,
@@ -60,8 +60,8 @@ def load(
     process_group: Any = None,
     no_dist: bool = False,
 ) -> None:
-    """Load a checkpoint into the tensors of `state_dict`, in place: each rank reads what its parts need, whatever the parts were
-    when it was saved. Objects with `load_state_dict()` get their state by it; what is no tensor is replaced."""
+    """Load a checkpoint into the tensors of `state_dict`, in place: each rank reads what its shards need, however the checkpoint was
+    sharded. Objects with `load_state_dict()` get their state by it; values that are not tensors are replaced."""
     no_dist = _alone(no_dist)
     reader = _storage_setup(storage_reader, checkpoint_id, reader=True)
     keys = sorted(state_dict)  # the same order on all ranks
@@ -105,7 +105,7 @@ def _load_state_dict(
 
 
 def _read_metadata(reader: StorageReader, rank: int) -> tuple[Metadata, bool]:
-    """The checkpoint's metadata, or else that of this rank's own checkpoint; whether it is the former."""
+    """Return the checkpoint's metadata, else that of this rank's own checkpoint; and whether it is the former."""
     try:
         return reader.read_metadata(), True
     except Exception as problem:
@@ -128,7 +128,7 @@ def _load_state_dict_from_keys(
     storage_reader: StorageReader | None = None,
     process_group: Any = None,
 ) -> dict[str, Any]:
-    """A new dictionary with these keys of a checkpoint (all of them, if none are named), whole, on every rank that asks."""
+    """Return a new dictionary with these keys of a checkpoint (by default all), as whole tensors on every rank that calls it."""
     reader = _storage_setup(storage_reader, checkpoint_id, reader=True)
     loaded: dict[str, Any] = {}
     _load_state_dict(

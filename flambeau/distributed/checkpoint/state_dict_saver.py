@@ -1,4 +1,4 @@
-"""Saving: `save`, and `async_save` in the background."""
+"""Saving of checkpoints: `save`, and `async_save` in the background."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "async_save", "save", "
 
 
 class AsyncCheckpointerType(Enum):
-    """Executor of `async_save`: a thread or a process of its own."""
+    """Executor of `async_save`: a thread or a process."""
 
     THREAD = "thread"
     PROCESS = "process"
@@ -33,7 +33,7 @@ class AsyncCheckpointerType(Enum):
 
 @dataclass
 class AsyncSaveResponse:
-    """Futures of the copy and of the save."""
+    """Futures of the staging and of the save."""
 
     staging_completion: Future
     upload_completion: Future
@@ -47,7 +47,7 @@ def save_state_dict(
     no_dist: bool = False,
     planner: SavePlanner | None = None,
 ) -> Metadata:
-    """The former name of `save`."""
+    """Save a checkpoint: former name of `save`."""
     warnings.warn(
         "`save_state_dict` is deprecated and will be removed in future versions.Please use `save` instead.",
         FutureWarning,
@@ -68,10 +68,9 @@ def save(
     no_dist: bool = False,
     use_collectives: bool = True,
 ) -> Metadata:
-    """Save a state dict: every rank writes its parts of tensors that are spread, and one rank what all have. Objects with a
-    `state_dict()` are asked for it. `checkpoint_id` is a folder; where there is a checkpoint already, it stays whole until the new one
-    is. With `no_dist` (or without a process group) this process saves alone; without `use_collectives` each rank saves a checkpoint
-    of its own in the same folder."""
+    """Save a state dict: every rank writes its shards, and one rank what all have. For objects with a `state_dict()` its result is saved.
+    `checkpoint_id` is a folder; an existing checkpoint there stays complete until the new one is. With `no_dist` (or without a process
+    group) this process saves alone; without `use_collectives` each rank saves a checkpoint of its own in the same folder."""
     no_dist = no_dist or not groups.is_initialized()
     if no_dist:
         warnings.warn(
@@ -101,8 +100,8 @@ def async_save(
     no_dist: bool = False,
     use_collectives: bool = True,
 ) -> Future[Any] | AsyncSaveResponse:
-    """Copy a state dict and save the copy in the background, in a thread or in a process; a future of the Metadata. With a stager
-    that copies in the background, too, futures of both."""
+    """Copy a state dict and save the copy in the background, in a thread or in a process; returns a future of the Metadata. With a stager
+    that copies in the background, too, returns futures of both."""
     own = None
     if async_stager is None:
         if storage_writer is not None and isinstance(storage_writer, AsyncStager):
@@ -143,7 +142,7 @@ def _pass_on(done: Future, target: Future) -> None:
 
 
 def _stateful_to_state_dict(state_dict: dict[str, Any]) -> dict[str, Any]:
-    """Return the dictionary with the states of objects that can tell theirs."""
+    """Return the dictionary with objects replaced by the result of their `state_dict()`, if they have one."""
     return {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
 
 

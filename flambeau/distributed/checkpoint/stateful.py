@@ -1,4 +1,4 @@
-"""`Stateful`: whatever can tell its state and take it back."""
+"""`Stateful`: protocol of objects that can be saved and loaded directly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interface of places in which checkpoints are stored."""
+"""Interface of the storage of checkpoints."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class StorageWriter(abc.ABC):
 
     @abc.abstractmethod
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Prepare the writer; `is_coordinator` tells whether this rank coordinates."""
+        """Prepare the writer; `is_coordinator` is true on the rank that coordinates."""
 
     @abc.abstractmethod
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """Return this rank's plan, with what the storage adds."""
+        """Return this rank's plan, with additions by the storage."""
 
     @abc.abstractmethod
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Return all plans, with what the storage adds."""
+        """Return all plans, with additions by the storage."""
 
     @abc.abstractmethod
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
@@ -54,7 +54,7 @@ class StorageWriter(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Return whether this storage has places of that kind."""
+        """Return whether this storage supports locations of this kind."""
 
     def storage_meta(self) -> StorageMeta | None:
         """Return the identity of the checkpoint that is written."""
@@ -75,15 +75,15 @@ class StorageReader(abc.ABC):
 
     @abc.abstractmethod
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Prepare the reader; `is_coordinator` tells whether this rank coordinates."""
+        """Prepare the reader; `is_coordinator` is true on the rank that coordinates."""
 
     @abc.abstractmethod
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """Return this rank's plan, with what the storage adds."""
+        """Return this rank's plan, with additions by the storage."""
 
     @abc.abstractmethod
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Return all plans, with what the storage adds."""
+        """Return all plans, with additions by the storage."""
 
     @abc.abstractmethod
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
@@ -92,4 +92,4 @@ class StorageReader(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Return whether this storage has places of that kind."""
+        """Return whether this storage supports locations of this kind."""

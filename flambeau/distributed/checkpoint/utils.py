@@ -1,4 +1,4 @@
-"""Steps that all ranks take together, errors included; and finding things in state dicts and files."""
+"""Steps that all ranks run together, with errors propagated to all; lookup in state dicts; views of files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _get_failure_dict(results: list[Any]) -> dict[int, Any]:
 
 
 def _all_gather_keys(local_dict: dict[str, Any], group: Any = None) -> set[str]:
-    """The keys of all ranks' dictionaries."""
+    """Return the keys of all ranks' dictionaries."""
     gathered: list[Any] = [None] * groups.get_world_size(group)
     object_collectives.all_gather_object(gathered, list(local_dict), group)
     return {key for keys in gathered for key in keys}
@@ -46,7 +46,7 @@ def _assert_same_keys(state_dict: dict[str, Any], process_group: Any = None) -> 
 
 
 def _attempt(function: Callable[[], T]) -> Any:
-    """The result, or the error with where it came from, ready to be sent."""
+    """Return the function's result, or its exception with the stack, ready to be sent."""
     try:
         return function()
     except BaseException as problem:
@@ -54,8 +54,8 @@ def _attempt(function: Callable[[], T]) -> Any:
 
 
 class _DistWrapper:
-    """Collectives of objects among the ranks of a group, or of one process alone. In steps that are functions, an error on any rank is
-    a CheckpointException on all."""
+    """Collectives of objects among the ranks of a group, or in one process alone. In steps given as functions, an error on any rank raises
+    CheckpointException on all."""
 
     def __init__(self, group: Any, use_dist: bool, coordinator_rank: int) -> None:
         self.group, self.use_dist, self.coordinator_rank = group, use_dist, coordinator_rank
@@ -105,7 +105,7 @@ class _DistWrapper:
         return box[0]
 
     def _combined(self, step: str, gathered: list | None, reduce_fun: Callable) -> Any:
-        """Reduce all ranks' results on the coordinator, or return the errors of some."""
+        """Return the reduction of all ranks' results (on the coordinator), or the errors of some."""
         assert gathered is not None
         failures = _get_failure_dict(gathered)
         if not failures:
@@ -116,7 +116,7 @@ class _DistWrapper:
         return CheckpointException(step, failures)
 
     def reduce_scatter(self, step: str, map_fun: Callable[[], T], reduce_fun: Callable[[list[T]], list[R]]) -> R:
-        """reduce_fun gets every rank's map_fun() on the coordinator; every rank gets one item of what it returns."""
+        """Reduce the results of every rank's map_fun() by reduce_fun on the coordinator, and send one item of the result to each rank."""
         gathered = self.gather_object(_attempt(map_fun))
         results: Any = None
         if self.is_coordinator:
@@ -126,13 +126,13 @@ class _DistWrapper:
         return _or_raise(self.scatter_object(results))
 
     def all_reduce(self, step: str, map_fun: Callable[[], T], reduce_fun: Callable[[list[T]], R]) -> R:
-        """reduce_fun gets every rank's map_fun() on the coordinator; every rank gets what it returns."""
+        """Reduce the results of every rank's map_fun() by reduce_fun on the coordinator, and return the result on every rank."""
         gathered = self.gather_object(_attempt(map_fun))
         result = self._combined(step, gathered, reduce_fun) if self.is_coordinator else None
         return _or_raise(self.broadcast_object(result))
 
     def all_gather(self, step: str, map_fun: Callable[[], T]) -> list[T]:
-        """Every rank's map_fun(), for every rank."""
+        """Return the results of every rank's map_fun() on every rank."""
         results = self.all_gather_object(_attempt(map_fun))
         failures = _get_failure_dict(results)
         if failures:
@@ -140,7 +140,7 @@ class _DistWrapper:
         return results
 
     def broadcast(self, step: str, map_fun: Callable[[], T]) -> T:
-        """The coordinator's map_fun(), for every rank."""
+        """Return the result of the coordinator's map_fun() on every rank."""
         result: Any = None
         if self.is_coordinator:
             result = _attempt(map_fun)
@@ -163,7 +163,7 @@ def _or_raise(result: Any) -> Any:
 
 
 def _find_shard(tensor: ShardedTensor, index: MetadataIndex) -> Any:
-    """The part of a ShardedTensor that begins where `index` says; its number is a hint."""
+    """Return the shard of a ShardedTensor that begins at `index.offset`; `index.index` is a hint."""
     if index.offset is None:
         raise ValueError(f"Cannot lookup {index.fqn} since its a ShardedTensor and no offset was provided")
     shards = tensor.local_shards()
@@ -175,7 +175,7 @@ def _find_shard(tensor: ShardedTensor, index: MetadataIndex) -> Any:
 
 
 def find_tensor_shard(tensor: Any, index: MetadataIndex) -> Tensor:
-    """The part of a tensor that this rank holds, and that `index` names."""
+    """Return the part of a tensor on this rank that `index` names."""
     if hasattr(tensor, "__get_tensor_shard__"):
         return tensor.__get_tensor_shard__(index)
     if isinstance(tensor, DTensor):
@@ -188,7 +188,7 @@ def find_tensor_shard(tensor: Any, index: MetadataIndex) -> Tensor:
 
 
 def find_state_dict_object(state_dict: dict[str, Any], index: MetadataIndex) -> Any:
-    """Return what a state dict holds under an index."""
+    """Return the object of a state dict that an index names."""
     if index.fqn not in state_dict:
         raise ValueError(f"Could not find FQN: '{index.fqn}'")
     found = state_dict[index.fqn]
@@ -200,7 +200,7 @@ def find_state_dict_object(state_dict: dict[str, Any], index: MetadataIndex) -> 
 
 
 def narrow_tensor_by_index(tensor: Tensor, offsets: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """The block of a tensor that begins at `offsets`; a view."""
+    """Return a view of the block of a tensor that begins at `offsets`."""
     for dim, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
         if size < tensor.size(dim):
             tensor = tensor.narrow(dim, offset, size)
@@ -259,7 +259,7 @@ def _create_file_view(file: io.IOBase, offset: int, length: int) -> io.IOBase:
 
 
 def _api_bc_check(func: Function) -> Function:
-    """Arguments that used to be positional may still be, with a warning."""
+    """Decorate a function so that keyword-only arguments may still be passed by position, with a warning."""
 
     @functools.wraps(func)
     def inner(*args: Any, **kwargs: Any) -> Any:

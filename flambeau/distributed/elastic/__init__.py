@@ -1,1 +1,1 @@
-"""Workers that are watched, restarted after failures, and join or leave while training goes on: what `torchrun` is made of."""
+"""Elastic training: workers are monitored, restarted after failures, and join or leave during training. The basis of `torchrun`."""

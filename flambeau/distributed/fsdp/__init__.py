@@ -1,4 +1,4 @@
-"""`torch.distributed.fsdp`: models whose parameters, gradients and optimizer state are cut over ranks. See docs/sharding.md."""
+"""`torch.distributed.fsdp`: models whose parameters, gradients and optimizer state are sharded over ranks. See docs/sharding.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that FullyShardedDataParallel and those who look into it share."""
+"""Names shared by FullyShardedDataParallel and code that inspects it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TrainingState(Enum):
 
 
 class HandleTrainingState(Enum):
-    """Present use of a flat parameter."""
+    """Current use of a flat parameter."""
 
     IDLE = auto()
     FORWARD = auto()
@@ -35,7 +35,7 @@ class HandleTrainingState(Enum):
 
 
 def clean_tensor_name(tensor_name: str) -> str:
-    """A name as it was before modules were wrapped."""
+    """Return a parameter's name without the prefixes of wrappers."""
     return tensor_name.replace(FSDP_PREFIX, "").replace(_CHECKPOINT_PREFIX, "")
 
 
@@ -49,7 +49,7 @@ def is_unit(module: Module) -> bool:
 
 
 def fsdp_units(module: Module) -> list[Any]:
-    """Every FullyShardedDataParallel in a module, itself included."""
+    """Return every FullyShardedDataParallel in a module, including itself."""
     return [m for m in module.modules() if is_unit(m)]
 
 

@@ -1,4 +1,4 @@
-"""The flat parameter of FullyShardedDataParallel: all parameters of a unit, one behind the other, cut evenly over the ranks.
+"""The flat parameter of FullyShardedDataParallel: all parameters of a unit, concatenated, sharded evenly over the ranks.
 
 It is a parameter of `fully_shard`'s engine (`FSDPParam`) with one dimension, of which modules see views."""
 
@@ -31,7 +31,7 @@ class _Marked(_ParameterMeta):
 
 
 class FlatParameter(Parameter, metaclass=_Marked):
-    """The class under which programs look for flat parameters; `isinstance(p, FlatParameter)` holds for those that are marked."""
+    """Class for `isinstance(p, FlatParameter)`, which holds for parameters that are marked as flat."""
 
 
 class Piece(NamedTuple):
@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class FlatParam(FSDPParam):
-    """Parameters that are cut as if they were one."""
+    """Parameters that are sharded as one flat parameter."""
 
     def __init__(self, params: list[Any], root: Module, use_orig_params: bool, ranks: int, *settings: Any):
         self.use_orig_params, self.root = use_orig_params, root
@@ -82,7 +82,7 @@ class FlatParam(FSDPParam):
 
     @property
     def flat_param(self) -> Any:
-        """The parameter of this rank's shard."""
+        """The parameter that holds this rank's shard."""
         return self.sharded_param
 
     # -- the shard: a plain tensor ------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class FlatParam(FSDPParam):
 
     @no_grad()
     def reset_sharded_param(self) -> None:
-        """The shard has been replaced by another tensor (`to`), or those of the original parameters have."""
+        """Adopt the tensors that have replaced the shard, or the parts of the original parameters, in the modules (by `to`)."""
         if self.use_orig_params:
             self._gather_pieces()
             return
@@ -129,7 +129,7 @@ class FlatParam(FSDPParam):
 
     @no_grad()
     def _write_back_parts(self) -> None:
-        """Copy what a program has put in the place of a part (another parameter, other data) into the shard."""
+        """Copy replacements of a part (another parameter, other data) into the shard."""
         shard = self._sharded_param_data
         for at, (piece, low, high) in enumerate(self.own_parts()):
             now = piece.info.module._parameters.get(piece.info.param_name)
@@ -160,7 +160,7 @@ class FlatParam(FSDPParam):
         )
 
     def own_parts(self) -> Iterator[tuple[Piece, int, int]]:
-        """Yield the elements of this rank's shard by piece: (piece, low, high), both in the shard."""
+        """Yield the elements of this rank's shard by piece: (piece, low, high), with bounds in the shard."""
         size = self._sharded_param_data.numel()
         begin = size * self.rank
         for piece in self.pieces:
@@ -180,7 +180,7 @@ class FlatParam(FSDPParam):
             self.show_shard()
 
     def show_shard(self) -> None:
-        """Between the passes: the flat parameter, or each rank's parts of the original ones."""
+        """Set the flat parameter, or each rank's parts of the original parameters, in the modules, for the time between passes."""
         if self.use_orig_params:
             for piece in self.pieces:
                 piece.info.set(piece.param)
@@ -199,16 +199,16 @@ class FlatParam(FSDPParam):
 
     @no_grad()
     def _cut_parts(self) -> None:
-        """The original parameters become this rank's parts of them, in the memory of the shard."""
+        """Make the original parameters this rank's parts of them, in the memory of the shard."""
         for piece, low, high in self.own_parts():
             piece.param.data = self._part(piece, self._sharded_param_data[low:high])
 
     def _part(self, piece: Piece, flat: Tensor) -> Tensor:
-        """Return a rank's part of a parameter: flat, or in its own shape where nothing is cut."""
+        """Return a rank's part of a parameter: flat, or in its own shape if it is not sharded."""
         return flat if self.uses_sharded_strategy else flat.view(piece.shape)
 
     def show_whole(self) -> None:
-        """Set parameters to parts of the gathered flat parameter, each with a gradient of its own, for forward and backward."""
+        """Set parameters to views of the gathered flat parameter, each with a separate gradient, for forward and backward."""
         for piece, leaf in zip(self.pieces, self.leaves):
             wanted = self.sharded_param.requires_grad if piece.param is None else piece.param.requires_grad
             if leaf.requires_grad is not wanted:
@@ -259,7 +259,7 @@ class FlatParam(FSDPParam):
             leaf.grad = None
 
     def take_gradient(self, zeros: bool) -> list[Tensor] | None:
-        """The gradients of the pieces, with zeros for those that have none though others do."""
+        """Return the gradients of the pieces, with zeros for missing ones if others exist."""
         grads = self._accumulated or [leaf.grad for leaf in self.leaves]
         self.forget_gradients()
         if all(grad is None for grad in grads) and not (zeros and self.sharded_param.requires_grad):
@@ -301,14 +301,14 @@ class FlatParam(FSDPParam):
 
     @no_grad()
     def write_back(self) -> None:
-        """Copy what was written to the whole into the shard."""
+        """Copy changes of the whole parameters into the shard."""
         size = self._sharded_param_data.numel()
         whole = self.all_gather_outputs[0]
         self._sharded_param_data.copy_(whole[size * self.rank : size * (self.rank + 1)])
 
     @no_grad()
     def whole(self, part: Tensor) -> Tensor:
-        """The flat tensor of all ranks, of which this rank has `part`."""
+        """Gather the flat tensor of all ranks from their `part`."""
         group = getattr(self.mesh_info, "shard_process_group", None)
         if group is None or group.size() == 1:
             return part
@@ -318,7 +318,7 @@ class FlatParam(FSDPParam):
 
 
 def _add_gradient(param: Any, grad: Tensor) -> None:
-    """Add to a parameter's gradient, also one of another dtype, which programs may ask for (`keep_low_precision_grads`)."""
+    """Add to a parameter's gradient, even if its dtype differs, which `keep_low_precision_grads` allows."""
     if param.grad is None:
         param._ensure_autograd().grad = grad
     else:
@@ -330,7 +330,7 @@ def _places(info: ParamModuleInfo) -> list[tuple[Module, str]]:
 
 
 class FlatGroup(FSDPParamGroup):
-    """The one flat parameter of a unit."""
+    """Group of a unit's single flat parameter."""
 
     def __init__(
         self, params: list[Any], root: Module, use_orig_params: bool, mesh_info: Any, post_forward: Any, device: Any,
@@ -349,7 +349,7 @@ class FlatGroup(FSDPParamGroup):
         super().pre_backward(default_prefetch, *unused)
 
     def shares(self, params: list[Any], grads: list[Any], counts: list[int], ranks: int) -> list[list[Share]]:
-        """The pieces' gradients as if they followed each other as the pieces do."""
+        """Return each rank's share of the pieces' gradients, as if they were concatenated like the pieces."""
         starts = [piece.start for piece in self._flat.pieces]
         return stretches([contiguous(grad) for grad in grads[0]], starts, counts[0], ranks)
 

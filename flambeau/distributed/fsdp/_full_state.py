@@ -1,7 +1,7 @@
-"""State dicts of models under FullyShardedDataParallel: whole, in shards, or local.
+"""State dicts of models under FullyShardedDataParallel: whole, sharded, or local.
 
-For a whole state dict a unit's parameters are gathered while the state dict is made, and what is in it is copied. Loading is the
-same the other way round: the whole parameters are written to, and each rank keeps its part."""
+For a whole state dict a unit's parameters are gathered during its construction, and its values are copied. Loading works the other way
+round: the whole parameters are written to, and each rank keeps its part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def before_saving(unit: Any, prefix: str, keep_vars: bool) -> None:
 
 @no_grad()
 def after_saving(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) -> dict[str, Any]:
-    """Names as they were before modules were wrapped; copies of what is about to go."""
+    """Hook after `state_dict`: remove the prefixes of wrappers, and copy tensors whose memory is about to be freed."""
     inner = prefix + FSDP_PREFIX
     own = {inner + piece.fqn for piece in unit._group._flat.pieces} if unit._group is not None else set()
     shared = _shared_names(unit, inner)
@@ -64,7 +64,7 @@ def after_saving(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) -> d
 
 
 def _local_shard(unit: Any) -> Any:
-    """The flat parameter as one tensor that is cut: whoever saves it must not take one rank's shard for every rank's."""
+    """Return the flat parameter as a sharded DTensor, so that whoever saves it does not take one rank's shard for every rank's."""
     flat = unit._group._flat
     if not flat.uses_sharded_strategy:
         raise RuntimeError("``local_state_dict`` can only be used when parameters are flatten and sharded.")
@@ -81,7 +81,7 @@ def shard_mesh(unit: Any) -> Any:
 
 
 def _shared_names(unit: Any, inner: str) -> dict[str, Any]:
-    """Names under which parameters of the unit are found a second time, and which those are."""
+    """Return the further names of parameters of the unit that modules share, with the parameters they refer to."""
     if unit._group is None:
         return {}
     modules = {id(m): name for name, m in unit._fsdp_wrapped_module.named_modules(remove_duplicate=False)}

@@ -1,4 +1,4 @@
-"""Parts that a FullyShardedDataParallel is made of: which ranks, which parameters, which device, which modules inside."""
+"""Setup of FullyShardedDataParallel: process groups, parameters, device, inner modules."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NO_RESHARD_AFTER_FORWARD_STRATEGIES = (ShardingStrategy.SHARD_GRAD_OP, ShardingS
 
 
 def _init_intra_node_process_group(num_devices_per_node: int) -> Any:
-    """The group of this node's ranks."""
+    """Return the process group of this node's ranks."""
     return subgroups.new_subgroups(num_devices_per_node)[0]
 
 
 def _init_inter_node_process_group(global_process_group: Any, num_devices_per_node: int) -> Any:
-    """The group of the ranks that have the same place on their nodes."""
+    """Return the process group of the ranks with the same local rank on all nodes."""
     nodes, own = groups.get_world_size(global_process_group) // num_devices_per_node, None
     place = groups.get_rank(global_process_group) % num_devices_per_node
     for one in range(num_devices_per_node):
@@ -41,7 +41,7 @@ def _init_inter_node_process_group(global_process_group: Any, num_devices_per_no
 
 
 def ignored_by(module: Module, modules: Any, states: Any) -> tuple[set[Module], list[Any]]:
-    """Modules and parameters to be left alone."""
+    """Return the modules and parameters to be ignored."""
     given = list(states or ())
     if given and not (all(isinstance(s, Parameter) for s in given) or all(isinstance(s, Module) for s in given)):
         types = sorted({type(s) for s in given}, key=repr)
@@ -67,7 +67,7 @@ def ignored_by(module: Module, modules: Any, states: Any) -> tuple[set[Module], 
 
 
 def mesh_info_for(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | None) -> Any:
-    """Return the mesh of ranks that share parameters and of those that repeat them."""
+    """Return the meshes of ranks that shard parameters and of those that replicate them."""
     where = "cuda" if has_backend(Device("cuda")) else "cpu"
     if strategy in HYBRID_SHARDING_STRATEGIES:
         if mesh is None:
@@ -150,7 +150,7 @@ def auto_wrap(
 
 
 def _work_in_float32(module: Module) -> None:
-    """A module that precision is not lowered for, inside one that it is: what it is given is cast, and its results are cast back."""
+    """Add hooks to a module excluded from mixed precision: its inputs are cast to float32, and its results cast back."""
     given: list[Any] = []
 
     def before(module: Module, args: tuple) -> tuple:

@@ -1,7 +1,7 @@
-"""State of optimizers under FullyShardedDataParallel, by the names of parameters: whole, or in shards.
+"""State of optimizers under FullyShardedDataParallel, by the names of parameters: whole, or sharded.
 
-An optimizer knows parts of parameters, or flat parameters that stand for several. Ranks may know them in different orders; what needs
-all ranks goes in the order of names."""
+An optimizer has parts of parameters, or flat parameters that stand for several. Their order may differ between ranks; operations that
+involve all ranks run in the order of names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SPREAD = "a value for each element"  # in place of such a value, in what ranks 
 
 
 class _Known:
-    """Parameters of a model that optimizers know, by name."""
+    """Names of a model's parameters, including those inside flat parameters."""
 
     def __init__(self, model: Module):
         self.names = {id(p): clean_tensor_name(name) for name, p in model.named_parameters()}
@@ -45,17 +45,17 @@ class _Known:
         self.group = units[0].process_group if units else None
 
     def of(self, param: Any) -> list[str]:
-        """The names that a parameter stands for."""
+        """Return the names that a parameter stands for."""
         parts = self.members.get(id(param))
         return [self.names[id(param)]] if parts is None else [name for _, _, name in parts]
 
     def order(self) -> list[str]:
-        """All names as the model has them, the same on all ranks."""
+        """Return all names in the order of the model, the same on all ranks."""
         return [n for key, name in self.names.items() for n in ([m[2] for m in self.members.get(key, ())] or [name])]
 
 
 def listed(model: Module, optim: Any, optim_input: Iterable[Any] | None = None) -> list[Any]:
-    """An optimizer's parameters in its order: its own, those it was made with, or the model's."""
+    """Return an optimizer's parameters in its order: its own, those it was made with, or the model's."""
     if optim_input is None:
         return list(model.parameters()) if optim is None else [p for g in optim.param_groups for p in g["params"]]
     given = list(optim_input)
@@ -63,7 +63,7 @@ def listed(model: Module, optim: Any, optim_input: Iterable[Any] | None = None) 
 
 
 def is_spread(value: Any) -> bool:
-    """Return whether a state has a value for each element."""
+    """Return whether a state value has an entry for each element of the parameter."""
     return isinstance(value, (Tensor, _OnRank0)) and len(value.shape) > 0
 
 
@@ -72,7 +72,7 @@ def is_spread(value: Any) -> bool:
 
 @no_grad()
 def optimizer_state(model: Module, params: list[Any], state_dict: dict, settings: StateDictSettings) -> dict[str, Any]:
-    """State and groups with names for keys."""
+    """Return an optimizer's state and groups keyed by names of parameters."""
     known = _Known(model)
     own = {known.of(p)[0]: state_dict["state"][n] for n, p in enumerate(params) if n in state_dict["state"]}
     told = _told_by_all(own, known)
@@ -100,7 +100,7 @@ def optimizer_state(model: Module, params: list[Any], state_dict: dict, settings
 
 
 def _told_by_all(own: dict[str, dict], known: _Known) -> dict[str, dict[str, Any]]:
-    """Return which parameters have which state on some rank: a rank without elements of a parameter may have none. Plain values come along."""
+    """Return the state keys (and scalar values) of each parameter on any rank: a rank without elements of a parameter may have none."""
     mine = {n: {k: _SPREAD if is_spread(v) else v for k, v in state.items()} for n, state in own.items()}
     everybody: list[Any] = [None] * groups.get_world_size(known.group)
     all_gather_object(everybody, mine, known.group)
@@ -143,7 +143,7 @@ def _gathered(unit: Any, piece: Any, value: Any, settings: StateDictSettings) ->
 
 @no_grad()
 def optimizer_state_to_load(model: Module, params: list[Any], state_dict: dict) -> dict[str, Any]:
-    """State by number, each rank's part, of state by name."""
+    """Convert state keyed by name to this rank's state keyed by number."""
     given, known = state_dict["state"], _Known(model)
     state: dict[int, dict[str, Any]] = {}
     numbers = {name: number for number, param in enumerate(params) for name in known.of(param)}
@@ -192,7 +192,7 @@ def _part(members: list[tuple[Any, Any, str]], given: dict[str, Any]) -> dict[st
 
 
 def _agreed(key: str, value: Any, members: list[tuple[Any, Any, str]], given: dict[str, Any]) -> Any:
-    """A plain value that all parameters of a flat one must have."""
+    """Return a scalar state value, after checking that all parameters of a flat one have the same."""
     for _, _, name in members[1:]:
         if name not in given or key not in given[name] or not _same(given[name][key], value):
             raise ValueError(
@@ -209,13 +209,13 @@ def _same(one: Any, other: Any) -> bool:
 
 
 class _OnRank0:
-    """A tensor that rank 0 has: the others know what it looks like, and ask for it when they need it, all at the same time."""
+    """A tensor that rank 0 has: the others know its shape and dtype, and all request its broadcast at the same time."""
 
     def __init__(self, tensor: Tensor, group: Any):
         self.tensor, self.group, self.shape, self.dtype = tensor, group, tuple(tensor.shape), tensor.dtype
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what the other ranks learn of it: shape and dtype."""
+        """Return the data for the other ranks: shape and dtype."""
         return {"shape": self.shape, "dtype": self.dtype}
 
     def fetch(self) -> Tensor:
@@ -227,7 +227,7 @@ class _OnRank0:
 
 
 def _fetched(value: Any) -> Any:
-    """A value as a whole, wherever it is."""
+    """Return a value as a whole tensor, gathered or broadcast if needed."""
     if isinstance(value, DTensor):
         return value.full_tensor()
     return value.fetch() if isinstance(value, _OnRank0) else value
@@ -254,7 +254,7 @@ def from_rank_0(state_dict: dict | None, group: Any) -> dict:
 
 
 def with_keys(state_dict: dict, kind: OptimStateKeyType, model: Module, params: list[Any]) -> dict[str, Any]:
-    """State of a model that is not sharded, with other keys."""
+    """Convert the optimizer state of an unsharded model between names and numbers as keys."""
     names = _Known(model).names
     order = [names[id(p)] for p in params]
     table: dict[Any, Any] = (

@@ -32,7 +32,7 @@ _CONFIGS: dict[StateDictType, tuple[type[Any], type[Any]]] = {
 
 
 class StateDictMethods(Module):
-    """The part of FullyShardedDataParallel that is about state dicts."""
+    """The state-dict methods of FullyShardedDataParallel."""
 
     @staticmethod
     def set_state_dict_type(
@@ -41,7 +41,7 @@ class StateDictMethods(Module):
         state_dict_config: StateDictConfig | None = None,
         optim_state_dict_config: OptimStateDictConfig | None = None,
     ) -> StateDictSettings:
-        """Set the type of state dicts of the FSDP modules below a module; return the settings before."""
+        """Set the type of state dicts of the FSDP modules below a module; return the former settings."""
         kind, optimizer_kind = _CONFIGS[state_dict_type]
         config = kind() if state_dict_config is None else state_dict_config
         optim = optimizer_kind() if optim_state_dict_config is None else optim_state_dict_config
@@ -63,7 +63,7 @@ class StateDictMethods(Module):
 
     @staticmethod
     def get_state_dict_type(module: Module) -> StateDictSettings:
-        """Return what state dicts of the units below hold."""
+        """Return the state-dict settings of the FSDP modules below a module."""
         found: StateDictSettings | None = None
         for unit in fsdp_units(module):
             here = StateDictSettings(unit._state_dict_type, unit._state_dict_config, unit._optim_state_dict_config)
@@ -129,7 +129,7 @@ class StateDictMethods(Module):
 
     @staticmethod
     def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
-        """The state of an optimizer in shards."""
+        """Return the state of an optimizer in shards."""
         settings = StateDictSettings(
             StateDictType.SHARDED_STATE_DICT, ShardedStateDictConfig(), ShardedOptimStateDictConfig()
         )
@@ -161,12 +161,12 @@ class StateDictMethods(Module):
     def rekey_optim_state_dict(
         optim_state_dict: dict[Any, Any], optim_state_key_type: OptimStateKeyType, model: Module, optim_input: Any = None, optim: Any = None
     ) -> dict[str, Any]:  # fmt: skip
-        """Return the state with names or numbers of parameters for keys (of a model that is not sharded)."""
+        """Return the state keyed by names or by numbers of parameters (for a model that is not sharded)."""
         return _optim_state.with_keys(optim_state_dict, optim_state_key_type, model, _given(model, optim, optim_input))
 
 
 def _given(model: Module, optim: Any, optim_input: Any) -> list[Any]:
-    """The parameters of an optimizer, also as programs used to name them."""
+    """Return the parameters of an optimizer, also if they are given by the former argument `optim_input`."""
     if optim_input is not None:
         warnings.warn(
             "The `optim_input` argument is deprecated and will be removed after PyTorch 1.13. You may remove it from your code without"

@@ -1,4 +1,4 @@
-"""The units of FullyShardedDataParallel in a model, for those who look into it."""
+"""Access to the units of FullyShardedDataParallel in a model."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _get_fsdp_states = fsdp_units  # a unit is its own state
 
 
 def _get_fsdp_handles(module: Module) -> list[Any]:
-    """The flat parameters of all units."""
+    """Return the flat parameters of all units."""
     return [unit._handle for unit in fsdp_units(module) if unit._handle is not None]

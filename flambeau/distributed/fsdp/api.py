@@ -1,4 +1,4 @@
-"""Options of FullyShardedDataParallel: how to cut, in which precision, and what state dicts hold."""
+"""Options of FullyShardedDataParallel: sharding strategy, precision, and contents of state dicts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class StateDictConfig:
 
 @dataclass
 class FullStateDictConfig(StateDictConfig):
-    """Whole tensors, on rank 0 only if so wished."""
+    """Options of state dicts with whole tensors, optionally on rank 0 only."""
 
     rank0_only: bool = False
 
@@ -104,14 +104,14 @@ class OptimStateDictConfig:
 
 @dataclass
 class FullOptimStateDictConfig(OptimStateDictConfig):
-    """Whole tensors, on rank 0 only if so wished."""
+    """Options of optimizer state dicts with whole tensors, optionally on rank 0 only."""
 
     rank0_only: bool = False
 
 
 @dataclass
 class LocalOptimStateDictConfig(OptimStateDictConfig):
-    """State of this rank's flat parameters."""
+    """Options of optimizer state dicts of this rank's flat parameters."""
 
     offload_to_cpu: bool = False
 

@@ -1,8 +1,8 @@
-"""`FullyShardedDataParallel`: a module wrapped so that its parameters are cut over the ranks, the first interface for that.
+"""`FullyShardedDataParallel`: a wrapper that shards a module's parameters over the ranks, FSDP's first interface.
 
 >>> model = FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({Block}), use_orig_params=True)
 
-The engine is that of `fully_shard`; what differs is that the parameters of a unit are cut as one flat parameter."""
+The engine is that of `fully_shard`; what differs is that the parameters of a unit are sharded as one flat parameter."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ __all__ = [
 
 
 class FullyShardedDataParallel(StateDictMethods):
-    """A module whose parameters are cut over the ranks of a process group, together with their gradients and optimizer state.
+    """A module whose parameters are sharded over the ranks of a process group, together with their gradients and optimizer state.
 
-    Modules inside that are wrapped themselves, or that `auto_wrap_policy` chooses, are units of their own: only one or two units' parameters are
-    whole at a time. `use_orig_params=True` keeps the parameters under their names, each rank with a part of them; otherwise a
-    unit has one parameter, `_flat_param`. Make the optimizer afterwards."""
+    Modules inside that are wrapped themselves, or that `auto_wrap_policy` chooses, are separate units: only one or two units' parameters
+    are whole at a time. `use_orig_params=True` keeps the parameters under their names, each rank with a part of them; otherwise a unit has
+    one parameter, `_flat_param`. Make the optimizer afterwards."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class FullyShardedDataParallel(StateDictMethods):
     # -- making a unit --------------------------------------------------------------------------------------------------------
 
     def _own_modules(self, left_out: set[Module]) -> list[Module]:
-        """The modules below that belong to no inner unit."""
+        """Return the submodules that belong to no inner unit."""
         inner = {m for unit in self.fsdp_modules(self._fsdp_wrapped_module) for m in unit.modules()}
         return [m for m in self._fsdp_wrapped_module.modules() if m not in inner and m not in left_out]
 
@@ -170,7 +170,7 @@ class FullyShardedDataParallel(StateDictMethods):
         return list(found.values())
 
     def _materialise(self, params: list[Any], left_out: set[Module], init: Callable | None, device: Any) -> list[Any]:
-        """Parameters on the device meta get memory: only those of this unit, and only for as long as it takes to cut them."""
+        """Allocate and initialise meta parameters: only those of this unit, and only until they are sharded."""
         if not any(p.device.type == "meta" for p in params):
             return params
         for module in self._own_modules(left_out):
@@ -301,7 +301,7 @@ class FullyShardedDataParallel(StateDictMethods):
 
     @staticmethod
     def fsdp_modules(module: Module, root_only: bool = False) -> list[FullyShardedDataParallel]:
-        """The units below and including a module; with root_only those that are in no other."""
+        """Return the units below and including a module; with `root_only` those that are in no other."""
         found = fsdp_units(module)
         if root_only:
             inner = {m for unit in found for m in unit.modules() if m is not unit}
@@ -317,7 +317,7 @@ class FullyShardedDataParallel(StateDictMethods):
             raise ValueError(f"expected to be in states {wanted} but current state is {self.training_state}")
 
     def apply(self, fn: Callable[[Module], None]) -> FullyShardedDataParallel:
-        """fn(module) for every module, with whole parameters."""
+        """Call fn(module) for every module, with whole parameters."""
         self._assert_state(TrainingState.IDLE)
         uninitialised = self._fsdp_state._is_root is None
         with self.summon_full_params(self, recurse=False, writeback=True):
@@ -350,7 +350,7 @@ class FullyShardedDataParallel(StateDictMethods):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Context manager within which backward passes do not reduce: whole gradients are accumulated on each rank."""
+        """Context manager: backward passes do not reduce; whole gradients are accumulated on each rank."""
         self._fsdp_state._lazy_init()
         if not self._fsdp_state._is_root:
             raise RuntimeError(
@@ -395,8 +395,8 @@ class FullyShardedDataParallel(StateDictMethods):
         return total.to(functools.reduce(promote_types, (g.dtype for g in (*cut, *whole))))
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
-        """Reduce the gradients of each unit's flat parameter by hook(state, gradients, output), by hook(state, gradients) where nothing
-        is cut."""
+        """Reduce the gradients of each unit's flat parameter by hook(state, gradients, output), or by hook(state, gradients) if it is not
+        sharded."""
         if not self.check_is_root():
             raise AssertionError("register_comm_hook can only be called on a root instance.")
         for unit in self.fsdp_modules(self):
@@ -425,7 +425,7 @@ class FullyShardedDataParallel(StateDictMethods):
         offload_to_cpu: bool = False,
         with_grads: bool = False,
     ) -> Iterator[None]:
-        """Context manager within which all parameters (or those of one unit) are whole; what is written to them is kept, if `writeback`."""
+        """Context manager: all parameters (or those of one unit) are whole; changes to them are kept if `writeback`."""
         if writeback and rank0_only:
             raise NotImplementedError("writeback=True and rank0_only=True is not supported yet")
         if offload_to_cpu and not rank0_only:
@@ -448,7 +448,7 @@ class FullyShardedDataParallel(StateDictMethods):
                 unit._dismiss(writeback)
 
     def _summon(self, with_grads: bool = False) -> None:
-        """Whole parameters, in their own precision."""
+        """Gather whole parameters, in their own precision."""
         if self._fsdp_state._training_state is not PassState.IDLE:
             raise AssertionError(
                 f"Cannot manually unshard parameters during forward/backward: {self._fsdp_state._training_state}"

@@ -1,4 +1,4 @@
-"""A sharded model filled from a checkpoint, of which each rank reads its own rows.
+"""Initialisation of a sharded model from a checkpoint, of which each rank reads its own rows.
 
 >>> with flambeau.device("meta"):
 ...     model = Transformer(config)

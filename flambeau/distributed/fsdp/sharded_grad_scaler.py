@@ -1,4 +1,4 @@
-"""A gradient scaler for sharded models: whether some gradient is not finite is asked of all ranks."""
+"""Gradient scaler for sharded models: ranks agree on whether some gradient is not finite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ShardedGradScaler"]
 
 
 class ShardedGradScaler(GradScaler):
-    """`GradScaler` for parameters of which each rank has a part."""
+    """`GradScaler` for parameters that are sharded over ranks."""
 
     def __init__(
         self,

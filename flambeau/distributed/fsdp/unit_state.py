@@ -1,4 +1,4 @@
-"""The state of one unit of FullyShardedDataParallel, the reduction of its gradients by a hook, and their common norm."""
+"""State of one unit of FullyShardedDataParallel, reduction of its gradients by a hook, and the total gradient norm."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class UnitState(FSDPState):
 
 
 class HookReduction(ReduceScatter):
-    """A communication hook as what reduces gradients."""
+    """Reduce-scatter that calls a user's communication hook."""
 
     def __init__(self, state: Any, hook: Callable):
         self.state, self.hook = state, hook
@@ -64,7 +64,7 @@ def _norm(grads: list[Tensor], kind: float, device: Any) -> Tensor:
 
 
 def total_norm(cut: list[Tensor], whole: list[Tensor], kind: float, info: Any, device: Any) -> Tensor:
-    """The norm of gradients of which each rank of `info` has a part, and of others that every rank has whole."""
+    """Return the norm of gradients of which each rank of `info` has a part, and of others that every rank has whole."""
     total = _norm(cut, kind, device)
     if isinstance(info, FSDPMeshInfo):
         endless = kind == float("inf")

@@ -1,4 +1,4 @@
-"""Policies for which modules of a model become units of their own, and wrapping by them.
+"""Policies that choose which modules of a model become separate units, and wrapping by them.
 
 >>> FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({Block}))
 """
@@ -24,11 +24,11 @@ def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:
 
 
 class _Policy(ABC):
-    """Says which modules are wrapped, and how."""
+    """Base of policies: which modules are wrapped, and with which options."""
 
     @abstractmethod
     def _run_policy(self, root_module: Module, ignored_modules: set, root_kwargs: dict) -> dict[Module, dict]:
-        """The modules, with the options for each."""
+        """Return the modules to wrap, with the options for each."""
 
 
 class ModuleWrapPolicy(_Policy):
@@ -51,7 +51,7 @@ class ModuleWrapPolicy(_Policy):
 
 
 class CustomPolicy(_Policy):
-    """Modules for which a function returns True, or a dict of options that differ from the root's."""
+    """Policy that wraps modules for which a function returns True, or a dict of options that override the root's."""
 
     def __init__(self, lambda_fn: Callable[[Module], bool | dict[str, Any]]):
         self._lambda_fn = lambda_fn
@@ -73,7 +73,7 @@ class CustomPolicy(_Policy):
 
 
 def lambda_auto_wrap_policy(module: Module, recurse: bool, nonwrapped_numel: int, lambda_fn: Callable) -> bool:
-    """Modules for which lambda_fn returns True."""
+    """Policy that wraps modules for which lambda_fn returns True."""
     return recurse or lambda_fn(module)
 
 
@@ -106,7 +106,7 @@ def size_based_auto_wrap_policy(
     force_leaf_modules: set[type[Module]] | None = None,
     exclude_wrap_modules: set[type[Module]] | None = None,
 ) -> bool:
-    """Modules with at least so many elements that are in no smaller unit."""
+    """Policy that wraps modules with at least `min_num_params` elements that are in no smaller unit."""
     own: Any = size_based_auto_wrap_policy
     leaves = own.FORCE_LEAF_MODULES if force_leaf_modules is None else force_leaf_modules
     excluded = own.EXCLUDE_WRAP_MODULES if exclude_wrap_modules is None else exclude_wrap_modules

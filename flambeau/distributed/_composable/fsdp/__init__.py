@@ -1,4 +1,4 @@
-"""Module in which older programs look for `fully_shard`."""
+"""Former module of `fully_shard`."""
 
 from ...fsdp import (
     CPUOffloadPolicy,

@@ -1,4 +1,4 @@
-"""Module in which older programs look for `fully_shard`."""
+"""Former module of `fully_shard`."""
 
 from . import FSDPModule, UnshardHandle, fully_shard, register_fsdp_forward_method
 

@@ -1,4 +1,4 @@
-"""`ShardedTensor` and how to make one: `zeros(spec, 10, 20)`, `init_from_local_shards(shards, 10, 20)`, ..."""
+"""`ShardedTensor` and its constructors: `zeros(spec, 10, 20)`, `init_from_local_shards(shards, 10, 20)`, ..."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def zeros(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
 
 
 def rand(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
-    """Random numbers between 0 and 1."""
+    """Make a ShardedTensor of random numbers between 0 and 1."""
     return _filled(sharding_spec, size, options, lambda t: t.uniform_(0, 1))
 
 
 def randn(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
-    """Random numbers of a normal distribution."""
+    """Make a ShardedTensor of random numbers of a normal distribution."""
     return _filled(sharding_spec, size, options, lambda t: t.normal_(0, 1))
 
 
 def init_from_local_shards(
     local_shards: list[Shard], *global_size: Any, process_group: Any = None, init_rrefs: bool = False
 ) -> ShardedTensor:
-    """Make a ShardedTensor of the parts that each rank has; all ranks call this."""
+    """Make a ShardedTensor from the shards that each rank has; all ranks must call it."""
     return ShardedTensor._init_from_local_shards(
         local_shards, *global_size, process_group=process_group, init_rrefs=init_rrefs
     )
@@ -82,7 +82,7 @@ def pre_load_state_dict_hook(module: Any, state_dict: dict, prefix: str, *others
 
 
 def custom_sharded_op_impl(func: Any) -> Callable[[Callable], Callable]:
-    """A decorator: what `func` does with ShardedTensors: implementation(types, args, kwargs, process_group)."""
+    """Return a decorator that registers implementation(types, args, kwargs, process_group) as `func` of ShardedTensors."""
 
     def note(implementation: Callable) -> Callable:
         _CUSTOM[func.__name__] = implementation

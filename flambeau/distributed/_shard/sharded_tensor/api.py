@@ -1,5 +1,5 @@
-"""`ShardedTensor`: parts of a tensor on several ranks. It can be made, gathered, cut anew, saved and loaded; there is no computing
-with it (DTensor is for that)."""
+"""`ShardedTensor`: parts of a tensor on several ranks. It can be made, gathered, resharded, saved and loaded, but not computed with
+(DTensor is for that)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Shard", "ShardedTensor", "ShardedTensorMetadata", "TensorProperties"
 
 
 def placed(group: Any, placement: _remote_device | None) -> tuple[int, Device]:
-    """The rank and the device that a part is on."""
+    """Return the rank and the device of a placement."""
     if placement is None:
         raise ValueError("remote device is None")
     rank, device = placement.rank(), placement.device()
@@ -56,14 +56,14 @@ _ON_PARTS = (  # calls that do to the whole what they do to each part, in place
 
 
 class ShardedTensor(SpreadTensor):
-    """Parts of a tensor on several ranks, cut as `sharding_spec` says; every rank has those whose placement names it."""
+    """A tensor sharded over several ranks by `sharding_spec`; every rank has the shards whose placement names it."""
 
     _local_shards: list[Shard]
     _metadata: ShardedTensorMetadata
 
     @dataclass
     class ProcessGroupState:
-        """Rank and world in which the tensor was saved."""
+        """Rank and world size with which the tensor was saved."""
 
         local_rank: int
         global_rank: int
@@ -128,7 +128,7 @@ class ShardedTensor(SpreadTensor):
     def _init_from_local_shards(
         cls, local_shards: list[Shard], *global_size: Any, process_group: Any = None, init_rrefs: bool = False
     ) -> ShardedTensor:
-        """Make a ShardedTensor of the parts that each rank has; all ranks call this."""
+        """Make a ShardedTensor from the shards that each rank has; all ranks must call it."""
         group = cls._normalize_pg(process_group)
         size = _sizes(global_size)
         mine = None
@@ -175,7 +175,7 @@ class ShardedTensor(SpreadTensor):
         process_group: Any = None,
         init_rrefs: bool = False,
     ) -> ShardedTensor:
-        """Make a ShardedTensor of one part for each rank."""
+        """Make a ShardedTensor from one shard of each rank."""
         if not local_tensor.is_contiguous():
             raise ValueError("local_tensor is not a contiguous Tensor.")
         group = cls._normalize_pg(process_group)
@@ -193,7 +193,7 @@ class ShardedTensor(SpreadTensor):
         init_rrefs: bool = False,
         sharding_spec: ShardingSpec | None = None,
     ) -> ShardedTensor:
-        """Make a ShardedTensor of parts and of metadata that all ranks have agreed on."""
+        """Make a ShardedTensor from local shards and metadata that all ranks have agreed on."""
         group = cls._normalize_pg(process_group)
         parts, properties = sharded_tensor_metadata.shards_metadata, sharded_tensor_metadata.tensor_properties
         here = groups.get_rank()
@@ -227,15 +227,15 @@ class ShardedTensor(SpreadTensor):
 
     # -- what it is -------------------------------------------------------------------------------------------------------------
     def metadata(self) -> ShardedTensorMetadata:
-        """The parts of all ranks, the size and the properties."""
+        """Return the metadata: shards of all ranks, size and properties."""
         return self._metadata
 
     def local_shards(self) -> list[Shard]:
-        """Return the parts of this rank."""
+        """Return the shards of this rank."""
         return self._local_shards
 
     def local_tensor(self) -> Tensor:
-        """Return the only part of this rank."""
+        """Return the tensor of this rank's only shard."""
         if len(self._local_shards) != 1:
             raise NotImplementedError(
                 f"Only single local shard is supported. Number of shards: {len(self._local_shards)}"
@@ -243,7 +243,7 @@ class ShardedTensor(SpreadTensor):
         return self._local_shards[0].tensor
 
     def sharding_spec(self) -> ShardingSpec:
-        """Return the specification by which the tensor is cut."""
+        """Return the specification by which the tensor is sharded."""
         return self._sharding_spec
 
     def is_pinned(self, device: Any = None) -> bool:
@@ -263,7 +263,7 @@ class ShardedTensor(SpreadTensor):
 
     # -- other forms of it ------------------------------------------------------------------------------------------------------
     def _with(self, change: Callable[[Tensor], Tensor], device: Any = None, group: Any = None) -> ShardedTensor:
-        """Return this tensor with other parts."""
+        """Return a ShardedTensor with `change` applied to each shard, optionally on another device or group."""
         metadata = copy.deepcopy(self._metadata)
         if device is not None:
             for shard in metadata.shards_metadata:
@@ -284,7 +284,7 @@ class ShardedTensor(SpreadTensor):
         return self._with(lambda t: t.clone())
 
     def detach(self) -> ShardedTensor:
-        """Return the same parts without history."""
+        """Return the same shards without autograd history."""
         return self._with(lambda t: t.detach())
 
     def cpu(self, memory_format: Any = None, process_group: Any = None) -> ShardedTensor:
@@ -308,7 +308,7 @@ class ShardedTensor(SpreadTensor):
     def gather(  # type: ignore[override]
         self, dst: int = 0, out: Tensor | None = None, enforce_dtype: bool = False, dtype: Any = None
     ) -> None:
-        """The whole tensor into `out` on rank `dst`; all ranks call this."""
+        """Gather the whole tensor into `out` on rank `dst`; all ranks must call it."""
         rank = groups.get_rank(self._process_group)
         if rank == dst and out is None:
             raise ValueError(f"`out` Tensor must be provided on dst rank {dst}")
@@ -321,7 +321,7 @@ class ShardedTensor(SpreadTensor):
             unrecorded(out.copy_, whole)
 
     def _whole(self) -> Tensor:
-        """The whole tensor, on every rank."""
+        """Return the whole tensor, on every rank."""
         group, size = self._process_group, groups.get_world_size(self._process_group)
         lists: list[list[ShardMetadata]] = [[] for _ in range(size)]
         for shard in self._metadata.shards_metadata:
@@ -344,7 +344,7 @@ class ShardedTensor(SpreadTensor):
         return whole
 
     def reshard(self, resharding_spec: ShardingSpec) -> ShardedTensor:
-        """Cut this tensor in another way, in place."""
+        """Shard this tensor by another specification, in place."""
         whole = self._whole()
         metadata = resharding_spec.build_metadata(self.shape, self._metadata.tensor_properties)
         here = groups.get_rank()
@@ -354,7 +354,7 @@ class ShardedTensor(SpreadTensor):
         return self
 
     def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Call an operator that meets this tensor: a few work on each part, others say that there is no computing with it."""
+        """Call an operator on this tensor: a few apply to each shard, the others raise."""
         name = getattr(face, "__name__", str(face))
         if name in _CUSTOM:
             return _CUSTOM[name]([type(self)], args, kwargs, self._process_group)
@@ -409,5 +409,5 @@ class ShardedTensor(SpreadTensor):
 
 
 def part_of(tensor: Tensor, shard: ShardMetadata) -> Tensor:
-    """Return the shard of a whole tensor that a shard's metadata describes."""
+    """Return the part of a whole tensor that a shard's metadata describes."""
     return tensor[tuple(slice(o, o + n) for o, n in zip(shard.shard_offsets, shard.shard_sizes, strict=True))]

@@ -1,4 +1,4 @@
-"""Metadata of a ShardedTensor as a whole, under the names that PyTorch's files have."""
+"""Metadata of a ShardedTensor, with the class names of PyTorch's files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FORMATS = (contiguous_format, channels_last, preserve_format)
 
 @dataclass
 class TensorProperties:
-    """Properties that are needed besides its size to make a tensor."""
+    """Properties of a tensor besides its size: dtype, layout, requires_grad, memory format, pinned memory."""
 
     dtype: Dtype = field(default_factory=get_default_dtype)
     layout: layout = strided
@@ -57,7 +57,7 @@ class TensorProperties:
 
 @dataclass
 class ShardedTensorMetadata:
-    """The parts of a tensor, its size and its properties."""
+    """The shards of a tensor, its size and its properties."""
 
     shards_metadata: list[ShardMetadata] = field(default_factory=list)
     size: Size = field(default_factory=lambda: Size(()))

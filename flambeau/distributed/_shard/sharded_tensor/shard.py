@@ -1,4 +1,4 @@
-"""`Shard`: a part of a tensor that this rank has."""
+"""`Shard`: a part of a tensor on this rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..metadata import ShardMetadata
 
 @dataclass
 class Shard:
-    """A tensor, and which part of the whole it is."""
+    """A tensor, and the metadata of the part of the whole that it is."""
 
     __slots__ = ["tensor", "metadata"]
     tensor: Tensor
@@ -32,6 +32,6 @@ class Shard:
 
     @classmethod
     def from_tensor_and_offsets(cls, tensor: Tensor, shard_offsets: list[int], rank: int) -> Shard:
-        """The part of this rank that begins there."""
+        """Make the shard of a rank that begins at `shard_offsets`."""
         placement = _remote_device(f"rank:{rank}/{tensor.device}")
         return cls(tensor, ShardMetadata(shard_offsets, list(tensor.size()), placement))

@@ -1,4 +1,4 @@
-"""Specifications of how tensors are cut: `ChunkShardingSpec` along one dimension, `EnumerableShardingSpec` as listed."""
+"""Sharding specifications: `ChunkShardingSpec` along one dimension, `EnumerableShardingSpec` by a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to cut a tensor, and what must hold for a list of parts."""
+"""Base of sharding specifications, and validation of lists of shards."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class DevicePlacementSpec(PlacementSpec):
 
 
 class ShardingSpec(ABC):
-    """Base of the specifications by which tensors are cut."""
+    """Base of the specifications by which tensors are sharded."""
 
     @abstractmethod
     def build_metadata(self, tensor_sizes: Any, tensor_properties: TensorProperties) -> ShardedTensorMetadata:
-        """The parts of a tensor of this size."""
+        """Return the shards of a tensor of this size."""
 
     @abstractmethod
     def shard(self, tensor: Any, src_rank: int = 0, process_group: Any = None) -> Any:
-        """Rank `src_rank`'s tensor, cut, with a part on each rank."""
+        """Shard the tensor of rank `src_rank`, one part per rank."""
 
 
 def overlap(one: ShardMetadata, other: ShardMetadata) -> bool:
@@ -55,7 +55,7 @@ def validate_non_overlapping_shards_metadata(shards: Sequence[ShardMetadata]) ->
 
 
 def check_tensor(shards_metadata: Sequence[ShardMetadata], tensor_dims: Sequence[int]) -> None:
-    """Raise unless parts that do not overlap make up a tensor of this size."""
+    """Raise unless shards that do not overlap cover a tensor of this size."""
     if len(tensor_dims) != len(shards_metadata[0].shard_offsets):
         raise ValueError(
             f"Rank of tensor is {len(tensor_dims)}, but shards rank is {len(shards_metadata[0].shard_offsets)}"

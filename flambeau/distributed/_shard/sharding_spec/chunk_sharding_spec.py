@@ -1,4 +1,4 @@
-"""`ChunkShardingSpec`: a tensor cut along one dimension into parts of equal length, the last ones shorter."""
+"""`ChunkShardingSpec`: a tensor sharded along one dimension into parts of equal length, the last ones shorter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .api import EnumerableShardingSpec, ShardingSpec
 
 @dataclass
 class ChunkShardingSpec(ShardingSpec):
-    """Cut along `dim`, a part for each of `placements`, as `torch.chunk` would."""
+    """Sharding along `dim`, one part for each of `placements`, divided like `torch.chunk`."""
 
     dim: int
     placements: list[_remote_device | str]
@@ -73,7 +73,7 @@ class ChunkShardingSpec(ShardingSpec):
 
 
 def _infer_sharding_spec_from_shards_metadata(shards_metadata: list[ShardMetadata]) -> ShardingSpec:
-    """The spec that cuts a tensor into these parts."""
+    """Return the specification that yields these shards."""
     cut = {dim for shard in shards_metadata for dim, offset in enumerate(shard.shard_offsets) if offset}
     if len(cut) == 1:
         dim = cut.pop()

@@ -36,7 +36,7 @@ class CheckpointImpl(Enum):
 
 
 class ActivationWrapper(Module):
-    """A layer inside another, whose names in state dicts stay as they were."""
+    """Base of wrappers of a layer; names in state dicts do not change."""
 
     def __init__(self, mod: Module):
         super().__init__()
@@ -70,7 +70,7 @@ class ActivationWrapper(Module):
 
 
 class CheckpointWrapper(ActivationWrapper):
-    """A layer that is run through `utils.checkpoint.checkpoint`."""
+    """Wrapper that runs a layer through `utils.checkpoint.checkpoint`."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ def checkpoint_wrapper(
 
 
 class OffloadWrapper(ActivationWrapper):
-    """A layer whose saved tensors wait in host memory."""
+    """Wrapper of a layer whose saved tensors are kept in host memory until the backward pass."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         with save_on_cpu(pin_memory=has_backend(device("cuda"))):

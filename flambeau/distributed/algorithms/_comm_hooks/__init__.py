@@ -1,4 +1,4 @@
-"""Ways to reduce gradients for `FullyShardedDataParallel.register_comm_hook`."""
+"""Gradient reduction hooks for `FullyShardedDataParallel.register_comm_hook`."""
 
 from . import default_hooks as default
 

@@ -1,6 +1,6 @@
 """Averages of gradients over ranks, also in a lower precision.
 
-A hook has (state, gradient) where every rank has the whole gradient, which it changes, and (state, gradient, output) where `output` is
+A hook takes (state, gradient) if every rank has the whole gradient, which is changed in place, and (state, gradient, output) if `output` is
 this rank's shard."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ...fsdp._fully_shard._fsdp_collectives import divisors
 
 
 class DefaultState:
-    """Ranks that take part, and by what gradients are divided before and after: together by the number of ranks, in two steps so that
-    numbers become neither too small nor too large."""
+    """The process group, and the factors that gradients are divided by before and after the reduction: together the number of ranks, in two
+    steps to avoid underflow and overflow."""
 
     def __init__(self, process_group: Any):
         if process_group is None:
@@ -27,7 +27,7 @@ class DefaultState:
 
 
 class LowPrecisionState(DefaultState):
-    """Gradients travel in a lower precision, and come back in `parameter_type`."""
+    """State for reducing gradients in a lower precision; the results have `parameter_type`."""
 
     def __init__(self, process_group: Any, parameter_type: dtype = float32):
         super().__init__(process_group)
@@ -35,7 +35,7 @@ class LowPrecisionState(DefaultState):
 
 
 def allreduce_hook(state: DefaultState, grad: Tensor) -> None:
-    """The average of whole gradients."""
+    """Average whole gradients over the ranks, in place."""
     if state.gradient_predivide_factor > 1:
         grad.div_(state.gradient_predivide_factor)
     all_reduce(grad, group=state.process_group)
@@ -69,5 +69,5 @@ def fp16_compress_hook(state: LowPrecisionState, grad: Tensor, output: Tensor | 
 
 
 def bf16_compress_hook(state: LowPrecisionState, grad: Tensor, output: Tensor | None = None) -> None:
-    """The average, computed in bfloat16."""
+    """Average gradients among ranks in bfloat16."""
     _in_precision(bfloat16, state, grad, output)

@@ -1,4 +1,4 @@
-"""Hooks that measure what communication costs."""
+"""Hooks for measuring the cost of communication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain averaging, and averaging in half the bytes."""
+"""Averaging of gradients, also in half precision."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _average(process_group: Any, tensor: Tensor) -> Future:
 
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """The average, as without a hook."""
+    """Average a bucket's gradients, as without a hook."""
     return _average(process_group, bucket.buffer())
 
 
@@ -44,12 +44,12 @@ def _compressed(dtype: Any, process_group: Any, bucket: GradBucket) -> Future:
 
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """The average, computed and sent in float16."""
+    """Average a bucket's gradients in float16."""
     return _compressed(BY_NAME["float16"], process_group, bucket)
 
 
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """The average, computed and sent in bfloat16."""
+    """Average a bucket's gradients in bfloat16."""
     return _compressed(BY_NAME["bfloat16"], process_group, bucket)
 
 

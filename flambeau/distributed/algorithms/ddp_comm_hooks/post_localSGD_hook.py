@@ -1,4 +1,4 @@
-"""Local SGD after a while: from some iteration on, gradients are averaged within a subgroup only (or not at all)."""
+"""Post-local SGD: from some iteration on, gradients are averaged within a subgroup only (or not at all)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["PostLocalSGDState", "post_localSGD_hook"]
 
 
 class PostLocalSGDState:
-    """State of the hook: the groups used, and the step at which it changes to local averages."""
+    """State of the hook: its process groups, and the iteration at which it changes to local averages."""
 
     def __init__(
         self, process_group: Any, subgroup: Any, start_localSGD_iter: int, post_local_gradient_allreduce: bool = True
@@ -30,7 +30,7 @@ class PostLocalSGDState:
 
 
 def post_localSGD_hook(state: PostLocalSGDState, bucket: GradBucket) -> Future:
-    """Averages over all ranks first, and from `start_localSGD_iter` on over the subgroup."""
+    """Average gradients over all ranks first, and from `start_localSGD_iter` on over the subgroup."""
     if state.iter < state.start_localSGD_iter:
         state.maybe_increase_iter(bucket)
         return _average(_group(state.process_group), bucket.buffer())

@@ -1,7 +1,7 @@
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019): gradients of matrices are sent as products of two thin ones.
 
-A gradient M (n x m) is approximated by P Q' with r columns: P = M Q, made orthogonal; Q = M' P. Both are averaged over the ranks,
-what is lost is added to the next iteration's gradient (error feedback), and Q is where the next iteration starts (warm start)."""
+A gradient M (n x m) is approximated by P Q' with r columns: P = M Q, made orthogonal; Q = M' P. Both are averaged over the ranks, the error
+is added to the next iteration's gradient (error feedback), and Q is the next iteration's start (warm start)."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class PowerSGDState:
             self.iter += 1
 
     def compression_stats(self) -> tuple[float, int, int]:
-        """Return how many times less is sent, and the numbers of elements before and after."""
+        """Return the compression factor, and the numbers of elements before and after compression."""
         after = self.total_numel_after_compression
         rate = self.total_numel_before_compression / after if after else 0
         return rate, self.total_numel_before_compression, after
 
 
 def _orthogonalize(matrix: Tensor, epsilon: float) -> None:
-    """Columns made orthonormal, in place; reflections do that even where columns depend on each other."""
+    """Make the columns orthonormal, in place, by reflections, which handle linearly dependent columns too."""
     if matrix.shape[1] == 1:
         norm = matrix.norm() + epsilon
         matrix.div_(norm if float(norm) else 1.0)
@@ -82,7 +82,7 @@ def _orthogonalize(matrix: Tensor, epsilon: float) -> None:
 
 
 def _start(state: PowerSGDState, key: tuple[int, int], rows: int, rank: int, like: Tensor) -> Tensor:
-    """The Q to begin with: the last one, or random columns that are the same on all ranks."""
+    """Return the initial Q: the last one, or random columns that are the same on all ranks."""
     known = state.q_memory_dict.get(key)
     if state.warm_start and known is not None:
         return known

@@ -1,4 +1,4 @@
-"""Gradients sent in 8 bits: scale and zero point of a whole bucket, or of pieces of it."""
+"""Gradients sent in 8 bits, with scale and zero point of a whole bucket or of parts of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _torch = namespace("torch")
 
 
 def _quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows of numbers as bytes, and for each row its smallest number and the width of a step."""
+    """Return rows of numbers as bytes, and for each row its smallest number and the step size."""
     low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)
     step = ((high - low) / 255).clamp_min(1e-12)
     return ((rows - low) / step).round().clamp(0, 255).to(_torch["zeros"](1).byte().dtype), _torch["cat"](
@@ -49,10 +49,10 @@ def _average(process_group: Any, bucket: GradBucket, width: int) -> Future:
 
 
 def quantization_pertensor_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """The average of gradients that every rank sends in 8 bits."""
+    """Average gradients that are sent in 8 bits, with one scale per bucket."""
     return unrecorded(_average, process_group, bucket, max(1, bucket.buffer().numel()))
 
 
 def quantization_perchannel_hook(process_group: Any, bucket: GradBucket, bucket_size: int = 512) -> Future:
-    """Average gradients that travel as bytes, with a scale for every `bucket_size` numbers."""
+    """Average gradients that are sent in 8 bits, with a scale for every `bucket_size` numbers."""
     return unrecorded(_average, process_group, bucket, bucket_size)

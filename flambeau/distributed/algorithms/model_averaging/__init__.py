@@ -30,7 +30,7 @@ def average_parameters(params: Iterator[Tensor], process_group: Any) -> None:
 
 
 def get_params_to_average(params: Iterable[Any]) -> list[Tensor]:
-    """Parameters, or those of an optimizer's groups, that have gradients."""
+    """Return the parameters, or those of an optimizer's groups, that have gradients."""
     chosen = []
     for entry in params:
         if isinstance(entry, Tensor):
@@ -47,7 +47,7 @@ def average_parameters_or_parameter_groups(params: Iterable[Any], process_group:
 
 
 class ModelAverager(ABC):
-    """Counts steps, and averages parameters in some of them."""
+    """Base of averagers: counts steps, and averages parameters in some of them."""
 
     def __init__(self, process_group: Any = None):
         self.process_group = groups._get_default_group() if process_group is None else process_group
@@ -58,7 +58,7 @@ class ModelAverager(ABC):
 
 
 class PeriodicModelAverager(ModelAverager):
-    """Averages in every `period`-th step, from `warmup_steps` on."""
+    """Averager that runs in every `period`-th step, from `warmup_steps` on."""
 
     def __init__(self, period: int, warmup_steps: int = 0, process_group: Any = None):
         super().__init__(process_group)
@@ -82,7 +82,7 @@ class PeriodicModelAverager(ModelAverager):
 
 
 class HierarchicalModelAverager(ModelAverager):
-    """`period_group_size_dict` maps a period to the size of the groups that are averaged in it; both grow."""
+    """Averager over groups of growing size: `period_group_size_dict` maps a period to the size of the groups averaged in it."""
 
     def __init__(self, period_group_size_dict: Any = None, warmup_steps: int = 0, process_group: Any = None):
         super().__init__(process_group)
@@ -105,7 +105,7 @@ class HierarchicalModelAverager(ModelAverager):
             self.period_process_group_dict[period] = self.process_group if whole else subgroups.new_subgroups(size)[0]
 
     def _find_process_group(self) -> Any:
-        """Return the largest group whose period divides the present step."""
+        """Return the largest group whose period divides the current step."""
         for period in reversed(self._periods):
             if self.step % period == 0:
                 return self.period_process_group_dict[period]

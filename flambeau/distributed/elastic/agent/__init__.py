@@ -1,1 +1,1 @@
-"""Agents: they start workers, watch them, and start them again."""
+"""Agents: they start, monitor and restart workers."""

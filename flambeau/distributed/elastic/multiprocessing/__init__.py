@@ -1,4 +1,4 @@
-"""Worker processes and where their output goes."""
+"""Worker processes and the destinations of their output."""
 
 from .logs import DefaultLogsSpecs, LogsSpecs, Std, to_map
 from .workers import RunResult, SignalException, Workers, handled_signals

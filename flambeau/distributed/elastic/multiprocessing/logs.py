@@ -21,7 +21,7 @@ class Std(IntFlag):
 
     @classmethod
     def from_str(cls, text: str) -> Std | dict[int, Std]:
-        """`3` for all workers, `0:1,1:2` for each."""
+        """Parse `3` (all workers) or `0:1,1:2` (per worker)."""
 
         def one(value: str) -> Std:
             if value not in ("0", "1", "2", "3"):
@@ -73,7 +73,7 @@ DefaultLogsSpecs = LogsSpecs
 
 
 class WorkerLogs:
-    """The files of one worker in one attempt, and the threads that show what is written to them."""
+    """The log files of one worker in one attempt, and the threads that print what is written to them."""
 
     def __init__(
         self, specs: LogsSpecs, folder: str, local_rank: int, local_world_size: int, role: str, rank: str = ""
@@ -115,7 +115,7 @@ class WorkerLogs:
 
 
 class _Tail:
-    """Copies lines of a growing file."""
+    """Thread that copies lines of a growing file to an output stream."""
 
     def __init__(self, path: str, target: TextIO, prefix: str, words: list[str] | None):
         self.path, self.target, self.prefix, self.words = path, target, prefix, words

@@ -32,7 +32,7 @@ class SignalException(Exception):
 
 @contextlib.contextmanager
 def handled_signals(names: str) -> Iterator[None]:
-    """Context manager within which these signals raise SignalException, so that workers are ended before the agent is."""
+    """Context manager: these signals raise SignalException, so that workers are ended before the agent is."""
 
     def handle(number: int, frame: Any) -> None:
         name = signal.Signals(number)
@@ -64,7 +64,7 @@ class RunResult:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Make this new process end when the agent does, however it ends."""
+    """Make this new process end when the agent does, however that ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -111,7 +111,7 @@ class _Function:
 
 
 class _Command:
-    """A worker that is a command; the leader of a session of its own, so that what it starts ends with it."""
+    """A worker that is a command; it leads a new session, so that its child processes end with it."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], logs: WorkerLogs):
         parent = os.getpid()
@@ -190,7 +190,7 @@ class Workers:
         return {rank: process.pid for rank, process in self.processes.items()}
 
     def poll(self) -> RunResult | None:
-        """None while all are well and some still run; else what became of them."""
+        """Return None while none has failed and some still run; else the outcome."""
         codes = {rank: process.poll() for rank, process in self.processes.items()}
         failed = {rank: code for rank, code in codes.items() if code}
         if failed:

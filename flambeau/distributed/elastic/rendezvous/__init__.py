@@ -1,4 +1,4 @@
-"""Rendezvous of agents: they meet, and agree who takes part in the next round."""
+"""Rendezvous of agents: they agree on the participants of the next round."""
 
 from . import api
 from .api import *

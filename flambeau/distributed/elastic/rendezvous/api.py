@@ -1,4 +1,4 @@
-"""Interface of a rendezvous: a place to meet, and what comes out of a meeting."""
+"""Interface of a rendezvous and its results."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class RendezvousClosedError(RendezvousError):
 
 
 class RendezvousTimeoutError(RendezvousError):
-    """Raised when too few agents came in time."""
+    """Raised when too few agents joined in time."""
 
 
 class RendezvousConnectionError(RendezvousError):
-    """The store of the rendezvous cannot be reached."""
+    """Raised when the store of the rendezvous cannot be reached."""
 
 
 class RendezvousStateError(RendezvousError):
-    """Raised if what is in the store is no state of a rendezvous."""
+    """Raised if the store's content is not a valid state of a rendezvous."""
 
 
 class RendezvousGracefulExitError(RendezvousError):
@@ -61,7 +61,7 @@ class RendezvousInfo:
 
 
 class RendezvousHandler(ABC):
-    """An agent's side of a rendezvous."""
+    """Interface of an agent to a rendezvous."""
 
     use_agent_store = True
 
@@ -74,7 +74,7 @@ class RendezvousHandler(ABC):
 
     @abstractmethod
     def num_nodes_waiting(self) -> int:
-        """Return the number of agents that would like to join."""
+        """Return the number of agents that wait to join."""
 
     @abstractmethod
     def set_closed(self) -> None: ...
@@ -206,7 +206,7 @@ class RendezvousHandlerRegistry:
 
 
 def _maker(module: str, function: str) -> RendezvousHandlerCreator:
-    """A function of another module, which is imported when it is called."""
+    """Return a function of another module, which is imported when it is called."""
     return lambda params: naming.attribute(__package__, module, function)(params)
 
 

@@ -1,10 +1,10 @@
-"""A rendezvous that agents join and leave at any time, kept in a TCPStore.
+"""Dynamic rendezvous, which agents join and leave at any time, stored in a TCPStore.
 
-One value of the store, replaced only by compare-and-set, holds the round, its participants, and who waits for the next one. A
-round is complete when the largest number of nodes is there, or when at least the smallest is and nobody else has come for a
-while. An agent that restarts leaves the round and waits for the next; the others notice, and follow; when the round is empty, the
-next one begins. Agents count up a number of their own as long as they live: one whose number stands still is taken out, and so
-is one that leaves; the others begin a new round then. The agent that serves the store ends last."""
+One value of the store, replaced only by compare-and-set, holds the round, its participants, and the agents that wait for the next one. A
+round is complete with the largest number of nodes, or with at least the smallest if nobody else has joined for some time. An agent that
+restarts leaves the round and waits for the next; the others notice and follow; when the round is empty, the next one begins. Agents
+increment a heartbeat counter: one whose counter stands still is removed, like one that leaves; the others begin a new round then. The agent
+that serves the store ends last."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Pulse:
                 return  # the store is gone: whoever needs it next says so
 
     def is_dead(self, node: str, patience: float) -> bool:
-        """Return whether a node's number has stood still for too long."""
+        """Return whether a node's heartbeat has not changed for too long."""
         key = f"alive/{node}"
         value = self.store.get(key) if self.store.check([key]) else b""
         now = time.monotonic()
@@ -77,7 +77,7 @@ class _Pulse:
 
 
 class C10dRendezvous(RendezvousHandler):
-    """Nodes between `min_nodes` and `max_nodes`, in rounds."""
+    """Rendezvous of `min_nodes` to `max_nodes` nodes, in rounds."""
 
     def __init__(self, store: Store, params: RendezvousParameters):
         self.store = PrefixStore(f"torch.rendezvous.{params.run_id}", store)
@@ -116,7 +116,7 @@ class C10dRendezvous(RendezvousHandler):
             raise RendezvousStateError("The store holds something that is no state of a rendezvous.") from problem
 
     def _update(self, change: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Changes the state, again and again until nobody has come in between; `change` says whether there is a change."""
+        """Change the state by compare-and-set, with retries; `change` returns whether there is a change."""
         while True:
             held, state = self._read()
             self._bury(state)
@@ -193,7 +193,7 @@ class C10dRendezvous(RendezvousHandler):
             time.sleep(_PAUSE)
 
     def _outcome(self, state: dict[str, Any], deadline: float) -> RendezvousInfo | None:
-        """The first node serves a store for this round; every round has a new one, so nothing of the last is left in it."""
+        """Return the result of a complete round. Its first node serves a new store for the round, which holds nothing of the last one."""
         rank, size = state["participants"].index(self.node), len(state["participants"])
         self._round, self._members = state["round"], state["participants"]
         store = PrefixStore(f"round {state['round']}", self.store)
@@ -221,7 +221,7 @@ class C10dRendezvous(RendezvousHandler):
         return host if self._serves and is_this_machine(host) else socket.getfqdn()
 
     def num_nodes_waiting(self) -> int:
-        """Agents that wait for the next round and would find a place in it, or have left this one."""
+        """Return the number of agents that wait for the next round and fit into it, or have left this one."""
         _, state = self._read()
         self._bury(state)
         gone = len(self._gone(state))
@@ -254,7 +254,7 @@ class C10dRendezvous(RendezvousHandler):
         return self._end(closes=True)
 
     def _end(self, closes: bool) -> bool:
-        """Leave the rendezvous, and close it for all if so wished; return whether the others could be told."""
+        """Leave the rendezvous, and close it for all if `closes`; return whether the store could be updated."""
         try:
             if closes:
                 self.set_closed()
@@ -268,7 +268,7 @@ class C10dRendezvous(RendezvousHandler):
             self.pulse.stop()
 
     def _let_others_go(self) -> None:
-        """The agent that serves the store stays until the others have heard that the job is over."""
+        """Wait, if this agent serves the store, until the others have seen that the job is over."""
         deadline = time.monotonic() + _PATIENCE_AT_EXIT
         while self._serves and time.monotonic() < deadline:
             _, state = self._read()

@@ -1,6 +1,6 @@
-"""A store that an etcd server keeps (3.4 or newer, through its JSON gateway): agents meet there, and none of them has to serve it.
+"""Store on an etcd server (3.4 or newer, through its JSON gateway): agents use it for the rendezvous, and none has to serve it.
 
-What a job writes is gone some hours after its last agent."""
+Keys of a job expire some hours after its last agent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _coded(data: str | bytes) -> str:
 
 
 class EtcdStore(Store):
-    """Keys under `prefix` of the server at `endpoint` ("host:port")."""
+    """Store of keys under `prefix` of the etcd server at `endpoint` ("host:port")."""
 
     def __init__(
         self, endpoint: str, prefix: str = "/torchelastic/", timeout: timedelta = DEFAULT_TIMEOUT, protocol: str = "http",
@@ -53,21 +53,21 @@ class EtcdStore(Store):
         return _coded(self.prefix + key)
 
     def _put(self, key: str, value: bytes) -> dict[str, Any]:
-        """A request to write; written keys live as long as this process renews its lease."""
+        """Return a request that writes a key under this process's lease, which is renewed if necessary."""
         if time.monotonic() - self._renewed > _LIFE / 4:
             self._ask("lease/keepalive", ID=self._lease)
             self._renewed = time.monotonic()
         return {"key": self._key(key), "value": _coded(value), "lease": self._lease}
 
     def _held(self, key: str) -> tuple[bytes | None, str]:
-        """The value, and the revision that it is from."""
+        """Return the value of a key, and its revision."""
         found = self._ask("kv/range", key=self._key(key)).get("kvs")
         if not found:
             return None, "0"
         return base64.b64decode(found[0].get("value", "")), found[0]["mod_revision"]
 
     def _replace(self, key: str, revision: str, value: bytes) -> bool:
-        """Write if nobody has done so since `revision` (0: since ever)."""
+        """Write a key if it has not changed since `revision` (0: if it does not exist); return whether it was written."""
         compare = {"key": self._key(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision}
         done = self._ask("kv/txn", compare=[compare], success=[{"request_put": self._put(key, value)}])
         return bool(done.get("succeeded"))
@@ -131,7 +131,7 @@ class EtcdStore(Store):
 
 
 def create_store(params: Any) -> EtcdStore:
-    """The store of a job; TLS as PyTorch's etcd rendezvous has it: `protocol`, `cacert`, `cert` and `key` in --rdzv-conf."""
+    """Return the store of a job; TLS settings as for PyTorch's etcd rendezvous: `protocol`, `cacert`, `cert` and `key` in --rdzv-conf."""
     protocol, context = params.get("protocol", "http"), None
     if protocol == "https":
         context = ssl.create_default_context(cafile=params.get("cacert"))

@@ -1,4 +1,4 @@
-"""A rendezvous whose members are known from the start: so many nodes, each with its rank, at the address of the first."""
+"""Static rendezvous: the number of nodes and their ranks are fixed, the first node serves the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .api import RendezvousHandler, RendezvousInfo, RendezvousParameters, Rendez
 
 
 class StaticRendezvous(RendezvousHandler):
-    """Node 0 serves the store; the others connect to it."""
+    """Rendezvous in which node 0 serves the store and the others connect to it."""
 
     def __init__(self, params: RendezvousParameters):
         if "rank" not in params.config:
@@ -45,7 +45,7 @@ class StaticRendezvous(RendezvousHandler):
         return RendezvousInfo(store, self.rank, self.world_size, RendezvousStoreInfo(self.host, self.port))
 
     def num_nodes_waiting(self) -> int:
-        """Return how many nodes wait for the next round, which a failed node joins and the others must follow."""
+        """Return how many nodes wait for the next round: a failed node restarts in it, and the others must follow."""
         if self._store is None or self.world_size == 1:
             return 0
         key = f"{self.run_id}/{self._round + 1}/arrived/count"
@@ -62,5 +62,5 @@ class StaticRendezvous(RendezvousHandler):
 
 
 def create_rdzv_handler(params: RendezvousParameters) -> StaticRendezvous:
-    """The rendezvous of parameters that have a `rank`."""
+    """Make the static rendezvous of parameters that have a `rank`."""
     return StaticRendezvous(params)

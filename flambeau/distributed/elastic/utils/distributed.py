@@ -1,4 +1,4 @@
-"""Ports that are free, and stores on them."""
+"""Free ports, and stores on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...tcp_store import TCPStore
 
 
 def get_socket_with_port() -> socket.socket:
-    """A socket that is bound to a free port; close it just before the port is used."""
+    """Return a socket bound to a free port; close it just before the port is used."""
     return socket.create_server(("localhost", 0))
 
 

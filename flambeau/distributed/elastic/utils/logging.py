@@ -1,4 +1,4 @@
-"""Loggers by the name of the module that asks for one."""
+"""Loggers named after the calling module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["get_logger"]
 
 
 def get_logger(name: str | None = None) -> logging.Logger:
-    """The logger `name`, else that of the calling module; its level is LOGLEVEL, or WARNING."""
+    """Return the logger `name`, by default that of the calling module; its level is LOGLEVEL, or WARNING."""
     if name is None:
         module = inspect.getmodule(inspect.stack()[1].frame)
         name = module.__name__ if module is not None else "__main__"

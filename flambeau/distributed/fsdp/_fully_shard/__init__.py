@@ -1,4 +1,4 @@
-"""FSDP2: `fully_shard` and what belongs to it."""
+"""FSDP2: `fully_shard` and its options."""
 
 from ._fsdp_api import CPUOffloadPolicy, DataParallelMeshDims, MixedPrecisionPolicy, OffloadPolicy
 from ._fsdp_common import FSDPMeshInfo, HSDPMeshInfo, ShardPlacementResult

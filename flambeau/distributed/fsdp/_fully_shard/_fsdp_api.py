@@ -1,4 +1,4 @@
-"""Options of `fully_shard`: precision, offloading, and communication of its own."""
+"""Options of `fully_shard`: precision, offloading, and custom communication."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ....core.tensor import Tensor
 
 @dataclass(frozen=True)
 class MixedPrecisionPolicy:
-    """Dtypes in which a sharded module works, while its parameters keep theirs.
+    """Dtypes in which a sharded module computes, while its parameters keep theirs.
 
-    param_dtype: parameters are gathered and used in this dtype. reduce_dtype: gradients are reduced in it (default: as they are
-    computed). output_dtype: floating point outputs are cast to it. cast_forward_inputs: floating point inputs are cast to param_dtype."""
+    param_dtype: parameters are gathered and used in this dtype. reduce_dtype: gradients are reduced in it (default: as they are computed).
+    output_dtype: floating point outputs are cast to it. cast_forward_inputs: floating point inputs are cast to param_dtype."""
 
     param_dtype: dtype | None = None
     reduce_dtype: dtype | None = None
@@ -62,7 +62,7 @@ class ReduceScatter(Comm):
 
 @dataclass
 class DataParallelMeshDims:
-    """Dimensions of a mesh that are for data: `shard` (names) cut parameters, `replicate` repeat them."""
+    """Dimensions of a mesh for data parallelism: parameters are sharded along `shard` (names), replicated along `replicate`."""
 
     shard: str | tuple[str, ...] | None = None
     replicate: str | tuple[str, ...] | None = None

@@ -1,7 +1,7 @@
-"""Communication for a group of parameters: shards are gathered, gradients reduced and scattered, each in one operation.
+"""Communication of a group of parameters: shards are gathered, gradients reduced and scattered, each in one operation.
 
-Every parameter's shards are received where the whole parameter is, and gradients are sent from where they are: nothing is
-copied together first, unless a program brings communication of its own."""
+Shards are received directly in the whole parameter's memory, and gradients are sent from where they are: nothing is copied into a buffer
+first, unless a program brings custom communication."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _torch = namespace("torch")
 
 
 class Gathering:
-    """An all-gather of shards that is under way."""
+    """An all-gather of shards in flight."""
 
     def __init__(self, work: Any, finish: Any = None, mark: Any = None):
         self.work, self._finish, self._mark = work, finish, mark
@@ -46,7 +46,7 @@ def foreach_all_gather(
     comm: AllGather | None = None,
     lane: Lane | None = None,
 ) -> Gathering:
-    """Start to gather the shards of all parameters; on a GPU, on a stream of its own."""
+    """Start to gather the shards of all parameters; on a GPU, on a separate stream."""
     if lane is None:
         return _gather(params, group, async_op, device, comm)
     with lane.inside():
@@ -74,14 +74,14 @@ def _gather(params: Sequence[FSDPParam], group: Any, async_op: bool, device: Any
 
 
 def _begun(async_op: bool, collective: Any, *args: Any) -> Any:
-    """The work of a collective that was started; None for one that is done."""
+    """Start a collective and return its work, or None if it is done."""
     return started(collective, *args) if async_op else collective(*args)
 
 
 def _gather_by(
     comm: AllGather, group: Any, inputs: list[Tensor], outputs: list[Tensor], ranks: int, device: Any, async_op: bool
 ) -> Gathering:
-    """Gather with a program's own all_gather, which takes one tensor from each rank."""
+    """Gather with a program's custom all_gather, which takes one tensor from each rank."""
     as_bytes = len({t.dtype for t in inputs}) > 1
     sources = [t.view(BY_NAME["uint8"]) for t in inputs] if as_bytes else inputs
     counts = [t.numel() for t in sources]
@@ -99,7 +99,7 @@ def _gather_by(
 
 
 class Reduction:
-    """Gradients of a group on their way: reduced over the ranks that share the parameters, then over those that repeat them."""
+    """Reduction of a group's gradients in flight: over the ranks that shard the parameters, then over those that replicate them."""
 
     def __init__(self, group: Any, params: list[FSDPParam], grads: list[Any]):
         self.group, self.params = group, params
@@ -183,8 +183,8 @@ class Reduction:
 def divisors(
     scatter: Any, replicate: Any, dtype: Any, factor: float | None = None, sums_only: bool = False
 ) -> tuple[float | None, float | None, Any, Any]:
-    """Return how a sum becomes an average: what to divide by before and after, and the operations of both reductions. Where numbers may
-    overflow (float16), half of the division comes before."""
+    """Return the factors to divide by before and after, and the operations of both reductions, that turn sums into averages. Where numbers
+    may overflow (float16), half of the division comes before."""
     ranks = (1 if scatter is None else scatter.size()) * (1 if replicate is None else replicate.size())
     wide = dtype in (BY_NAME["float32"], BY_NAME["bfloat16"], BY_NAME["float64"])
     if wide and not sums_only:

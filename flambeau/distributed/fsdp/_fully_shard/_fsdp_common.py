@@ -1,4 +1,4 @@
-"""Meshes of ranks that share or repeat parameters: those of sharded and replicated data parallelism."""
+"""Meshes of ranks that shard or replicate parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...tensor.placement_types import Shard
 
 @dataclass
 class DataParallelMeshInfo:
-    """A mesh, and which of its dimensions cut parameters or repeat them."""
+    """A mesh, and which of its dimensions shard or replicate parameters."""
 
     mesh: DeviceMesh
     shard_mesh_dim: int | None = None
@@ -47,7 +47,7 @@ class FSDPMeshInfo(DataParallelMeshInfo):
 
 @dataclass
 class DDPMeshInfo(DataParallelMeshInfo):
-    """Parameters are the same over `replicate_mesh_dim`."""
+    """Mesh information: parameters are replicated over `replicate_mesh_dim`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,7 +60,7 @@ class DDPMeshInfo(DataParallelMeshInfo):
 
 @dataclass
 class HSDPMeshInfo(FSDPMeshInfo, DDPMeshInfo):
-    """Cut over one dimension, the same over the other."""
+    """Mesh information: parameters are sharded over one dimension, replicated over the other."""
 
 
 class TrainingState(Enum):

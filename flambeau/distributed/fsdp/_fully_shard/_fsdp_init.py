@@ -1,4 +1,4 @@
-"""Choice of what `fully_shard` is applied to: which mesh, which modules, which parameters."""
+"""Selection of the mesh, modules and parameters that `fully_shard` applies to."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def validate_mesh(mesh: DeviceMesh) -> None:
 
 
 def mesh_info_of(mesh: DeviceMesh) -> FSDPMeshInfo:
-    """Return the meaning of a mesh's dimensions: one cuts parameters; of two the first repeats them."""
+    """Return the meaning of a mesh's dimensions: one shards parameters; of two the first replicates them."""
     if mesh.ndim == 1:
         return FSDPMeshInfo(mesh, shard_mesh_dim=0)
     return HSDPMeshInfo(mesh, shard_mesh_dim=1, replicate_mesh_dim=0)
 
 
 def _get_post_forward_mesh_info(reshard_after_forward: bool | int, mesh_info: FSDPMeshInfo) -> FSDPMeshInfo | None:
-    """Over which ranks parameters are cut between the passes; None: they stay whole."""
+    """Return the ranks over which parameters are sharded between the passes; None if they stay whole."""
     size = mesh_info.shard_mesh_size
     if not isinstance(reshard_after_forward, (bool, int)):
         raise ValueError(
@@ -63,7 +63,7 @@ def _get_post_forward_mesh_info(reshard_after_forward: bool | int, mesh_info: FS
 
 
 def _init_default_mesh(mesh_dim_names: tuple[str, ...] | None = None) -> DeviceMesh:
-    """Make a mesh of all ranks, on GPUs where there are some."""
+    """Make a mesh of all ranks, on GPUs if there are any."""
     if not groups.is_initialized():
         groups.init_process_group()
     where = "cuda" if has_backend(Device("cuda")) else "cpu"
@@ -90,7 +90,7 @@ def _get_managed_modules(
     is_composable_fn: Callable[[Module], bool] = is_composable,
     get_state_fn: Callable[[Module], Any] = _get_module_fsdp_state,
 ) -> list[Module]:
-    """The modules below that no earlier call has taken, inner ones first."""
+    """Return the submodules that no earlier call has taken, inner ones first."""
     found: list[Module] = []
     seen: set[Module] = set()
 
@@ -112,7 +112,7 @@ def _get_managed_modules(
 
 
 def _has_only(module: Module, ignored: set[int], known: dict[Module, bool]) -> bool:
-    """Return whether a module has nothing but ignored parameters."""
+    """Return whether a module has only ignored parameters."""
     if module not in known:
         known[module] = (
             not any(True for _ in module.buffers(recurse=False))
@@ -165,7 +165,7 @@ def make_groups(
     placement_fn: Callable | None,
     *policies: Any,
 ) -> None:
-    """A group for the parameters of each mesh: one, unless `shard_placement_fn` chooses others."""
+    """Make a group for the parameters of each mesh: one, unless `shard_placement_fn` chooses others."""
     infos: dict[int, tuple[Any, list[Parameter]]] = {}
     for param in params:
         info: Any = mesh_info

@@ -1,4 +1,4 @@
-"""Streams of a GPU beside the one that computes: gathers have one, reductions another, so that they run while layers compute."""
+"""Communication streams of a GPU: one for gathers and one for reductions, so that they overlap with computation."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Lane:
         self._stream.wait_event(self.mark() if event is None else event)
 
     def keep(self, memory: list[Any]) -> None:
-        """Hold memory of this stream that the current one still reads, until the same is said of other memory. Then this stream waits
-        for that reader before it writes there again: by then it is done, so that nothing stands still."""
+        """Hold memory of this stream that the current stream still reads, until other memory is passed. This stream then waits for that
+        reader before it reuses the memory: by then the reader has finished, so the wait costs nothing."""
         if not memory:
             return
         self._held.append((memory, self.mark()))
@@ -49,5 +49,5 @@ class Lane:
 
 
 def lane_for(device: Device) -> Lane | None:
-    """Return a stream of its own on a GPU; elsewhere the process group's thread serves."""
+    """Return a communication stream on a GPU; None elsewhere, where the process group's thread is used."""
     return Lane(device) if device.type == "cuda" else None

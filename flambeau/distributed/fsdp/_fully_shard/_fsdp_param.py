@@ -1,6 +1,6 @@
-"""Parameter of a sharded module: its shard, which lives as long as the module, and the whole, which comes and goes.
+"""Parameter of a sharded module: its permanent shard, and the whole parameter, which is allocated and freed.
 
-The whole parameter is one tensor object for good, since graphs keep hold of it; its memory is given back and taken again."""
+The whole parameter is always the same tensor object, since graphs hold it; its memory is freed and allocated again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ShardedState(Enum):
 
 @dataclass
 class ParamModuleInfo:
-    """Modules of which a parameter is an attribute: of one module, and of others that share it."""
+    """Modules that have a parameter as an attribute: one module, and others that share it."""
 
     module: Module
     param_name: str
@@ -62,7 +62,7 @@ class ParamModuleInfo:
 
 
 class FSDPParam:
-    """A parameter cut along one dimension over the ranks of a mesh."""
+    """A parameter sharded along one dimension over the ranks of a mesh."""
 
     all_gather_outputs: list[Tensor]
     _unsharded_inner_tensors: list[Tensor]
@@ -191,7 +191,7 @@ class FSDPParam:
 
     @no_grad()
     def reset_sharded_param(self) -> None:
-        """The module may have another tensor for the shard now (`to`, `load_state_dict(assign=True)`): use its memory."""
+        """Use the memory of the module's current shard, which `to` or `load_state_dict(assign=True)` may have replaced."""
         info = self._module_info
         new = getattr(info.module, info.param_name)
         if not isinstance(new, DTensor):
@@ -228,7 +228,7 @@ class FSDPParam:
 
     @property
     def all_gather_inputs(self) -> list[Tensor]:
-        """Tensors that this rank contributes to the whole, flat."""
+        """The flat tensors that this rank contributes to the whole parameter."""
         if self.sharded_state is ShardedState.SHARDED_POST_FORWARD:
             return [self._sharded_post_forward_param_data]  # type: ignore[list-item]
         if self.sharded_state is not ShardedState.SHARDED:
@@ -267,7 +267,7 @@ class FSDPParam:
         return [t.view(-1) for t in inputs]
 
     def alloc_all_gather_outputs(self, inputs: Sequence[Tensor], ranks: int) -> list[Tensor]:
-        """Memory for what all ranks contribute."""
+        """Allocate memory for the contributions of all ranks."""
         if not self.all_gather_outputs:
             self.all_gather_outputs = [_empty(t.numel() * ranks, t.dtype, self.device) for t in inputs]
         for tensor in self.all_gather_outputs:
@@ -276,7 +276,7 @@ class FSDPParam:
 
     @no_grad()
     def init_unsharded_param(self) -> None:
-        """The whole parameter, of what was gathered."""
+        """Build the whole parameter from the gathered tensors."""
         local: Any = self._sharded_local_tensor
         if hasattr(local, "fsdp_post_all_gather"):
             self._extended_output(local)
@@ -298,7 +298,7 @@ class FSDPParam:
         self._unsharded_param = Parameter(whole, self.sharded_param.requires_grad)
 
     def _turn(self) -> None:
-        """Shards along another dimension than the first come one behind the other, and belong side by side."""
+        """Rearrange gathered shards along a dimension other than the first: they are received one after another."""
         dim, gathered = self.fsdp_placement.dim, self.all_gather_outputs[0]
         if self._unsharded_param is None:
             self._unsharded_inner_tensors = [_empty(gathered.numel(), gathered.dtype, self.device)]
@@ -382,7 +382,7 @@ class FSDPParam:
         return self._unsharded_param
 
     def to_accumulated_grad_if_needed(self) -> None:
-        """A gradient that is not reduced yet is kept in the dtype of the reduction."""
+        """Keep a gradient that is not reduced yet in the dtype of the reduction."""
         grad = None if self._unsharded_param is None else self._unsharded_param.grad
         if self.reduce_dtype is None or grad is None or grad.dtype is self.reduce_dtype:
             return
@@ -423,7 +423,7 @@ class FSDPParam:
         return grad
 
     def by_rank(self, grad: Tensor) -> Tensor:
-        """The gradient as memory in which the part of each rank follows that of the one before."""
+        """Return the gradient in memory in which the parts of the ranks follow each other."""
         dim = self.fsdp_placement.dim
         if dim == 0:
             return grad
@@ -431,7 +431,7 @@ class FSDPParam:
 
     @no_grad()
     def accept(self, shard: Tensor, gather: bool) -> None:
-        """A reduced gradient: `shard` is flat and padded. It is added to the one that is there."""
+        """Add a reduced gradient (`shard`, flat and padded) to the existing one."""
         dim = self.fsdp_placement.dim
         shard = shard.view(self.padded_sharded_param_size).narrow(dim, 0, self.sharded_size[dim])
         if self.offload_to_cpu and gather:
@@ -444,7 +444,7 @@ class FSDPParam:
 
     @property
     def trained(self) -> list[Any]:
-        """Return the parameters whose gradient hooks a program may use."""
+        """The parameters on which a program may register gradient hooks."""
         return [self.sharded_param]
 
     def __repr__(self) -> str:
@@ -456,7 +456,7 @@ def _resized(size: Sequence[int], dim: int, length: int) -> Size:
 
 
 def _empty(count: int, dtype: Any, device: Any) -> Tensor:
-    """A tensor that has no memory yet."""
+    """Return a tensor without memory, to be allocated later."""
     storage = UntypedStorage(0, device)
     storage.version = 0
     return new_tensor(storage, make_size((count,)), (1,), 0, dtype, storage.device, True)

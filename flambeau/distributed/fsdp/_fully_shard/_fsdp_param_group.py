@@ -1,7 +1,7 @@
-"""The parameters that travel together: those of one call of `fully_shard`.
+"""Groups of parameters that are communicated together: those of one call of `fully_shard`.
 
-Before the module runs, forward or backward, they are gathered; afterwards their memory is given back, and after the backward pass
-the gradients are reduced while the pass goes on with other modules."""
+Before the module runs, forward or backward, they are gathered; afterwards their memory is freed, and after the backward pass of the module
+the gradients are reduced while the pass continues with other modules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ._fsdp_param import FSDPParam, ParamModuleInfo, ShardedState
 
 
 class FSDPCommContext:
-    """Shared state of the groups of one model: in which order they ran, and which gradients are on their way."""
+    """Shared state of the groups of one model: the order in which they ran, and the gradient reductions in flight."""
 
     def __init__(self) -> None:
         self.post_forward_order: list[FSDPParamGroup] = []
@@ -40,7 +40,7 @@ class FSDPCommContext:
             self.gathers, self.reduces = lane_for(device), lane_for(device)
 
     def settle(self, most: int = 0) -> None:
-        """Finish reductions, the oldest first, until at most `most` are under way."""
+        """Finish reductions, the oldest first, until at most `most` are in flight."""
         while len(self.reductions) > most:
             self.reductions.pop(0).finish()
 
@@ -191,7 +191,7 @@ class FSDPParamGroup:
 
     @contextlib.contextmanager
     def _letting_go(self) -> Iterator[None]:
-        """Around what gives memory back that gathers have taken: the stream that computes may still read it."""
+        """Context manager around freeing gathered parameters: their memory is held while the compute stream may still read it."""
         lane = self.comm_ctx.gathers
         if lane is None:
             yield
@@ -291,7 +291,7 @@ class FSDPParamGroup:
 
     @staticmethod
     def _prefetch_unshard(target: FSDPParamGroup, pass_type: str) -> None:
-        """Begin to gather another group's parameters, while this one computes."""
+        """Start to gather another group's parameters, while this one computes."""
         state = {"backward": TrainingState.PRE_BACKWARD, "forward": TrainingState.FORWARD}.get(pass_type)
         if state is None:
             raise ValueError(f"Unknown pass type: {pass_type}")
@@ -307,7 +307,7 @@ class FSDPParamGroup:
             self._training_state = before
 
     def _register_post_backward_hook(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        """The gradients of the inputs come last: when they are there, so are those of the parameters."""
+        """Insert a node that runs `post_backward` with the inputs' gradients, which are computed after those of the parameters."""
         if not grad_mode.enabled:
             return args, kwargs
         found: list[Tensor] = collect_grad_tensors((args, kwargs))
@@ -317,7 +317,7 @@ class FSDPParamGroup:
         return _apply_to_tensors(lambda t: next(passed) if t.requires_grad else t, (args, kwargs))
 
     def shares(self, params: list[Any], grads: list[Any], counts: list[int], ranks: int) -> list[list[Share]]:
-        """Return what each rank gets of the gradients."""
+        """Return each rank's share of the gradients."""
         return even_shares([contiguous(param.by_rank(grad)) for param, grad in zip(params, grads)], counts, ranks)
 
     # -- who takes part ------------------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ class RegisterPostBackwardFunction(Function):
 
 
 def collect_grad_tensors(container: Any) -> list[Tensor]:
-    """The tensors in a container that require grad."""
+    """Return the tensors in a container that require grad."""
     found: list[Tensor] = []
 
     def look(value: Any) -> None:
@@ -388,7 +388,7 @@ def collect_grad_tensors(container: Any) -> list[Tensor]:
 
 
 def _get_param_module_infos(params: list[Parameter], modules: tuple[Module, ...]) -> list[ParamModuleInfo]:
-    """Return where each parameter is an attribute, also a second time."""
+    """Return the modules and names of each parameter, including shared ones."""
     wanted = {id(p) for p in params}
     infos: dict[int, ParamModuleInfo] = {}
     for module in modules:

@@ -1,4 +1,4 @@
-"""State that `fully_shard` attaches to a module: hooks that fetch and free its parameters around the passes."""
+"""State that `fully_shard` attaches to a module: hooks that gather and free its parameters around the passes."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def _get_module_fsdp_state(module: Module) -> FSDPState | None:
 
 
 def _hook_together(modules: Sequence[Module], state: FSDPState) -> None:
-    """Modules that share a group: their parameters come with the first of them and go with the last."""
+    """Register the hooks of modules that share a group: it is gathered before the first of them and freed after the last."""
     waiting, everyone = state._modules_to_run_forward, set(modules)
 
     def before(module: Module, args: tuple, kwargs: dict) -> Any:

@@ -1,4 +1,4 @@
-"""`fully_shard`: parameters, gradients and optimizer state of a model cut into parts, one for each rank.
+"""`fully_shard`: parameters, gradients and optimizer state of a model sharded over the ranks.
 
 >>> for layer in model.layers:
 ...     fully_shard(layer)
@@ -57,16 +57,16 @@ def fully_shard(
     ignored_params: set[Parameter] | None = None,
     dp_mesh_dims: DataParallelMeshDims | None = None,
 ) -> Any:
-    """Cut the parameters of a module (or of modules that are used together) over the ranks of a mesh, along their first dimension.
+    """Shard the parameters of a module (or of modules that are used together) over the ranks of a mesh, along their first dimension.
 
-    The module stays itself, with another class: its parameters are DTensors between the passes. Before it runs they are gathered,
-    in one operation; afterwards the memory is given back, and the gradients are reduced, so that each rank has those of its shard.
-    Call it for the inner modules first: what an earlier call has taken is left alone.
+    The module object stays, with another class: its parameters are DTensors between the passes. Before it runs they are gathered, in one
+    operation; afterwards the memory is freed, and the gradients are reduced, so that each rank has those of its shard. Call it for the
+    inner modules first: parameters that an earlier call has sharded are left alone.
 
-    mesh: of one dimension, or of two, of which the first repeats parameters. reshard_after_forward: True frees the parameters after
-    the forward pass and gathers them again for the backward pass, False keeps them, an int keeps shards of so many ranks; the
-    default is True for all but the outermost module. shard_placement_fn(parameter): Shard(dim) to cut it elsewhere. mp_policy: dtypes
-    of parameters and reductions. offload_policy: where shards are kept. ignored_params: are left as they are."""
+    mesh: of one dimension, or of two, of which the first replicates parameters. reshard_after_forward: True frees the parameters after the
+    forward pass and gathers them again for the backward pass, False keeps them, an int keeps shards of so many ranks; the default is True
+    for all but the outermost module. shard_placement_fn(parameter): Shard(dim) for another dimension. mp_policy: dtypes of parameters and
+    reductions. offload_policy: where shards are kept. ignored_params: parameters that are not sharded."""
     validate_module(module, "fully_shard")
     if dp_mesh_dims is not None:
         raise NotImplementedError(
@@ -139,7 +139,7 @@ class FSDPModule(_Sharded):
     _orig_cls_mro_index = 2
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Make a part of a container (`layers[1:]`) of the container's original class."""
+        """Make a slice of a container (`layers[1:]`) with the container's original class."""
         original = cls.__mro__[cls._orig_cls_mro_index]
         self = original.__new__(original)  # type: ignore[call-overload]
         if _makes_new[0]:
@@ -168,7 +168,7 @@ class FSDPModule(_Sharded):
         return found
 
     def reshard(self) -> None:
-        """Free the whole parameters of this module (not of those below that were sharded on their own)."""
+        """Free the whole parameters of this module (not of submodules that were sharded on their own)."""
         for group in self._groups():
             group.reshard()
 
@@ -185,11 +185,11 @@ class FSDPModule(_Sharded):
         return None
 
     def reset_iter_state(self) -> None:
-        """Reset the outermost module after an error in a pass: forget the pass and its gradients."""
+        """Reset the outermost module after an error in a pass: drop the state of the pass and its gradients."""
         self._get_fsdp_state()._reset_iter_state()
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Set whether the next backward pass is the last one before the gradients are used: if not, it does not wait for them."""
+        """Set whether the next backward pass is the last one before the gradients are used: if not, it need not wait for them."""
         self._get_fsdp_state()._state_ctx.is_last_backward = is_last_backward
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
@@ -219,32 +219,32 @@ class FSDPModule(_Sharded):
             group.reshard_after_backward = reshard_after_backward
 
     def set_modules_to_forward_prefetch(self, modules: list[FSDPModule]) -> None:
-        """Whose parameters are fetched while this module's forward pass runs."""
+        """Set the modules whose parameters are gathered while this module's forward pass runs."""
         self._get_fsdp_state()._states_to_forward_prefetch = _states(modules)
 
     def set_modules_to_backward_prefetch(self, modules: list[FSDPModule]) -> None:
-        """Whose parameters are fetched while this module's backward pass runs; else those of the module that ran before it."""
+        """Set the modules whose parameters are gathered during this module's backward pass; by default the one that ran before it."""
         self._get_fsdp_state()._states_to_backward_prefetch = _states(modules)
 
     def set_custom_all_gather(self, comm: AllGather) -> None:
-        """Gather through a function of the program's own."""
+        """Gather parameters with a custom implementation."""
         for group in self._one_group("set_custom_all_gather"):
             group._all_gather_comm = comm
 
     def set_custom_reduce_scatter(self, comm: ReduceScatter) -> None:
-        """Reduce through a function of the program's own."""
+        """Reduce gradients with a custom implementation."""
         for group in self._one_group("set_custom_reduce_scatter"):
             group._reduce_scatter_comm = comm
 
     def set_all_reduce_hook(self, hook: Callable[[Tensor], None], *, stream: Any = None) -> None:
-        """Call hook(reduced gradients, flat) before they are given to the parameters."""
+        """Call hook(reduced flat gradients) before they are assigned to the parameters."""
         for group in self._one_group("set_all_reduce_hook"):
             if stream is not None and group._is_hsdp:
                 raise ValueError("stream cannot be set when using native HSDP")
             group._all_reduce_hook = hook
 
     def set_post_optim_event(self, event: Any) -> None:
-        """Set the event of the optimizer's end: gathers of the next pass wait for it, not for what was computed since."""
+        """Set the event that the next pass's gathers wait for: the end of the optimizer step, instead of all work since."""
         self._get_fsdp_state()._state_ctx.post_optim_event = event
 
     @deprecated("Use `set_gradient_divide_factor` instead", category=FutureWarning)
@@ -257,17 +257,17 @@ class FSDPModule(_Sharded):
             group.gradient_divide_factor = factor
 
     def set_force_sum_reduction_for_comms(self, enable: bool) -> None:
-        """Set whether ranks only add, and divide on their own."""
+        """Set whether reductions only add, so that each rank divides by itself."""
         for group in self._groups():
             group.force_sum_reduction_for_comms = enable
 
     def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params: bool, *, recurse: bool = True) -> None:
-        """Set whether a parameter without a gradient counts as one with zeros: needed where ranks use different parameters."""
+        """Set whether a missing gradient counts as zeros, which is needed if ranks use different parameters."""
         for group in self._groups(recurse):
             group.reduce_scatter_unused_params = reduce_scatter_unused_params
 
     def set_reduce_scatter_max_input_buffers(self, max_input_buffers: int, *, recurse: bool = True) -> None:
-        """Set how many groups' gradients may be on their way at once."""
+        """Set how many groups' gradient reductions may be in flight at once."""
         if isinstance(max_input_buffers, bool) or not isinstance(max_input_buffers, int):
             raise TypeError(f"max_input_buffers must be an int, got {type(max_input_buffers).__name__}")
         if max_input_buffers < 1:
@@ -276,7 +276,7 @@ class FSDPModule(_Sharded):
             group.reduce_scatter_max_input_buffers = max_input_buffers
 
     def set_separate_reduce_scatter_group(self, enable: bool = True, *, recurse: bool = True) -> None:
-        """Set whether gradients have a process group of their own, so that they do not wait for gathers."""
+        """Set whether gradients use a separate process group, so that they do not wait for gathers."""
         made: dict[tuple[int, ...], Any] = {}
         for group in self._groups(recurse):
             info = group.mesh_info
@@ -289,12 +289,12 @@ class FSDPModule(_Sharded):
             info.reduce_scatter_process_group = made[ranks] if enable else None
 
     def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
-        """Set whether the backward pass needs the parameters' values at all (that of an embedding does not)."""
+        """Set whether the backward pass needs the parameters' values (that of an embedding does not)."""
         for group in self._groups():
             group.unshard_in_backward = unshard_in_backward
 
     def set_allocate_memory_from_process_group_for_comm(self, enable: bool) -> None:
-        """Buffers from the process group: here there are none, shards are received where they are used."""
+        """Do nothing but check: buffers of the process group are not used, shards are received where they are needed."""
         for group in self._groups():
             for what, comm in (("all gather", group._all_gather_comm), ("reduce scatter", group._reduce_scatter_comm)):
                 if comm is not None:
@@ -326,7 +326,7 @@ def _states(modules: Iterable[Any]) -> list[FSDPState]:
 
 
 class UnshardHandle:
-    """Parameters on their way, of `unshard(async_op=True)`."""
+    """Handle of `unshard(async_op=True)`: parameters being gathered."""
 
     def wait(self) -> None:
         """Wait until the whole parameters are in the module."""
@@ -346,8 +346,7 @@ _UnshardHandleImpl = _Unsharding
 
 
 def register_fsdp_forward_method(module: Module, method_name: str) -> None:
-    """Gather the parameters for another method than `forward`, and free them after it.
-    Does nothing to a module that is not sharded."""
+    """Gather the parameters also for a method other than `forward`, and free them after it. No effect on modules that are not sharded."""
     if not isinstance(module, FSDPModule):
         return
     if not hasattr(module, method_name):

@@ -1,4 +1,4 @@
-"""An agent: meets the others, starts its workers, watches them; after a failure, or when nodes come, all begin a new round."""
+"""Agent: takes part in the rendezvous, starts and monitors its workers; after a failure, or when nodes join, a new round begins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class WorkerSpec:
-    """Description of what an agent runs."""
+    """Description of the workers that an agent runs."""
 
     role: str
     local_world_size: int
@@ -52,7 +52,7 @@ class Agent:
         self.ranks: dict[int, int] = {}
 
     def run(self) -> dict[int, Any]:
-        """Return what the workers returned, by their rank; raises ChildFailedError."""
+        """Run the workers; return their results by rank. Raises ChildFailedError."""
         try:
             return self._run()
         except SignalException as problem:
@@ -83,8 +83,8 @@ class Agent:
                 return {self.ranks[rank]: value for rank, value in result.return_values.items()}
 
     def _count_failure(self, result: RunResult) -> None:
-        """A restart is counted by the agent whose workers failed first. The others' workers fail because of it (or because a node
-        has come or gone), and their agents see that somebody has left the round already."""
+        """Count a restart if this agent's workers failed first. The workers of others fail as a consequence (or because a node has joined
+        or left), and their agents see that another has left the round already."""
         handler = self.spec.rdzv_handler
         if handler.is_closed():
             raise self._failed(result)
@@ -136,7 +136,7 @@ class Agent:
         )
 
     def _told(self, info: RendezvousInfo) -> list[dict] | None:
-        """Return what the agents of a round say about themselves; None if one of them has gone before it could."""
+        """Return the descriptions that the agents of a round publish; None if one of them has left before."""
         names = [f"agent/{rank}" for rank in range(info.world_size)]
         deadline = time.monotonic() + info.store.timeout.total_seconds()
         while True:
@@ -186,8 +186,8 @@ class Agent:
         return environments
 
     def _all_done(self) -> bool:
-        """Wait for the other agents' workers: a node that ends early must not look as if it had died. False if instead a new
-        round begins."""
+        """Wait for the other agents' workers, because a node that ends early would look dead. Returns False if a new round begins
+        instead."""
         assert self.info is not None
         store, handler = self.info.store, self.spec.rdzv_handler
         deadline = time.monotonic() + self.exit_barrier_timeout

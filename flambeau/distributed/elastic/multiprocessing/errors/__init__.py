@@ -1,4 +1,4 @@
-"""Errors of workers, told to whoever started them.
+"""Errors of workers, reported to the process that started them.
 
 >>> @record
 ... def main():
@@ -53,7 +53,7 @@ class ProcessFailure:
             )
 
     def _told(self, data: dict) -> tuple[str, int]:
-        """Message and time, in any of the forms in which workers write them."""
+        """Return message and time from any of the formats in which workers write them."""
         said = data["message"]
         if isinstance(said, dict):
             details = said.get("extraInfo", said)
@@ -73,7 +73,7 @@ class ProcessFailure:
 
 
 class ChildFailedError(Exception):
-    """Workers failed: the message has a table of them, the first one as the likely cause."""
+    """Workers failed: the message has a table of them, with the first one as the likely cause."""
 
     def __init__(self, name: str, failures: dict[int, ProcessFailure]):
         self.name, self.failures = name, failures

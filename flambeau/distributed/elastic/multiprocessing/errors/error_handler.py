@@ -1,4 +1,4 @@
-"""Writes what went wrong in a process to the file that its agent reads."""
+"""Writing of a process's error to the file that its agent reads."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 class ErrorHandler:
-    """Writes the error of this process to the file TORCHELASTIC_ERROR_FILE names, whole or not at all."""
+    """Writes the error of this process to the file that TORCHELASTIC_ERROR_FILE names, atomically."""
 
     def initialize(self) -> None:
-        """Prepare for crashes: their Python stack is printed, where that is possible."""
+        """Enable printing of the Python stack on crashes, if possible."""
         try:
             faulthandler.enable(all_threads=True)
         except (RuntimeError, OSError, ValueError) as problem:  # standard error is no file, or closed

@@ -1,4 +1,4 @@
-"""Iterators and samplers for training that begins again."""
+"""Iterators and samplers for training that is restarted."""
 
 from .cycling_iterator import CyclingIterator
 from .elastic_distributed_sampler import ElasticDistributedSampler

@@ -1,4 +1,4 @@
-"""A sampler that goes on in the middle of an epoch, with another number of ranks if need be."""
+"""Sampler that resumes in the middle of an epoch, possibly with another number of ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .....utils.data.distributed import DistributedSampler
 
 
 class ElasticDistributedSampler(DistributedSampler):
-    """Sampler of shares of what follows `start_index` in the shuffled dataset."""
+    """Sampler of this rank's share of the shuffled dataset from `start_index` on."""
 
     def __init__(
         self, dataset: Any, num_replicas: int | None = None, rank: int | None = None, start_index: int = 0
