@@ -203,34 +203,6 @@ def _distribute_state_dict(
             local_state_dict[key] = value.detach().to(device)
 
 
-def _distribute_tensors(local_state_dict: dict[str, Any], keys: list[str], device: Device, pg: Any = None) -> None:
-    """Replace each entry (distributed tensor, whole tensor) by the distributed tensor filled with this rank's part."""
-    for key in keys:
-        pair = local_state_dict.get(key)
-        if isinstance(pair, (tuple, list)) and len(pair) == 2:
-            local_state_dict[key] = _take_part(pair[0], pair[1], device)
-
-
-def _check_state_dict_similarity(state_dict: dict[str, Any], compared_state_dict: dict[str, Any]) -> bool:
-    """Return whether two state dicts have the same structure: keys, and shapes, dtypes and placements of tensors."""
-
-    def alike(one: Any, other: Any) -> bool:
-        if isinstance(one, Tensor) != isinstance(other, Tensor):
-            return False
-        if isinstance(one, Tensor):
-            lying = [t.placements if isinstance(t, DTensor) else None for t in (one, other)]
-            return lying[0] == lying[1] and one.shape == other.shape and one.dtype == other.dtype
-        if isinstance(one, Mapping):
-            return (
-                isinstance(other, Mapping) and one.keys() == other.keys() and all(alike(one[k], other[k]) for k in one)
-            )
-        if isinstance(one, (list, tuple)):
-            return type(one) is type(other) and len(one) == len(other) and all(map(alike, one, other))
-        return True
-
-    return alike(state_dict, compared_state_dict)
-
-
 def _flatten_state_dict(state_dict: Mapping) -> tuple[dict[str, Any], dict[str, tuple]]:
     """Return the values of nested dictionaries and lists under their paths, joined by dots."""
     flat: dict[str, Any] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -63,11 +62,3 @@ class _MixedPrecision:
     reduce_dtype: Any = None
     buffer_dtype: Any = None
     _low_precision_param: Any = None
-
-
-def _dump_DDP_relevant_env_vars() -> None:
-    """Print the environment variables that concern distributed training."""
-    relevant = """RANK LOCAL_RANK WORLD_SIZE MASTER_PORT MASTER_ADDR CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME GLOO_DEVICE_TRANSPORT
-    NCCL_SOCKET_IFNAME TORCH_NCCL_BLOCKING_WAIT NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_IB_DISABLE NCCL_P2P_DISABLE NCCL_SHM_DISABLE
-    NCCL_TOPO_DUMP_FILE TORCH_NCCL_ASYNC_ERROR_HANDLING OMP_NUM_THREADS TORCH_DISTRIBUTED_DEBUG"""
-    print("".join(f"env:{name}={os.environ.get(name, 'N/A')}\n" for name in relevant.split()))

@@ -306,15 +306,6 @@ class _IntegerInterval(_Between):
         return _whole(value, (self.lower_bound <= value) & (value <= self.upper_bound))
 
 
-class _IntegerLessThan(_Below):
-    """Integers up to `upper_bound`."""
-
-    is_discrete = True
-
-    def check(self, value: Tensor) -> Tensor:
-        return _whole(value, value <= self.upper_bound)
-
-
 class _IntegerGreaterThan(_Above):
     """Integers from `lower_bound` upwards."""
 

@@ -9,6 +9,7 @@ import pytest
 
 import flambeau
 from flambeau import nn
+from flambeau.compiler.state import code_names, frames
 
 from .helpers import SETTLED, Twins
 
@@ -720,3 +721,18 @@ def test_what_only_frozen_functions_hold(monkeypatch):
     twins.call(vector(), SETTLED)
     factor[0] = 5.0
     twins.call(vector(), 3)
+
+
+@pytest.mark.skipif(not frames.FUNCTIONS_ARE_KNOWN, reason="frames of this Python do not tell which function they run")
+def test_functions_that_ran_are_found_without_looking_through_the_heap(monkeypatch):
+    """A heap of millions of objects takes a second to look through: only a function that makes others by name needs that."""
+    looked: list[int] = []
+    monkeypatch.setattr(code_names, "functions_of", lambda codes: looked.append(len(codes)) or [])
+    factor = [2.0]
+    monkeypatch.setattr(flambeau, "put_there_by_a_test", lambda x: x * factor[0], raising=False)
+    function = lambda x: sum([getattr(flambeau, "put_there" + "_by_a_test")(x) for _ in range(2)])  # noqa: E731
+    twins = Twins(lambda: (function, None))
+    twins.call(vector(), SETTLED)
+    factor[0] = 5.0
+    twins.call(vector(), 3)
+    assert looked and not any(looked)

@@ -389,12 +389,3 @@ def swap_module(
             made.register_forward_hook(hook)
     device = _unique_device(mod, "swap_module")
     return made if device is None else made.to(device)
-
-
-def _get_observer_dict(mod: Any, target_dict: dict, prefix: str = "") -> None:
-    """Collect the observers of a model by name into `target_dict`."""
-    for name, module in mod.named_modules(prefix=prefix):
-        if hasattr(module, "activation_post_process"):
-            target_dict[f"{name}.activation_post_process" if name else "activation_post_process"] = (
-                module.activation_post_process
-            )

@@ -9,6 +9,8 @@ import types
 from typing import Any
 
 from ...optim.optimizer import Optimizer
+from .frames import FUNCTIONS_ARE_KNOWN
+from .observer import Ran
 
 BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr", "dir", "__getattribute__", "__reduce_ex__",
                                "__reduce__", "__getstate__", "format_map", "attrgetter", "methodcaller"))  # fmt: skip
@@ -59,14 +61,16 @@ def slots_of(cls: type) -> list[str]:
 
 
 @functools.lru_cache(4096)
-def globals_of(code: types.CodeType) -> tuple[str, ...]:
-    """Return the global names that code reads or writes."""
-    found = (
-        i.argval
-        for i in dis.get_instructions(code)
-        if i.opname.endswith(("_GLOBAL", "_NAME")) and "IMPORT" not in i.opname
-    )
-    return tuple(dict.fromkeys(found))
+def globals_of(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The global names that code reads or writes, and the modules that it imports."""
+    found = [(i.opname, i.argval) for i in dis.get_instructions(code) if i.opname.endswith(("_GLOBAL", "_NAME"))]
+    used = dict.fromkeys(name for opname, name in found if "IMPORT" not in opname)
+    return tuple(used), tuple(name for opname, name in found if opname == "IMPORT_NAME")
+
+
+def is_comprehension(code: types.CodeType) -> bool:
+    """Return whether code is that of a comprehension, whose function nobody but the comprehension holds: only its argument has no name."""
+    return code.co_argcount == 1 and code.co_varnames[0] == ".0"
 
 
 def behind_method(f: Any) -> Any:
@@ -87,3 +91,11 @@ def functions_of(codes: list[types.CodeType]) -> list[types.FunctionType]:
     if frozen:
         gc.freeze()
     return [f for f in found if type(f) is types.FunctionType and id(f.__code__) in ids]
+
+
+def functions_that_ran(ran: list[Ran]) -> list[types.FunctionType]:
+    """Return the functions with this code that exist: those that ran, or all where these cannot be told apart."""
+    if not FUNCTIONS_ARE_KNOWN:
+        return functions_of([one.code for one in ran])
+    refs = [ref for one in ran for ref in one.functions.values()]
+    return [f for ref in refs if ref is not None and (f := ref()) is not None]

@@ -51,5 +51,6 @@ def _frames_are_known() -> bool:
 
 
 FRAMES_ARE_KNOWN = _frames_are_known()
+FUNCTIONS_ARE_KNOWN = FRAMES_ARE_KNOWN and sys.version_info >= (3, 11)  # the id is the function's address
 
-__all__ = ["FRAMES_ARE_KNOWN", "function_id", "running_id"]
+__all__ = ["FRAMES_ARE_KNOWN", "FUNCTIONS_ARE_KNOWN", "function_id", "running_id"]

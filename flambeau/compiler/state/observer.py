@@ -8,18 +8,20 @@ from __future__ import annotations
 import _abc
 import _warnings
 import contextlib
+import ctypes
 import inspect
 import signal
 import sys
 import types
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...kernels.loops_source import parse
 from . import c_functions
 from .collector import around_collections
-from .frames import FRAMES_ARE_KNOWN, function_id, running_id
+from .frames import FRAMES_ARE_KNOWN, FUNCTIONS_ARE_KNOWN, function_id, running_id
 from .origins import LIBRARY, SHARED, USER, kind_of, reaches_outside
 
 MADE = "_flambeau_part"  # what functions are called that are made of other functions' statements
@@ -33,7 +35,18 @@ class Ran:
 
     def __init__(self, code: types.CodeType, space: dict):
         self.code, self.space, self.times = code, space, 0
-        self.functions: set[Any] = set()  # their ids: most are made while they run, and nothing should keep them
+        # By their ids, weakly where a frame tells the function itself: most are made while they run, and nothing should keep them.
+        self.functions: dict[Any, weakref.ref[types.FunctionType] | None] = {}
+
+    def add(self, frame: types.FrameType) -> None:
+        """Note the function that a frame runs."""
+        key = running_id(frame)
+        known = self.functions.get(key)
+        if FUNCTIONS_ARE_KNOWN and (
+            known is None or known() is None
+        ):  # another function may have the id of one that is gone
+            known = weakref.ref(ctypes.cast(key, ctypes.py_object).value)
+        self.functions[key] = known
 
     def includes(self, f: types.FunctionType) -> bool:
         """Return whether a function with this code ran, as far as it can be distinguished from others."""
@@ -161,7 +174,7 @@ class _Watch:
         if ran is None:
             ran = self.observer.ran[id(code)] = Ran(code, frame.f_globals)
         if FRAMES_ARE_KNOWN:
-            ran.functions.add(running_id(frame))
+            ran.add(frame)
         times = self.entered[id(code)] = self.entered.get(id(code), 0) + 1
         ran.times = max(ran.times, times)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 import builtins
 import collections
-import dis
 import functools
 import gc
 import operator
@@ -134,21 +133,23 @@ class Reach(Findings):
 
     def _find_the_rest(self) -> None:
         """Follow the code that ran but was not found from the roots, such as a patched operator."""
-        missed = [one for key, one in self.ran.items() if key not in self.followed or not one.functions <= self.known]
-        for f in code_names.functions_of([one.code for one in missed]):
+        missed = [
+            one for key, one in self.ran.items() if key not in self.followed or not one.functions.keys() <= self.known
+        ]
+        for f in code_names.functions_that_ran(missed):
             if self._has_run(f):
                 self._add(f.__qualname__, f)
         self._visit_pending()
         for ran in self.observer.ran.values():
-            self.known |= ran.functions
+            self.known |= ran.functions.keys()
             if id(ran.code) not in self.followed:  # it was made while it ran
                 self._code(ran.code.co_name, ran.code, ran.space)
                 self._visit_pending()
-        inner = [
-            c for code in self.codes for c in code.co_consts if type(c) is types.CodeType and id(c) in self.followed
-        ]
+        nested = (c for code in self.codes for c in code.co_consts if type(c) is types.CodeType)
+        inner = [c for c in nested if id(c) in self.followed]
         self.made_inside = {id(code) for code in inner}
-        self.before = {id(f) for f in code_names.functions_of(inner)}
+        lasting = [code for code in inner if not code_names.is_comprehension(code)]
+        self.before = {id(f) for f in code_names.functions_of(lasting)}
 
     def unforeseen(self) -> list[types.CodeType]:
         """Return code that has run since, and whose state is not among the items. Functions made since do not count: they depend on the state
@@ -156,8 +157,8 @@ class Reach(Findings):
         ran = self.observer.ran
         new = [one.code for key, one in ran.items() if key not in self.followed]
         if not new:
-            strange = [one for one in ran.values() if not one.functions <= self.known]
-            found = code_names.functions_of([one.code for one in strange])
+            strange = [one for one in ran.values() if not one.functions.keys() <= self.known]
+            found = code_names.functions_that_ran(strange)
             others = [f for f in found if id(f) not in self.functions and self._was_there(f)]
             new = [f.__code__ for f in others if ran[id(f.__code__)].includes(f)]
             if not new:  # looking for functions takes long: these need not be looked for again
@@ -264,16 +265,15 @@ class Reach(Findings):
             self.everything = True
         if names & code_names.BY_COMPUTED_NAME or ("format" in names and code_names.formats_attributes(code)):
             self.computed = True
-        loaded = code_names.globals_of(code)
+        loaded, imported = code_names.globals_of(code)
         if loaded:
             where = space.get("__name__", "globals")
             self.items.append(DictItem(f"globals of {where}", space, loaded))
             for name in loaded:
                 if name in space:
                     self._named(name, space[name])
-        for instruction in dis.get_instructions(code):
-            if instruction.opname == "IMPORT_NAME":
-                self._import(str(instruction.argval), space)
+        for name in imported:
+            self._import(name, space)
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
                 self._code(what, constant, space)

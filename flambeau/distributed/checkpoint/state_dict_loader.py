@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import groups
 from ._storage_utils import _storage_setup
-from .default_planner import DefaultLoadPlanner, _EmptyStateDictLoadPlanner
+from .default_planner import DefaultLoadPlanner
 from .metadata import Metadata
 from .planner import LoadPlan, LoadPlanner
 from .stateful import Stateful
@@ -119,23 +119,3 @@ def _read_metadata(reader: StorageReader, rank: int) -> tuple[Metadata, bool]:
         raise AssertionError(
             f"metadata is None; global metadata read failed: {first}; rank local metadata read failed: {problem}"
         ) from first
-
-
-def _load_state_dict_from_keys(
-    keys: set[str] | str | None = None,
-    *,
-    checkpoint_id: str | os.PathLike | None = None,
-    storage_reader: StorageReader | None = None,
-    process_group: Any = None,
-) -> dict[str, Any]:
-    """Return a new dictionary with these keys of a checkpoint (by default all), as whole tensors on every rank that calls it."""
-    reader = _storage_setup(storage_reader, checkpoint_id, reader=True)
-    loaded: dict[str, Any] = {}
-    _load_state_dict(
-        loaded,
-        reader,
-        process_group,
-        no_dist=_alone(False),
-        planner=_EmptyStateDictLoadPlanner(keys={keys} if isinstance(keys, str) else keys),
-    )
-    return loaded

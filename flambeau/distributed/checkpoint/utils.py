@@ -36,15 +36,6 @@ def _all_gather_keys(local_dict: dict[str, Any], group: Any = None) -> set[str]:
     return {key for keys in gathered for key in keys}
 
 
-def _assert_same_keys(state_dict: dict[str, Any], process_group: Any = None) -> None:
-    """Raise unless all ranks have the same keys."""
-    if groups.get_world_size(process_group) == 1:
-        return
-    missing = _all_gather_keys(state_dict, process_group) - set(state_dict)
-    if missing:
-        raise AssertionError(f"Key(s) present in other ranks but not this one, difference: {missing}")
-
-
 def _attempt(function: Callable[[], T]) -> Any:
     """Return the function's result, or its exception with the stack, ready to be sent."""
     try:
