@@ -1,4 +1,4 @@
-"""Process groups: starting and ending them, and who is in them.
+"""Process groups: their creation and destruction, and their members.
 
 >>> init_process_group("gloo", init_method="tcp://127.0.0.1:29500", rank=0, world_size=2)
 >>> all_reduce(tensor)
@@ -48,7 +48,7 @@ _world = _World()
 
 
 class ProcessGroupGloo(ProcessGroup):
-    """A group of the ranks that meet in a store, beside the groups of `init_process_group`."""
+    """A process group made directly from a store, besides those of `init_process_group`."""
 
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta = default_pg_timeout):
         store.set(f"process/{rank}", SharedEngine.describe())
@@ -85,7 +85,7 @@ class reduce_op:
 
 
 def is_available() -> bool:
-    """Return whether there are process groups."""
+    """Return True: process groups are part of the library."""
     return True
 
 
@@ -118,7 +118,7 @@ def init_process_group(
     device_id: Any = None,
     _ranks: list[int] | None = None,
 ) -> None:
-    """Start communicating: waits until all ranks have called this.
+    """Initialise communication; returns when all ranks have called it.
 
     Ranks find each other through `store`, or through `init_method` (env://, tcp://host:port or file:///path)."""
     set_debug_level_from_env()
@@ -165,7 +165,7 @@ def _default_timeout(backend: str) -> timedelta:
 
 
 def _start_mpi(pg: ProcessGroup) -> None:
-    """An MPI world can only be made by all ranks together, so it is made now if any group is going to need it."""
+    """Start MPI if a group may need it, since an MPI world can only be created by all ranks together."""
     places = pg.store.multi_get([f"process/{r}" for r in range(pg.size())])
     several = len({place.rpartition(b" ")[0] for place in places}) > 1
     if pg.backend_name == "mpi" or (several and is_mpi_available()):
@@ -182,7 +182,7 @@ def _new_process_group(
     desc: str,
     ranks: list[int],
 ) -> ProcessGroup | None:
-    """The group of the world's ranks `members`; None for a rank that is not among them."""
+    """Return the group of the global ranks `members`; None on a rank that is not among them."""
     _change("new_group")
     if rank not in members:
         return None
@@ -216,7 +216,7 @@ def _new_process_group(
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """End one group, or all of them."""
+    """Destroy one group, or all of them."""
     _change("destroy_process_group")
     if group == GroupMember.NON_GROUP_MEMBER:
         return
@@ -323,7 +323,7 @@ def get_backend_config(group: ProcessGroup | None = None) -> str:
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """The backend for tensors of a device."""
+    """Return the backend for tensors of a device."""
     kind = device.type if isinstance(device, Device) else str(device).partition(":")[0]
     name = Backend.default_device_backend_map.get(kind)
     if name is None:
@@ -363,12 +363,12 @@ def _get_pg_config(group: ProcessGroup | None = None) -> dict[str, Any]:
 
 
 def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
-    """The ranks of the members in the world."""
+    """Return the global ranks of the members."""
     return list(_world.pg_group_ranks[_resolve(group)])
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """Convert a rank in the world to a rank in the group."""
+    """Convert a global rank to a rank in the group."""
     if group is GroupMember.WORLD:
         return global_rank
     if group not in _world.pg_group_ranks:
@@ -380,7 +380,7 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """Convert a rank in the group to a rank in the world."""
+    """Convert a rank in the group to a global rank."""
     if group is GroupMember.WORLD:
         return group_rank
     if group not in _world.pg_group_ranks:

@@ -1,7 +1,7 @@
 """Messages between two ranks of one machine, over a Unix socket for each direction.
 
-A message carries its sender, a tag and its length. It is read as soon as it comes: into the memory of a receive that waits for
-it, or kept until one does. So sending never waits for the other side, and never deadlocks."""
+A message has its sender, a tag and its length. It is read as soon as it arrives: into the memory of a pending receive, or into a buffer
+until there is one. So sending never waits for the other side, and never deadlocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LIVE_CHECK = 0.2
 
 
 def _check_user(connection: socket.socket) -> None:
-    """Raise unless a process of this user listens: the name of one that has gone can be taken by anybody."""
+    """Raise unless the listening process belongs to this user: the name of a socket that is gone can be taken by anybody."""
     _, user, _ = struct.unpack(
         "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     )
@@ -38,7 +38,7 @@ def _check_user(connection: socket.socket) -> None:
 
 
 class _Receive:
-    """Receive under way, waiting for a message."""
+    """A pending receive, waiting for its message."""
 
     def __init__(self, memory: Any, sender: int | None, tag: int) -> None:
         self.memory, self.sender, self.tag = memory, sender, tag
@@ -49,7 +49,7 @@ class _Receive:
 
 
 class Transfer:
-    """A message under way; `wait` returns the rank at the other end."""
+    """A message in flight; `wait` returns the rank at the other end."""
 
     def __init__(self, future: Future, check: Callable[[], None], deadline: float, late: Callable[[], Exception]):
         self.future, self.check, self.deadline, self.late = future, check, deadline, late
@@ -69,7 +69,7 @@ class Transfer:
 
 
 class Mailbox:
-    """The messages of one rank in one group. Nothing is started before the first one."""
+    """The messages of one rank in one group. Sockets and threads are created for the first one."""
 
     def __init__(self, store: Store, rank: int, size: int, engine: Any):
         self.store, self.rank, self.size, self.engine = store, rank, size, engine

@@ -1,4 +1,4 @@
-"""The memory of all ranks in one image.
+"""Memory use of all ranks in one image.
 
 >>> with flambeau.profiler.profile(profile_memory=True) as profile:
 ...     train()
@@ -37,7 +37,7 @@ def save_memory_of_ranks(profile: Any, path: str, device: str = "cpu", group: An
 
 
 def _thinned(times: list[int], sizes: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """Thin out a timeline to as many moments as a drawing can show: of those that coincide, the one with most memory."""
+    """Reduce a timeline to as many moments as a drawing can show: of those that coincide, the one with most memory."""
     kept: dict[int, int] = {}
     length = (times[-1] if times else 0) or 1
     for i, moment in enumerate(times):

@@ -1,4 +1,4 @@
-"""Collectives through MPI: every operation is MPI's own non-blocking one, and who waits sleeps between looks at it.
+"""Collectives through MPI: every operation is MPI's non-blocking one, polled with sleeps in between.
 
 (MPI's blocking calls spin: they would take a core from the ranks that compute.)"""
 
@@ -55,7 +55,7 @@ class _Request:
 
 
 class MpiEngine:
-    """Moves bytes between ranks anywhere. One collective at a time; the caller sees to that."""
+    """Engine for ranks on any machines. Runs one collective at a time; the caller ensures that."""
 
     name = "MPI"
 
@@ -70,7 +70,7 @@ class MpiEngine:
         self._neighbours = self._processes_here()
 
     def _processes_here(self) -> tuple[list[int], window.Peers] | None:
-        """The ranks on this machine: one that dies is noticed at once."""
+        """Return the ranks on this machine, and their processes, whose end is noticed at once."""
         told = self.store.multi_get([f"process/{r}" for r in range(self.size)])
         here = window.machine().encode()
         places = [r for r, text in enumerate(told) if text.rpartition(b" ")[0] == here]
@@ -108,7 +108,7 @@ class MpiEngine:
             )
 
     def _late(self, what: str, timeout: float, suspects: Sequence[int] | None) -> None:
-        """Says who has not come as far as this rank has."""
+        """Raise an error that names the ranks which have not reached the operation that this rank is in."""
         missing = []
         for r in suspects if suspects is not None else [r for r in range(self.size) if r != self.rank]:
             key = f"progress/{r}"
@@ -135,7 +135,7 @@ class MpiEngine:
         self._finish(self.comm.Ibcast(self._bytes(memory), root), f"broadcast from {root}", timeout)
 
     def _typed(self, memory: Memory, dtype: Any, op: RedOpType) -> tuple[list, Any] | None:
-        """Buffer and operation for MPI to reduce with; None where MPI does not know the dtype."""
+        """Return buffer and operation for a reduction by MPI; None if MPI does not support the dtype."""
         combiner(op, dtype)  # an error for what makes no sense
         if dtype.mpi is None:
             return None
@@ -153,7 +153,7 @@ class MpiEngine:
             self._reduce_ourselves(memory, dtype, op, timeout)
 
     def _reduce_ourselves(self, memory: Memory, dtype: Any, op: RedOpType, timeout: float) -> None:
-        """Reduce dtypes that MPI does not know: each rank reduces a share with our kernels, then shares are gathered."""
+        """Reduce dtypes that MPI does not support: each rank reduces a share with our kernels, then shares are gathered."""
         count = memory.nbytes // dtype.itemsize
         share = -(-count // self.size)
         bounds = [min(r * share, count) for r in range(self.size + 1)]
@@ -215,7 +215,7 @@ class MpiEngine:
     def reduce_scatter(
         self, memory: Memory, inputs: Sequence[Memory], dtype: Any, op: RedOpType, timeout: float
     ) -> None:
-        """memory = the sum over all ranks of their inputs[this rank]."""
+        """Set memory to the sum over all ranks of their inputs[this rank]."""
         combine = combiner(op, dtype)
         parts = empty((max(1, memory.nbytes * self.size),), BY_NAME["uint8"])
         places = [Memory(parts._storage.ptr + r * memory.nbytes, memory.nbytes, parts) for r in range(self.size)]
@@ -240,7 +240,7 @@ class MpiEngine:
         return _Request(self, request, peer, f"recv from {name}", timeout, memory)
 
     def close(self) -> None:
-        """The communicator stays: freeing it would wait for ranks that may be gone."""
+        """Do nothing: freeing the communicator would wait for ranks that may have ended."""
         if self._neighbours is not None:
             self._neighbours[1].close()
             self._neighbours = None
@@ -251,5 +251,5 @@ def _span(memories: Sequence[Memory], low: int) -> int:
 
 
 def _layout(memories: Sequence[Memory], low: int) -> tuple[list[int], list[int]]:
-    """Return how many bytes each memory has, and where it begins."""
+    """Return the size of each memory in bytes, and its offset from `low`."""
     return [m.nbytes for m in memories], [m.address - low if m.nbytes else 0 for m in memories]

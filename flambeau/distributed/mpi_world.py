@@ -1,8 +1,8 @@
-"""An MPI world of processes that anybody may have started.
+"""An MPI world of processes that were started by any launcher.
 
-MPICH learns about its ranks through PMI, a text protocol of ten commands over a socket whose number is in PMI_FD. Here a thread
-of the process itself answers at the other end of that socket, out of the store that the ranks have in common: so torchrun,
-multiprocessing, Slurm, Kubernetes or a notebook can start the ranks, no mpiexec is needed, and no port is open for strangers."""
+MPICH learns about its ranks through PMI, a text protocol of ten commands over a socket whose number is in PMI_FD. Here a thread of the
+process itself answers at the other end of that socket, from the store that the ranks share: so torchrun, multiprocessing, Slurm, Kubernetes
+or a notebook can start the ranks, no mpiexec is needed, and no port is open for others."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _serve(connection: socket.socket, store: Store, rank: int, size: int) -> Non
 
 
 def _import_mpi() -> Any:
-    """mpi4py's MPI, without starting it."""
+    """Return mpi4py's MPI, without initialising it."""
     try:
         import mpi4py  # noqa: PLC0415  an optional package
     except ModuleNotFoundError:
@@ -78,7 +78,7 @@ def _import_mpi() -> Any:
 
 
 def _library() -> ctypes.CDLL:
-    """The MPI library that mpi4py has loaded. (Its own calls keep the interpreter locked, and then nobody could answer PMI.)"""
+    """Return the MPI library that mpi4py has loaded. (mpi4py's own calls hold the interpreter lock, so that nobody could answer PMI.)"""
     with open("/proc/self/maps") as maps:
         paths = {line.split()[-1] for line in maps if "libmpi" in line}
     for path in sorted(paths):
@@ -89,7 +89,7 @@ def _library() -> ctypes.CDLL:
 
 
 def start(store: Store, rank: int, size: int) -> Any:
-    """Make the MPI world of all ranks, who must call this together. A process can be in one world only, for good."""
+    """Create the MPI world of all ranks, which must call this together. A process can be in one world only."""
     MPI = _import_mpi()
     if not MPI.Is_initialized():
         under_mpiexec = "PMI_FD" in os.environ or "PMI_PORT" in os.environ or "OMPI_COMM_WORLD_RANK" in os.environ
@@ -111,7 +111,7 @@ def start(store: Store, rank: int, size: int) -> Any:
 
 
 def world() -> Any:
-    """mpi4py's MPI, once `start` has made the world."""
+    """Return mpi4py's MPI, once `start` has created the world."""
     if _State.ranks is None:
         raise DistBackendError("there is no MPI world: init_process_group makes it where it is needed")
     return _import_mpi()
@@ -137,7 +137,7 @@ def _start_with_store(store: Store, rank: int, size: int) -> None:
 
 
 def _join_launched_world(MPI: Any) -> None:
-    """The world that mpiexec or srun has prepared."""
+    """Join the world that mpiexec or srun has prepared."""
     MPI.Init_thread(MPI.THREAD_MULTIPLE)
     MPI.COMM_WORLD.Barrier()
     _unlink_shared_memory()
@@ -145,8 +145,8 @@ def _join_launched_world(MPI: Any) -> None:
 
 
 def _take_leave(MPI: Any) -> None:
-    """Finalize MPI at the end of every process but one that ends by an error: mpiexec takes
-    a process that ends without MPI_Finalize for one that has failed, and ends all others."""
+    """Finalize MPI at exit, unless the process ends by an error: mpiexec treats a process that ends without MPI_Finalize as failed, and
+    ends all others."""
     if not hasattr(sys, "last_value") and not MPI.Is_finalized():
         MPI.Finalize()
 
@@ -164,7 +164,7 @@ _keep: list[socket.socket] = []
 
 
 def store_of_launched_world(timeout: timedelta) -> tuple[Store, int, int]:
-    """A store for processes that mpiexec or srun has started, which know nothing but their MPI world."""
+    """Return a store for processes started by mpiexec or srun, which share nothing but their MPI world."""
     MPI = _import_mpi()
     if not MPI.Is_initialized():
         _join_launched_world(MPI)

@@ -1,7 +1,7 @@
 """Collectives between GPUs through NCCL.
 
-Operations are put on the current stream of the tensors' device and run there in order, like kernels: the host does not wait for
-them. The communicator of a device is made by the first operation on it, by all ranks together; they learn its number from the store."""
+Operations are put on the current stream of the tensors' device and run there in order, like kernels: the host does not wait for them. The
+communicator of a device is made by the first operation on it, by all ranks together; its id is exchanged through the store."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _SIGNATURES: dict[str, list] = {
 
 @functools.cache
 def load() -> Any:
-    """NCCL, with the types of its functions' arguments."""
+    """Return the NCCL library, with the types of its functions' arguments set."""
     library = nvidia.library("nccl")
     for name, types in _SIGNATURES.items():
         getattr(library, name).argtypes = types
@@ -86,7 +86,7 @@ def version() -> tuple[int, int, int]:
 
 
 class NcclEngine:
-    """Moves bytes between the GPUs of `size` processes; in this one, `where`."""
+    """Engine for the GPUs of `size` processes; `where` is the device of this one."""
 
     name = "NCCL"
 
@@ -131,7 +131,7 @@ class NcclEngine:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Operations called inside begin at once, none waits for another."""
+        """Context manager: operations called inside start together, none waits for another."""
         self._check(self.nccl.ncclGroupStart(), "ncclGroupStart")
         try:
             yield
@@ -139,7 +139,7 @@ class NcclEngine:
             self._check(self.nccl.ncclGroupEnd(), "ncclGroupEnd")
 
     def _reduction(self, memory: Memory, dtype: Any, op: RedOpType) -> tuple[int, int, int]:
-        """Return how many numbers there are, of what datatype, and how they are combined."""
+        """Return the number of elements, NCCL's datatype, and NCCL's operation of a reduction."""
         number = dtype.to_real().nccl  # complex numbers are pairs
         if number is None and dtype.name != "bool":
             raise TypeError(f"Input tensor data type is not supported for NCCL process group: {dtype}")
@@ -174,7 +174,7 @@ class NcclEngine:
     def reduce_scatter(
         self, memory: Memory, inputs: Sequence[Memory], dtype: Any, op: RedOpType, timeout: float
     ) -> None:
-        """memory = the sum over all ranks of their inputs[this rank]."""
+        """Set memory to the sum over all ranks of their inputs[this rank]."""
         if _adjacent(inputs):
             arguments = self._reduction(memory, dtype, op)
             self._call("ncclReduceScatter", inputs[0].address, memory.address, *arguments)
@@ -185,7 +185,7 @@ class NcclEngine:
                 self._call("ncclReduce", part.address, target.address, *self._reduction(part, dtype, op), root)
 
     def all_to_all(self, inputs: Sequence[Memory], outputs: Sequence[Memory], timeout: float) -> None:
-        """inputs[r] to rank r, outputs[r] from rank r."""
+        """Send inputs[r] to rank r, and receive outputs[r] from it."""
         with self.together():
             for peer, (source, target) in enumerate(zip(inputs, outputs)):
                 if source.nbytes:
@@ -218,7 +218,7 @@ class NcclEngine:
         return Arrived(peer)
 
     def close(self) -> None:
-        """Free the communicator. After an error it is aborted: destroying it would wait for ranks that may be gone."""
+        """Free the communicator. After an error it is aborted: destroying it would wait for ranks that may have ended."""
         if self.comm:
             failed = _int()
             broken = self.nccl.ncclCommGetAsyncError(self.comm, ctypes.byref(failed)) or failed.value
@@ -227,6 +227,6 @@ class NcclEngine:
 
 
 def _adjacent(parts: Sequence[Memory]) -> bool:
-    """Return whether memories of one size are stored one behind the other."""
+    """Return whether memories of one size are contiguous, one after the other."""
     first, size = parts[0].address, parts[0].nbytes
     return all(part.nbytes == size and part.address == first + r * size for r, part in enumerate(parts))

@@ -1,4 +1,4 @@
-"""Collectives of Python objects: they travel pickled, between ranks that trust each other."""
+"""Collectives of Python objects, which are sent pickled, between ranks that trust each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _uint8, _int64 = BY_NAME["uint8"], BY_NAME["int64"]
 
 
 def _object_to_tensor(obj: Any, device: Any = None, group: Any = None) -> tuple[Tensor, Tensor]:
-    """The pickled object, and its size."""
+    """Return the pickled object as a tensor, and its size."""
     data = np.frombuffer(pickle.dumps(obj), np.uint8)
     return copy_of_array(data, _uint8), copy_of_array(np.array([data.size]), _int64)
 

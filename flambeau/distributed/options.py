@@ -1,4 +1,4 @@
-"""The small records that `ProcessGroup`'s methods take: who is the root, what is the operation, how long to wait."""
+"""Option records of `ProcessGroup`'s methods: root, reduction, timeout."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class BarrierOptions(_Options):
 
 
 class DebugLevel(enum.Enum):
-    """Extent of the checks: at DETAIL, that all ranks call the same operation with the same shapes."""
+    """Extent of consistency checks: at DETAIL, that all ranks call the same operation with the same shapes."""
 
     OFF = 0
     INFO = 1
@@ -98,7 +98,7 @@ def set_debug_level(level: DebugLevel) -> None:
 
 
 def set_debug_level_from_env() -> None:
-    """TORCH_DISTRIBUTED_DEBUG: OFF, INFO or DETAIL."""
+    """Set the extent of the checks from TORCH_DISTRIBUTED_DEBUG: OFF, INFO or DETAIL."""
     name = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper()
     if name not in DebugLevel.__members__:
         raise RuntimeError(

@@ -1,8 +1,8 @@
-"""A group of ranks, and the order of what it does.
+"""A group of ranks, and the order of its operations.
 
-Operations of one group run one after the other, in the order in which they were called. One that nobody waits for runs in a
-thread of the group, beside the program; one that is waited for runs in the program's own thread where nothing else is pending,
-because handing it over would take longer than most of them do."""
+Operations of one group run one after the other, in the order in which they were called. An asynchronous one runs in a thread of the group;
+one that is waited for runs in the calling thread if nothing else is pending, because a handover would take longer than most operations
+do."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _DONE.get_future().set_result([])
 
 
 def shapes_of(tensors: Sequence[Tensor]) -> list[list[int]]:
-    """Shapes as a profiler shows them: complex numbers are pairs."""
+    """Return shapes as a profiler shows them: complex numbers are pairs."""
     return [[*t.shape, 2] if t.dtype.is_complex else list(t.shape) for t in tensors]
 
 
 class OrderedGroup:
-    """Group of ranks that communicate in order: its members and the engine that moves their bytes."""
+    """Group of ranks that communicate in order: its members and its engine."""
 
     KNOWN_BY_IDENTITY = True
 
@@ -116,7 +116,7 @@ class OrderedGroup:
         return False
 
     def engine(self) -> Any:
-        """Return the engine that moves the bytes; made when first needed, by all ranks together."""
+        """Return the engine that transfers the data; created on first use, by all ranks together."""
         if self._engine is None:
             with self._order:
                 if self._engine is None:
@@ -127,11 +127,11 @@ class OrderedGroup:
 
     @property
     def _device_types(self) -> list[Device]:
-        """Devices of the tensors that this group can send: host memory always."""
+        """Devices of the tensors that this group can send; the CPU is always one."""
         return [cpu] if self._make_gpu_engine is None else [cpu, Device("cuda")]
 
     def engine_of(self, tensor: Tensor) -> Any:
-        """Return the engine that moves the bytes of a tensor, by where it is."""
+        """Return the engine for a tensor's device."""
         where = tensor.device
         if where is cpu:
             return self.engine()
@@ -143,7 +143,7 @@ class OrderedGroup:
             return self._gpu_engines[where]
 
     def together(self, tensor: Tensor) -> contextlib.AbstractContextManager:
-        """Messages that are started inside begin at once: on a GPU one would wait for the other."""
+        """Return a context manager: messages started inside start together, since on a GPU one would wait for the other."""
         return contextlib.nullcontext() if tensor.device is cpu else self.engine_of(tensor).together()
 
     # -- the order of things ------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class OrderedGroup:
     def _run(
         self, what: str, function: Callable[[Any], Any], results: list, tensors: Sequence[Tensor], wait: bool
     ) -> Work:
-        """Runs function(engine), now or in its turn."""
+        """Run function(engine), now or in its turn; return its Work."""
         if self._closed:
             raise RuntimeError(f"{what}: this process group was destroyed")
         if watching.active:
@@ -187,7 +187,7 @@ class OrderedGroup:
         return Work(future, what=what)
 
     def _detail(self, what: str, tensors: Sequence[Tensor]) -> str:
-        """Check at debug level DETAIL that number and shapes of an operation are the same on all ranks."""
+        """Return the number and shapes of an operation as text, which ranks compare at debug level DETAIL; "" at other levels."""
         if get_debug_level() is not DebugLevel.DETAIL:
             return ""
         if what not in ("all_reduce", "broadcast", "reduce", "reduce_scatter", "scatter"):

@@ -1,4 +1,4 @@
-"""Bytes of tensors that an operation of a process group moves, and to whom."""
+"""Memory ranges of tensors that an operation of a process group transfers, per rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .shared_engine import Memory
 
 
 def memory_of(tensor: Tensor) -> Memory:
-    """The bytes of a tensor that has no gaps."""
+    """Return the memory of a tensor without gaps."""
     storage = tensor._storage
     width = tensor.dtype.itemsize
     return Memory((storage.ptr or 0) + tensor._offset * width, tensor.numel() * width, storage)
@@ -33,7 +33,7 @@ def even_pieces(tensor: Tensor, count: int) -> tuple[Tensor, ...]:
 
 
 def shares_of(memories: Sequence[Memory], sizes: Sequence[int], rank: int) -> list[Memory]:
-    """The bytes of each memory that are a rank's, where every rank gets as many."""
+    """Return a rank's part of each memory, if every rank gets equally many bytes."""
     return [
         Memory(m.address + size * rank, max(0, min(size, m.nbytes - size * rank)), m.owner)
         for m, size in zip(memories, sizes)
@@ -46,7 +46,7 @@ def even_memories(memory: Memory, count: int) -> list[Memory]:
 
 
 class Share(NamedTuple):
-    """Elements of a contiguous tensor that one rank gets, and how many elements they have room for there."""
+    """Elements of a contiguous tensor that one rank receives, and the number of elements reserved for them there."""
 
     tensor: Tensor
     begin: int
@@ -59,13 +59,13 @@ class Share(NamedTuple):
 
 
 def even_shares(tensors: Sequence[Tensor], counts: Sequence[int], size: int) -> list[list[Share]]:
-    """Return for each rank r the r-th counts[i] elements of each tensors[i], as far as there are so many."""
+    """Return for each rank r the r-th block of counts[i] elements of each tensors[i], shorter at the end."""
     ends = [(tensor, count, tensor.numel()) for tensor, count in zip(tensors, counts)]
     return [[Share(t, min(n * r, end), min(n * (r + 1), end), n) for t, n, end in ends] for r in range(size)]
 
 
 def stretches(tensors: Sequence[Tensor], starts: Sequence[int], count: int, size: int) -> list[list[Share]]:
-    """Return for each rank `count` elements of one long tensor in which tensors[i] begins at starts[i], the first at 0."""
+    """Return for each rank `count` elements of one long virtual tensor in which tensors[i] begins at starts[i], the first at 0."""
     bounds = [*starts[1:], count * size]
     found: list[list[Share]] = []
     for low in range(0, count * size, count):
@@ -80,7 +80,7 @@ def stretches(tensors: Sequence[Tensor], starts: Sequence[int], count: int, size
 
 
 def lay_out(flat: Tensor, shares: Sequence[Sequence[Share]]) -> None:
-    """Write each rank's part, one after the other, with zeros in between."""
+    """Write the ranks' shares one after the other into `flat`, padded with zeros."""
     start = 0
     for share in (share for own in shares for share in own):
         count = share.end - share.begin

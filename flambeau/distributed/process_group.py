@@ -1,4 +1,4 @@
-"""A group of ranks: what it does, collective by collective, with the engine that moves the bytes."""
+"""Process group: its collectives, and the engine that transfers the data."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _one(tensors: Any, what: str) -> Tensor:
 
 
 class ProcessGroup(OrderedGroup):
-    """Ranks that communicate. Made by `init_process_group` and `new_group`; its methods return a `Work`."""
+    """A group of ranks that communicate. Made by `init_process_group` and `new_group`; its methods return a `Work`."""
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class ProcessGroup(OrderedGroup):
         return self.all_gather_parts(outputs, inputs)
 
     def all_gather_parts(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], *, _wait: bool = False) -> Work:
-        """Every rank's inputs[i], one after the other, into outputs[i], in one operation. The outputs do not count as changed."""
+        """Gather every rank's inputs[i] into outputs[i], concatenated, in one operation. The outputs' versions do not change."""
         sources = [memory_of(contiguous(t)) for t in inputs]
         sizes, targets = [m.nbytes for m in sources], [memory_of(t) for t in outputs]
 
@@ -270,8 +270,8 @@ class ProcessGroup(OrderedGroup):
     def reduce_scatter_parts(
         self, output: Tensor, shares: Sequence[Sequence[Share]], opts: Any = None, *, _wait: bool = False
     ) -> Work:
-        """Rank r gets the sum over all ranks of what their shares[r] say, one share behind the other, in `output`. Where a share is
-        shorter than its room, the rest of the room is left undefined."""
+        """Reduce the shares[r] of all ranks for rank r, which receives them one after another in `output`. Where a share is shorter than
+        its reserved space, the rest is undefined."""
         op, _, limit = self._reduce_settings(opts)
         if op is RedOpType.PREMUL_SUM:
             raise NotImplementedError("reduce_scatter_parts() with ReduceOp.PREMUL_SUM")

@@ -1,9 +1,9 @@
-"""Collectives as operators: what each reads and writes, which method of a process group does it, and its derivative.
+"""Collectives as operators: what each reads and writes, the method of a process group that runs it, and its derivative.
 
-Those with a trailing underscore write into tensors that exist, as PyTorch's `dist.all_reduce` does; the others return new tensors, and
-gradients flow through them. All pass the one door, so that a mode (a recorder, a compiler) sees a collective as it sees any other
-operator, with its effects declared. The spellings of PyTorch are derived from these: `distributed.collectives`,
-`distributed._functional_collectives` and `distributed.nn.functional`."""
+Those with a trailing underscore write into existing tensors, as PyTorch's `dist.all_reduce` does; the others return new tensors, and are
+differentiable. All pass through the dispatcher, so that a mode (a recorder, a compiler) sees a collective like any other operator, with its
+effects declared. PyTorch's functions are derived from these: `distributed.collectives`, `distributed._functional_collectives` and
+`distributed.nn.functional`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _torch = namespace("torch")
 
 
 class _Listeners(threading.local):
-    """Listeners that are told of every collective that this thread starts: `CommDebugMode`."""
+    """Listeners that are notified of every collective that this thread starts: `CommDebugMode`."""
 
     def __init__(self) -> None:
         self.found: list[Callable[[str], None]] = []
@@ -45,7 +45,7 @@ def told(name: str) -> None:
 
 
 class _UnderWay(threading.local):
-    """Collectives that this thread has started and not waited for, while watched or in a program, by the first tensor's address."""
+    """Collectives that this thread has started, under a mode or in a recording, and not waited for, by the first tensor's address."""
 
     def __init__(self) -> None:
         self.works: dict[int, Work] = {}
@@ -61,7 +61,7 @@ def _tensors(args: Any) -> list[Tensor]:
 
 
 def _face(op: Op, run: Callable) -> Any:
-    """The function that users and modes call."""
+    """Return the function that users and modes call."""
 
     def face(*args: Any) -> None:
         if active and is_watched():
@@ -75,8 +75,8 @@ def _face(op: Op, run: Callable) -> Any:
 
 
 def collective(method: str, writes: str = "") -> Callable[[Callable], Any]:
-    """Declare a collective that a method of the process group does, and that changes the argument `writes`. The decorated function
-    says what that method is given; its last argument is the group. `face.start` only starts it: `wait_` is called afterwards."""
+    """Declare a collective that a method of the process group runs, and that changes the argument `writes`. The decorated function returns
+    that method's arguments; its last argument is the group. `face.start` only starts it: `wait_` is called afterwards."""
 
     def declare(fn: Callable) -> Any:
         def record(key: str, sends: str) -> Op:
@@ -127,8 +127,8 @@ wait_ = _face(
 
 
 def started(record: Any, *args: Any) -> Work:
-    """Start a collective of those that write, and do not wait. A mode that watches this thread sees it started and, when somebody
-    waits for the work, `wait_`."""
+    """Start a collective that writes, without waiting. A mode that watches this thread sees its start and, when the work is waited for,
+    `wait_`."""
     tensors = _tensors(args)
     if not (active and is_watched()):
         return record.begin(*args)
@@ -154,19 +154,19 @@ def started(record: Any, *args: Any) -> Work:
 
 @collective("allreduce", writes="tensor")
 def all_reduce_(tensor: Tensor, op: Any, group: Any) -> tuple:
-    """Combine every rank's tensor, on all ranks."""
+    """Reduce every rank's tensor, on all ranks."""
     return [tensor], op
 
 
 @collective("allreduce_coalesced", writes="tensors")
 def all_reduce_coalesced_(tensors: list[Tensor], options: Any, group: Any) -> tuple:
-    """Combine several tensors of one dtype, on all ranks."""
+    """Reduce several tensors of one dtype, on all ranks."""
     return tensors, options
 
 
 @collective("reduce", writes="tensor")
 def reduce_(tensor: Tensor, root: int, op: Any, group: Any) -> tuple:
-    """Combine every rank's tensor on one rank."""
+    """Reduce every rank's tensor on one rank."""
     return [tensor], root, op
 
 
@@ -184,7 +184,7 @@ def all_gather_(outputs: list[Tensor], tensor: Tensor, group: Any) -> tuple:
 
 @collective("_allgather_base", writes="output")
 def all_gather_into_tensor_(output: Tensor, tensor: Tensor, group: Any) -> tuple:
-    """Copy every rank's tensor, one after the other, into one."""
+    """Copy every rank's tensor, concatenated, into one."""
     return output, tensor
 
 
@@ -208,19 +208,19 @@ def scatter_(tensor: Tensor, inputs: list[Tensor], root: int, group: Any) -> tup
 
 @collective("reduce_scatter", writes="output")
 def reduce_scatter_(output: Tensor, inputs: list[Tensor], op: Any, group: Any) -> tuple:
-    """Combine every rank's list, of which each rank gets one tensor."""
+    """Reduce every rank's list, of which each rank gets one tensor."""
     return [output], [inputs], op
 
 
 @collective("_reduce_scatter_base", writes="output")
 def reduce_scatter_tensor_(output: Tensor, input: Tensor, op: Any, group: Any) -> tuple:
-    """Combine every rank's tensor, of which each rank gets one part."""
+    """Reduce every rank's tensor, of which each rank gets one part."""
     return output, input, op
 
 
 @collective("all_gather_parts", writes="outputs")
 def all_gather_parts_(outputs: list[Tensor], tensors: list[Tensor], group: Any) -> tuple:
-    """Copy everybody's tensors, each one after the other, into one for each. The outputs do not count as changed."""
+    """Gather each of several tensors of every rank, concatenated, into one. The outputs' versions do not change."""
     return outputs, tensors
 
 
@@ -244,7 +244,7 @@ def all_to_all_single_(output: Tensor, input: Tensor, takes: Any, sends: Any, gr
 
 @collective("barrier")
 def barrier(options: Any, group: Any) -> tuple:
-    """Wait until all ranks are here."""
+    """Wait until all ranks have called it."""
     return (options,)
 
 
@@ -291,7 +291,7 @@ def _(out: Tensor, input: Tensor, root: int, group: Any) -> None:
 
 @_collective(layout=_same, grads={"input": lambda g, root, group: broadcast(g, root, group)})
 def reduce(input: Tensor, root: int, reduction: Any, group: Any) -> Tensor:
-    """Every rank's tensor, combined on one rank; on the others what they had."""
+    """Return every rank's tensor, reduced, on one rank; on the others their own tensor."""
 
 
 @reduce.on("any")
@@ -302,7 +302,7 @@ def _(out: Tensor, input: Tensor, root: int, reduction: Any, group: Any) -> None
 
 @_collective(grads={"input": lambda g, group: reduce_scatter(g, ReduceOp.SUM, group)})
 def all_gather(input: Tensor, group: Any) -> NewTensor:
-    """Every rank's tensor, one after the other along the first dimension."""
+    """Return every rank's tensor, concatenated along the first dimension."""
     return _with_rows(input, input.shape[0] * group.size())
 
 
@@ -321,7 +321,7 @@ def _gathered(g: Tensor, reduction: Any, group: Any) -> Tensor:
 
 @_collective(grads={"input": _gathered})
 def reduce_scatter(input: Tensor, reduction: Any, group: Any) -> NewTensor:
-    """Return this rank's part, along the first dimension, of every rank's tensor combined."""
+    """Return this rank's part, along the first dimension, of every rank's tensor reduced."""
     return _with_rows(input, input.shape[0] // group.size())
 
 

@@ -1,4 +1,4 @@
-"""Reductions of values of several ranks to one: `ReduceOp`, and the arithmetic on memory."""
+"""Reductions of the values of several ranks: `ReduceOp`, and the arithmetic on memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _ReduceOpMeta(type):
 
 
 class ReduceOp(metaclass=_ReduceOpMeta):
-    """SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR; PREMUL_SUM multiplies with a factor before it adds.
+    """Reductions SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR; PREMUL_SUM multiplies by a factor before it adds.
 
     >>> ReduceOp.SUM
     <RedOpType.SUM: 0>
@@ -79,7 +79,7 @@ class ReduceOp(metaclass=_ReduceOpMeta):
 
 
 def premul_sum(factor: Any) -> ReduceOp:
-    """The operation that adds `factor * value` of all ranks."""
+    """Return the reduction that adds `factor * value` of all ranks."""
     return ReduceOp(RedOpType.PREMUL_SUM, factor)
 
 
@@ -97,7 +97,7 @@ _KERNELS = {RedOpType.SUM: "add", RedOpType.PRODUCT: "mul", RedOpType.MIN: "mini
 
 
 def array_at(address: int, count: int, d: Any) -> Any:
-    """`count` elements of dtype `d` at an address: an array that `combiner(op, d)` can work on. The caller keeps the memory."""
+    """Return `count` elements of dtype `d` at an address, as an array for `combiner(op, d)`. The caller keeps the memory alive."""
     if d in _NUMPY:
         return np.frombuffer((ctypes.c_char * (count * d.itemsize)).from_address(address), _NUMPY[d])
     storage = UntypedStorage.borrow(address, count * d.itemsize, True, cpu)
@@ -110,7 +110,7 @@ _NUMPY = {d: d.numpy for d in dt.ALL_DTYPES if d.has_numpy and d.name != "float1
 
 @functools.cache
 def combiner(op: RedOpType, d: Any) -> Callable[[Any, Any, Any], None]:
-    """A function of (one, other, out) for arrays of dtype `d`, made by `array_at`."""
+    """Return a function of (one, other, out) that reduces arrays of dtype `d`, made by `array_at`."""
     if op in (RedOpType.AVG, RedOpType.PREMUL_SUM):
         op = RedOpType.SUM  # what is done before and after is the process group's business
     if d in _NUMPY:

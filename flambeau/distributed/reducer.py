@@ -1,8 +1,8 @@
-"""The reducer behind DistributedDataParallel: gradients are averaged in buckets, while the backward pass still runs.
+"""The reducer of DistributedDataParallel: gradients are averaged in buckets, while the backward pass still runs.
 
-A hook on every parameter's gradient accumulator copies the gradient into its bucket; a full bucket, if it is its turn, is
-reduced in the process group's own thread. When the last bucket is on its way, the end of the backward pass waits for all of them
-and puts the averages into `.grad`."""
+A hook on every parameter's gradient accumulator copies the gradient into its bucket; a full bucket, if it is its turn, is reduced in the
+process group's thread. When the last bucket has been started, the end of the backward pass waits for all of them and copies the averages
+into `.grad`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BuiltinCommHookType(enum.Enum):
 
 
 class Iteration:
-    """State from the first gradient to the end of the reduction: gradients that arrived, and buckets under way."""
+    """State from the first gradient to the end of the reduction: gradients that arrived, and buckets in flight."""
 
     def __init__(self, buckets: list[Bucket], passes: dict[int, int], backward: Any):
         self.passes = passes  # of a static graph: how often each gradient is still to arrive
@@ -132,7 +132,7 @@ class Reducer:
         return True
 
     def _adopt_gradients(self) -> None:
-        """Gradients that were views of the old buckets move to the new ones."""
+        """Move gradients that were views of the old buckets to the new ones."""
         for index, parameter in enumerate(self.params):
             if parameter.grad is not None and not parameter.grad.is_sparse:
                 number, place = self.where[index]
@@ -144,7 +144,7 @@ class Reducer:
 
     @property
     def _searches(self) -> bool:
-        """Return whether each iteration finds out which parameters are used."""
+        """Return whether each iteration determines which parameters are used."""
         return self.find_unused and not self.static_graph
 
     def prepare_for_forward(self) -> None:
@@ -153,7 +153,7 @@ class Reducer:
             self.logger.forward_begins()
 
     def prepare_for_backward(self, outputs: Sequence[Tensor]) -> None:
-        """The forward pass is over: which gradients will come?"""
+        """Prepare for the backward pass from `outputs`: determine which gradients to expect."""
         if self.logger is not None:
             self.logger.forward_ends()
         if self.now is not None:  # without a backward pass in between, the last forward pass counts
@@ -169,12 +169,12 @@ class Reducer:
                 self.logger.nothing_unused()
 
     def expect_nothing(self) -> None:
-        """The last forward pass is not to be reduced."""
+        """Do not reduce the gradients of the last forward pass."""
         if self.now is None:
             self.expects = False
 
     def _arrived(self, index: int, *_: Any) -> None:
-        """The gradient of a parameter is in its `.grad`."""
+        """Handle the gradient of a parameter, which has been stored in `.grad`."""
         with self._lock:
             if self._searches:
                 self._used[index] = 1
@@ -237,7 +237,7 @@ class Reducer:
                 now.backward.callbacks.append(self._finish)
 
     def _fill(self, bucket: Bucket, place: int, index: int) -> None:
-        """The gradient, divided, into its place in the bucket."""
+        """Copy the gradient, divided, to its place in the bucket."""
         view, gradient = bucket.views[place], self.params[index].grad
         factor = 1.0 if self.hook is not None else 1.0 / self.divisor
         if gradient is None:
@@ -269,7 +269,7 @@ class Reducer:
             now.futures[number] = self.hook(GradBucket(number, bucket, tensor, last))
 
     def _reduced(self, tensor: Tensor) -> Future:
-        """Start adding up a tensor over the ranks."""
+        """Start the reduction of a tensor over the ranks."""
         return records.started(records.all_reduce_, tensor, ReduceOp.SUM, self.group).get_future()
 
     def _sparse_gradient(self, bucket: Bucket) -> Tensor:
@@ -304,7 +304,7 @@ class Reducer:
         self._used[:] = [0] * len(self.params)
 
     def _used_anywhere(self) -> list[int] | None:
-        """Return which parameters got a gradient on some rank, where some may be unused."""
+        """Return which parameters got a gradient on any rank; None if unused parameters are not searched for."""
         if not self._searches:
             return None
         used = empty((len(self.params),), BY_NAME["int32"])
@@ -424,7 +424,7 @@ class Reducer:
             self._fail(self._unfinished())
 
     def _get_zeros_like_grad_buckets(self) -> list[GradBucket]:
-        """Empty buckets, for a rank that has no more inputs and still takes part."""
+        """Return empty buckets, for a rank that has no more inputs and still takes part."""
         made = []
         for number, bucket in enumerate(self.buckets):
             zeros = namespace("torch")["zeros"](sum(bucket.lengths), dtype=bucket.parameters[0].dtype)
@@ -447,7 +447,7 @@ def _same_memory(one: Tensor, other: Tensor) -> bool:
 
 
 def _accumulators_below(outputs: Sequence[Tensor]) -> set[Node]:
-    """All accumulators that a backward pass from these tensors would reach."""
+    """Return all gradient accumulators that a backward pass from these tensors would reach."""
     edges = [gradient_edge(t) for t in outputs if t.requires_grad]
     waiting = [edge[0] for edge in edges if edge is not None]
     seen = set(waiting)

@@ -1,4 +1,4 @@
-"""`_remote_device`: a device on some worker, as "trainer0/cuda:0", "rank:1/cpu", "ps0" or "cpu"."""
+"""`_remote_device`: a device of a worker, as "trainer0/cuda:0", "rank:1/cpu", "ps0" or "cpu"."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rendezvous of processes that were started somewhere: from an address to a store, a rank and a world size.
+"""Rendezvous of processes: from an address to a store, a rank and a world size.
 
-`env://` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and where there is no RANK, what Slurm, Open MPI or MPICH's mpiexec
-tell the processes they start; `tcp://host:port` and `file:///path` name the place themselves."""
+`env://` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT or, without RANK, the variables that Slurm, Open MPI or MPICH's mpiexec set for
+their processes; `tcp://host:port` and `file:///path` name the location themselves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LAUNCHERS = (
 
 
 def launcher_ranks() -> tuple[int, int] | None:
-    """Return rank and world size from the environment of another launcher than torchrun."""
+    """Return rank and world size from the environment of a launcher other than torchrun, or None."""
     for rank, size, _ in _LAUNCHERS:
         if rank in os.environ and size in os.environ:
             return int(os.environ[rank]), int(os.environ[size])
@@ -94,7 +94,7 @@ def _tcp(url: str, timeout: timedelta = default_pg_timeout, **kwargs: Any) -> It
 
 
 def _store_at(host: str, port: int, rank: int, size: int, timeout: timedelta) -> Store:
-    """The store at an address. Rank 0 serves it, unless torchrun's agent does already."""
+    """Return the store at an address. Rank 0 serves it, unless torchrun's agent does already."""
     if not 0 <= port < 2**16:
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":

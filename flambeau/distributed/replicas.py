@@ -1,4 +1,4 @@
-"""Checks and copies that keep a model the same on all ranks: parameters compared, tensors of one rank copied to the others."""
+"""Consistency of a model's replicas: parameters are compared, tensors of one rank broadcast to the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .process_group import ProcessGroup
 def _broadcast_coalesced(
     process_group: ProcessGroup, tensors: Sequence[Tensor], buffer_size: int, src: int = 0
 ) -> None:
-    """Rank `src`'s tensors to all, several of them in one message."""
+    """Broadcast rank `src`'s tensors, several of them in one message."""
     if not tensors:
         return
     for indices in assign_by_size(tensors, [buffer_size])[0]:
@@ -36,7 +36,7 @@ def _broadcast_coalesced(
 
 
 def _verify_params_across_processes(process_group: ProcessGroup, tensors: Sequence[Tensor], logger: Any = None) -> None:
-    """An error unless all ranks have parameters of the same shapes."""
+    """Raise unless all ranks have parameters of the same shapes."""
     mine = [[str(t.dtype), list(t.shape)] for t in tensors]
     told = _gather_objects(process_group, mine)
     for rank, theirs in enumerate(told):

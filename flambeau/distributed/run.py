@@ -127,12 +127,12 @@ def _parse_rendezvous_config(text: str) -> dict[str, str]:
 
 
 def _words(text: str) -> list[str] | None:
-    """Words with commas between them; two commas are a comma."""
+    """Split a text at commas; two commas stand for one."""
     return [w.replace("\0", ",") for w in text.replace(",,", "\0").split(",")] if text else None
 
 
 def config_from_args(args: argparse.Namespace) -> tuple[LaunchConfig, Callable | str, list[str]]:
-    """Return the configuration that the command line means."""
+    """Return the configuration for parsed command-line arguments."""
     least, most = parse_min_max_nnodes(str(args.nnodes))
     if not 0 < least <= most:
         raise AssertionError("min_nodes must be less than or equal to max_nodes")
@@ -181,7 +181,7 @@ def _entry(args: argparse.Namespace) -> tuple[Callable | str, list[str]]:
 
 
 def run_script_path(training_script: str, *training_script_args: str) -> None:
-    """Run a script as a worker of --run-path does."""
+    """Run a script as a worker of --run-path."""
     posing.install_as_torch()
     sys.argv = [training_script, *training_script_args]
     runpy.run_path(training_script, run_name="__main__")
@@ -193,7 +193,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def run_and_report(args: argparse.Namespace) -> None:
-    """Run; a failure of the workers is a table on stderr and an exit code."""
+    """Run the workers; report their failure as a table on stderr and an exit code."""
     logging.basicConfig(format="%(levelname).1s %(asctime)s %(process)d %(name)s] %(message)s", level=logging.WARNING)
     try:
         run(args)
@@ -207,7 +207,7 @@ def run_and_report(args: argparse.Namespace) -> None:
 
 @record
 def main(args: Sequence[str] | None = None) -> None:
-    """The command `flambeau torchrun`."""
+    """Run the command `flambeau torchrun`."""
     run_and_report(parse_args(args))
 
 

@@ -1,8 +1,8 @@
-"""Secret of the processes of a job: the key with which they prove themselves to a store.
+"""Secret of the processes of a job: the key with which they authenticate to each other.
 
-It is FLAMBEAU_DISTRIBUTED_SECRET where that is set (`torchrun` sets it for its workers), else a key in a file that only the
-user can read, made when it is first needed. So processes of one user on one machine, or with a common home directory, find
-each other without being told anything; on machines that share no files the variable has to be the same everywhere."""
+It is FLAMBEAU_DISTRIBUTED_SECRET if that is set (`torchrun` sets it for its workers), else a key in a file that only the user can read,
+created on first use. So processes of one user on one machine, or with a common home directory, find each other without configuration; on
+machines that share no files the variable has to be the same everywhere."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _proof(secret: bytes, side: bytes, asked: bytes, answered: bytes) -> bytes:
 
 
 def receive_exactly(connection: socket.socket, count: int) -> bytes:
-    """`count` bytes from a socket; an error if it is closed before."""
+    """Receive `count` bytes from a socket; raises if it is closed before."""
     parts = bytearray(count)
     view, have = memoryview(parts), 0
     while have < count:

@@ -1,7 +1,7 @@
-"""Collectives through memory that the ranks of one machine share (see `window`).
+"""Collectives through shared memory of the ranks of one machine (see `window`).
 
-All of them are rounds of the same kind: every rank puts something into its slot, all meet, every rank takes what it needs. Long
-messages go in as many rounds as it takes."""
+All of them consist of rounds: every rank writes into its slot, all synchronize, every rank reads what it needs. Long messages take several
+rounds."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Memory(NamedTuple):
         memmove(to, self.address + start, count)
 
     def write(self, start: int, count: int, source: int) -> None:
-        """Copy bytes from an address to here."""
+        """Copy bytes from an address into this memory."""
         memmove(self.address + start, source, count)
 
 
 class Parts:
-    """Bytes in several places, treated as if one part followed the other, without a copy. A part may be shorter than its slot; the rest
-    is neither read nor written."""
+    """Memory ranges treated as one contiguous range, without a copy. A part may be shorter than its slot; the rest is neither read nor
+    written."""
 
     __slots__ = ("nbytes", "parts")
 
@@ -75,7 +75,7 @@ def _reduction(name: str, op: RedOpType, dtype: Any) -> str:
 
 
 class SharedEngine:
-    """Moves bytes between `size` processes of one machine. One operation at a time; the caller sees to that."""
+    """Engine for `size` processes of one machine. Runs one operation at a time; the caller ensures that."""
 
     name = "shared memory"
     takes_parts = True  # all_gather and reduce_scatter take `Parts` for `Memory`
@@ -97,7 +97,7 @@ class SharedEngine:
 
     @staticmethod
     def describe() -> str:
-        """Return what the others need to know about this process."""
+        """Return the description of this process that the others need."""
         return f"{machine()} {os.getpid()}"
 
     def peers(self) -> Peers:
@@ -125,7 +125,7 @@ class SharedEngine:
         return f"[Rank {self.ranks[self.rank]}]: {self._what}: rank {names}"
 
     def _alone(self, problem: Missing) -> DistBackendError:
-        """The error for ranks that do not come."""
+        """Return the error about ranks that timed out or ended."""
         who = self._explain(problem.ranks)
         if problem.dead:
             pids = ", ".join(str(self.peers().pids[r]) for r in problem.ranks)
@@ -156,7 +156,7 @@ class SharedEngine:
             raise
 
     def _agree(self, window: Window, half: int, mine: bytes) -> None:
-        """All ranks must be doing the same; `mine` is what this one has announced."""
+        """Raise unless all ranks run the same operation; `mine` is the one that this rank has announced."""
         for other in range(self.size):
             theirs = window.announced(other, half)
             if theirs != mine:
@@ -178,7 +178,7 @@ class SharedEngine:
         put: Callable[[int, int, int], None],
         take: Callable[[int, int, list[int]], None],
     ) -> None:
-        """Move `nbytes` in pieces of whole `unit`s: put(start, count, slot), meet, take(start, count, slots)."""
+        """Transfer `nbytes` in pieces of whole `unit`s: put(start, count, slot), synchronize, take(start, count, slots)."""
         if self.size == 1:
             scratch = ctypes.create_string_buffer(nbytes)
             put(0, nbytes, ctypes.addressof(scratch))
@@ -229,7 +229,7 @@ class SharedEngine:
     def all_gather(
         self, memory: Memory | Parts, outputs: Sequence[Memory | Parts], timeout: float, root: int | None = None
     ) -> None:
-        """Every rank's memory to every rank, or to one root only."""
+        """Copy every rank's memory to every rank, or to one root only."""
 
         def put(start: int, count: int, slot: int) -> None:
             memory.read(start, count, slot)
@@ -260,7 +260,7 @@ class SharedEngine:
             self._rounds(what, timeout, memory.nbytes, dtype.itemsize, put, take)
 
     def _sum(self, target: int, sources: Sequence[int], count: int, dtype: Any, combine: Callable) -> None:
-        """target = sources[0] + sources[1] + ..."""
+        """Set target to sources[0] + sources[1] + ..."""
         out = array_at(target, count, dtype)
         combine(array_at(sources[0], count, dtype), array_at(sources[1], count, dtype), out)
         for source in sources[2:]:
@@ -284,8 +284,7 @@ class SharedEngine:
             self._all_reduce_large(memory, dtype, op, combine, timeout)
 
     def _all_reduce_large(self, memory: Memory, dtype: Any, op: RedOpType, combine: Callable, timeout: float) -> None:
-        """Each rank reduces a share of every piece, and gives the result to the others. Its own share of its own data stays
-        where it is."""
+        """Let each rank reduce a share of every piece and distribute the result. Its own share of its own data is not copied."""
         self._begin(_reduction("all_reduce", op, dtype), timeout)
         window, unit = self._window(True), dtype.itemsize
         text = announcement(f"{self._what}, {memory.nbytes} bytes")
@@ -333,7 +332,7 @@ class SharedEngine:
     def reduce_scatter(
         self, memory: Memory, inputs: Sequence[Memory | Parts], dtype: Any, op: RedOpType, timeout: float
     ) -> None:
-        """memory = the sum over all ranks of their inputs[this rank]."""
+        """Set memory to the sum over all ranks of their inputs[this rank]."""
         combine = combiner(op, dtype)
         if self.size == 1:
             inputs[0].read(0, memory.nbytes, memory.address)
@@ -354,7 +353,7 @@ class SharedEngine:
         unit: int = 1,
         take: Callable[[int, int, list[int]], None] | None = None,
     ) -> None:
-        """inputs[r] to rank r, outputs[r] from rank r; sizes may differ, so the ranks first agree on the number of rounds."""
+        """Send inputs[r] to rank r, receive outputs[r] from it; sizes may differ, so the ranks first agree on the number of rounds."""
         if self.size == 1:
             inputs[0].read(0, outputs[0].nbytes, outputs[0].address)
             return
@@ -390,7 +389,7 @@ class SharedEngine:
                     memmove(target.address + start, parts[r], count)
 
     def _longest(self, sizes: list[int], expected: list[int]) -> None:
-        """Tell the others how much each of them gets; find the longest message between any two."""
+        """Publish the sizes of this rank's messages; find the longest message between any two ranks."""
         window = self._window(False)
         row = struct.pack(f"<{self.size}q", *sizes)
         text = announcement(self._what)

@@ -1,4 +1,4 @@
-"""The sum of sparse tensors of all ranks: each gets every rank's indices and values."""
+"""Sum of sparse tensors of all ranks, by gathering every rank's indices and values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .reduce_op import RedOpType
 
 
 def _gather(engine: Any, tensor: Tensor, counts: list[int], timeout: float) -> list[Tensor]:
-    """Tensors of all ranks that differ in their first size only."""
+    """Gather the tensors of all ranks, which differ in their first size only."""
     torch = namespace("torch")
     outputs = [torch["empty"]((n, *tensor.shape[1:]), dtype=tensor.dtype) for n in counts]
     engine.all_to_all([memory_of(tensor)] * engine.size, [memory_of(o) for o in outputs], timeout)
@@ -21,7 +21,7 @@ def _gather(engine: Any, tensor: Tensor, counts: list[int], timeout: float) -> l
 
 
 def sparse_all_reduce(engine: Any, tensor: Any, op: RedOpType, timeout: float) -> None:
-    """tensor = the coalesced sum of the tensors of all ranks, in place."""
+    """Replace a sparse tensor by the coalesced sum of the tensors of all ranks, in place."""
     if op is not RedOpType.SUM:
         raise RuntimeError(f"Cannot use ReduceOp.{op.name} with sparse tensors: only SUM is supported")
     if not isinstance(tensor, SparseCoo):

@@ -1,4 +1,4 @@
-"""Stores: a few keys and values that all processes of a job see, and by which they find each other.
+"""Stores: keys and values that all processes of a job share, and by which they find each other.
 
 >>> store = HashStore()
 >>> store.set("key", "value")
@@ -38,7 +38,7 @@ def as_bytes(value: Any, method: str = "set") -> bytes:
 
 
 class Store:
-    """The interface of all stores. A subclass in Python needs set, get, add, check and wait at least."""
+    """Interface of all stores. A subclass in Python needs set, get, add, check and wait at least."""
 
     def __init__(self) -> None:
         self._timeout = DEFAULT_TIMEOUT
@@ -55,11 +55,11 @@ class Store:
         raise NotImplementedError
 
     def get(self, key: str) -> bytes:
-        """The value; waits until there is one."""
+        """Return the value of a key; waits until there is one."""
         raise NotImplementedError
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a number, which begins at 0; returns the sum."""
+        """Add to a number, which starts at 0; return the sum."""
         raise NotImplementedError
 
     def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
@@ -95,7 +95,7 @@ class Store:
             self.set(key, value)
 
     def has_extended_api(self) -> bool:
-        """Return whether append, multi_get and multi_set are one step each."""
+        """Return whether append, multi_get and multi_set are single operations of the store."""
         return False
 
     def queue_push(self, key: str, value: str | bytes) -> None:
@@ -127,7 +127,7 @@ class Table:
         self.changed = threading.Condition(new_lock())
 
     def _until(self, ready: Callable[[], Any], seconds: float) -> bool:
-        """Waits, with the lock held, for something to be so."""
+        """Wait, with the lock held, until `ready()` is true; return whether it is."""
         return bool(self.changed.wait_for(ready, seconds))
 
     def set(self, key: str, value: bytes) -> None:
@@ -288,7 +288,7 @@ class PrefixStore(Store):
 
 
 def _passed_on(name: str) -> Callable[..., Any]:
-    """A method that calls the one of the same name of the store behind, with the prefix before the key or before all keys."""
+    """Return a method that calls that of the underlying store, with the prefix before the key or before all keys."""
 
     @functools.wraps(getattr(Store, name))
     def method(self: PrefixStore, keys: Any, *args: Any, **kwargs: Any) -> Any:
@@ -306,9 +306,9 @@ for _name in (
 
 
 class FileStore(Store):
-    """A store in a file that all processes can reach; every change is a record at its end, written under a lock.
+    """A store in a file that all processes can access; every change is appended as a record, written under a lock.
 
-    The last of `world_size` processes to let go of it removes the file."""
+    The last of `world_size` processes to close it removes the file."""
 
     _RECORD = struct.Struct("<II")
     _DELETED = 0xFFFFFFFF
@@ -328,7 +328,7 @@ class FileStore(Store):
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[Any]:
-        """The file, locked against others, with all its records read."""
+        """Context manager: yield the file, locked, with all its records read."""
         with self._guard:
             while True:
                 file = open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")  # noqa: SIM115  closed below

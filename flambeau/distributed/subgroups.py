@@ -1,4 +1,4 @@
-"""Smaller process groups: chosen ranks, equal parts of the world, splits by color, what is left without failed ranks."""
+"""Smaller process groups: chosen ranks, equal parts of the world, splits by color, groups without failed ranks."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def new_group(
     device_id: Any = None,
     sort_ranks: bool = True,
 ) -> Any:
-    """A group of some ranks. All ranks of the world call this, members or not, in the same order; with
-    `use_local_synchronization` the members only."""
+    """Make a group of some ranks. All ranks of the world must call it, members or not, in the same order; with `use_local_synchronization`
+    the members only."""
     default = _get_default_group()
     world_backend, store = _world.pg_map[default]
     backend = backend or world_backend
@@ -81,7 +81,7 @@ def new_subgroups(
     pg_options: Any = None,
     group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:
-    """The group cut into groups of `group_size` neighbours; returns this rank's one and all of them."""
+    """Split a group into groups of `group_size` neighbours; return this rank's and all of them."""
     if group_size is None:
         group_size = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if group_size <= 0:
@@ -115,7 +115,7 @@ def new_subgroups_by_enumeration(
     pg_options: Any = None,
     group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:
-    """A group for each list of ranks; returns this rank's one and all of them."""
+    """Make a group for each list of ranks; return this rank's and all of them."""
     if not ranks_per_subgroup_list:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
     size, seen = get_world_size(), dict[int, int]()
@@ -146,7 +146,7 @@ def split_group(
     group_desc: str | None = None,
     backend: Any = None,
 ) -> ProcessGroup | None:
-    """Cut a group along lists of its ranks, each one at most once; returns this rank's part."""
+    """Split a group by lists of its ranks, each used at most once; return this rank's part."""
     if not split_ranks:
         raise ValueError("split_ranks cannot be None or empty")
     parent = _resolve(parent_pg)
@@ -160,7 +160,7 @@ def split_group(
 def shrink_group(
     ranks_to_exclude: list[int], group: ProcessGroup | None = None, shrink_flags: int = 0, pg_options: Any = None
 ) -> ProcessGroup:
-    """The group without some ranks, made by those that stay."""
+    """Return the group without some ranks, made by the remaining ones."""
     pg = _resolve(group)
     if pg.size() < 2:
         raise ValueError(

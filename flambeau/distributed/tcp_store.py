@@ -1,8 +1,8 @@
-"""TCPStore: one process serves the keys, the others ask it over TCP.
+"""TCPStore: one process serves the keys, the others query it over TCP.
 
-A message is a list of byte strings: their number, their lengths, their bytes. The first one of a request is the command; of an
-answer, how it went. Nothing is unpickled, nobody who does not know the secret is listened to (see `secret`), and whatever else
-arrives at the port only closes its own connection."""
+A message is a list of byte strings: their number, their lengths, their bytes. The first one of a request is the command; of an answer, the
+status. Nothing is unpickled, clients must know the secret (see `secret`), and anything else that arrives at the port only closes its own
+connection."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class _Server(secret.Listener):
             self.asking.discard(connection)
 
     def finish(self) -> None:
-        """Before the process ends: whoever has asked gets an answer. The last key of a barrier wakes the process that serves the
-        store as well as the others, and it must not be gone before they have heard of it."""
+        """Answer pending requests before the process ends. The last key of a barrier wakes the process that serves the store as well as the
+        others, and it must not end before they have got their answers."""
         deadline = time.monotonic() + _PATIENCE_AT_EXIT
         while self.asking and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -235,7 +235,7 @@ class TCPStore(Store):
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[socket.socket]:
-        """A connection nobody uses: a thread that waits for a key must not keep the others from asking."""
+        """Context manager: yield an unused connection, so that a thread that waits for a key does not block the others."""
         try:
             connection = self._free.pop()
         except IndexError:

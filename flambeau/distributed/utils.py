@@ -29,7 +29,7 @@ def _sync_module_states(
     params_and_buffers_to_ignore: Iterable[str],
     broadcast_buffers: bool = True,
 ) -> None:
-    """Parameters and buffers of rank `src` to all ranks."""
+    """Broadcast parameters and buffers of rank `src`."""
     ignored = set(params_and_buffers_to_ignore)
     states = [p.detach() for name, p in module.named_parameters() if name not in ignored]
     if broadcast_buffers:
@@ -45,7 +45,7 @@ def _sync_params_and_buffers(
 
 
 def _to_kwargs(inputs: Any, kwargs: Any, target_device: Any, use_side_stream_for_tensor_copies: bool = False) -> tuple:
-    """Inputs on the target device, as DistributedDataParallel passes them to its module."""
+    """Move inputs to the target device, as DistributedDataParallel passes them to its module."""
 
     def moved(value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -73,7 +73,7 @@ def _alloc_storage(tensor: Tensor, size: Any) -> None:
 
 
 def _get_root_modules(modules: list[Any]) -> list[Any]:
-    """Return those of some modules that are not inside another of them."""
+    """Return the modules that are not inside another of the given ones."""
     inside = {id(child) for module in modules for child in module.modules() if child is not module}
     return [module for module in modules if id(module) not in inside]
 
@@ -101,7 +101,7 @@ def _apply_to_tensors(function: Callable[[Tensor], Any], container: Any) -> Any:
 
 
 def _p_assert(condition: Any, message: str, raise_assertion_error: bool = True) -> None:
-    """An assertion whose message is also printed: in a backward pass errors may get lost."""
+    """Assert a condition, and print the message too: in a backward pass errors may get lost."""
     if not condition:
         print(message)
         if raise_assertion_error:
@@ -109,7 +109,7 @@ def _p_assert(condition: Any, message: str, raise_assertion_error: bool = True) 
 
 
 def _find_tensors(value: Any) -> list[Tensor]:
-    """All tensors in what a forward function has returned."""
+    """Return all tensors in the result of a forward function."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, (list, tuple)):

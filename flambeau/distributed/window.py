@@ -1,11 +1,11 @@
-"""Memory that the ranks of one machine share, with a place where they meet.
+"""Shared memory of the ranks of one machine, with a barrier.
 
-Every rank has a line of control words and, twice, a slot for its data. In each phase the ranks write their slots, meet, and
-read each other's; the next phase uses the other half, so one meeting for each phase is enough: nobody writes a slot again
-before all have met once more, and a rank meets only when it has read what it needs.
+Every rank has a line of control words and, twice, a slot for its data. In each phase the ranks write their slots, synchronize, and read
+each other's; the next phase uses the other half, so one barrier for each phase is enough: nobody writes a slot again before all have
+reached the next barrier, and a rank reaches it only when it has read what it needs.
 
-Who waits looks at the words for a few microseconds and then sleeps in the kernel (a futex) until the other rank comes, so
-waiting takes no core from those who compute. A rank that dies is noticed through its process descriptor."""
+A waiting rank polls the words for a few microseconds and then sleeps in the kernel (a futex), so that waiting takes no core from those that
+compute. A rank that dies is noticed through its process descriptor."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ _ONE_SLICE = _Time(int(_SLICE), int(_SLICE % 1 * 1e9))
 
 @functools.lru_cache(maxsize=4096)
 def announcement(what: str) -> bytes:
-    """Encode a rank's description of what it is doing, cut or padded to the fixed size of its place."""
+    """Encode a rank's description of its current operation, truncated or padded to a fixed size."""
     return what.encode(errors="replace")[: _TEXT_SIZE - 1].ljust(_TEXT_SIZE, b"\0")
 
 
 def supported() -> bool:
-    """Return whether ranks of one machine can share windows here."""
+    """Return whether ranks of one machine can share memory on this system."""
     return sys.platform == "linux" and _SYSTEM_CALL is not None and hasattr(os, "pidfd_open")
 
 
 def machine() -> str:
-    """Equal for processes that can see each other's memory: the machine since it was started, and the process namespace."""
+    """Return a text that is equal for processes that can see each other's memory: boot id and process namespace."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
     return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}/{os.getuid()}"
@@ -86,7 +86,7 @@ class Peers:
 
 
 class Missing(Exception):
-    """Raised when ranks did not come, or have ended."""
+    """Raised when ranks have timed out, or have ended."""
 
     def __init__(self, ranks: list[int], dead: bool):
         super().__init__(ranks)
@@ -94,7 +94,7 @@ class Missing(Exception):
 
 
 class GaveUp(Exception):
-    """A rank has met an error, and will not come."""
+    """Raised when another rank has met an error and takes no further part."""
 
     def __init__(self, rank: int):
         super().__init__(rank)
@@ -120,7 +120,7 @@ class Window:
         self.phase = 0
 
     def _map(self, store: Store, name: str, nbytes: int, timeout: timedelta) -> SharedBlock:
-        """Rank 0 makes the memory, and the others open it through its process: there is no name that could be left behind."""
+        """Create the memory on rank 0, and open it on the others through its process: no name can be left behind."""
         if self.rank == 0:
             block = SharedBlock.allocate(nbytes)
             store.set(f"{name}/block", f"{os.getpid()} {block.fd}")
@@ -134,7 +134,7 @@ class Window:
         return block
 
     def _await(self, store: Store, keys: dict[str, int], timeout: timedelta) -> None:
-        """Wait for keys, each of which a rank sets; who has not is in the error."""
+        """Wait for keys, each set by one rank; raises an error that names the missing ranks."""
         deadline = time.monotonic() + timeout.total_seconds()
         while True:
             try:
@@ -153,7 +153,7 @@ class Window:
         return self.phase & 1
 
     def announce(self, text: bytes) -> None:
-        """Publish what this rank is doing in this phase; `text` is made by `announcement`."""
+        """Publish this rank's operation in this phase; `text` is made by `announcement`."""
         start = self._text_starts[self.phase & 1][self.rank]
         self._memory[start : start + _TEXT_SIZE] = text
 
@@ -162,7 +162,7 @@ class Window:
         return self._memory[start : start + _TEXT_SIZE]
 
     def meet(self, deadline: float) -> int:
-        """Wait until all ranks have come to the end of this phase; returns the half it was in."""
+        """Wait until all ranks have reached the end of this phase; return the half it was in."""
         half = self.phase & 1
         self.phase = target = (self.phase + 1) & 0xFFFFFFFF
         words = self._words

@@ -1,4 +1,4 @@
-"""Handle of an operation that may still be under way: `Work`."""
+"""`Work`: handle of an asynchronous operation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Arrived:
 
 
 class Work:
-    """Started collective or message; `wait()` for it before its tensors are used.
+    """A started collective or message; `wait()` for it before its tensors are used.
 
     A subclass in Python overrides what it needs."""
 
@@ -37,7 +37,7 @@ class Work:
         self._what = what
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Wait until it is done; an error it met is raised here. A timeout of 0 is that of the process group."""
+        """Wait until it is done; raises the error it met. A timeout of 0 means that of the process group."""
         seconds = timeout.total_seconds() if timeout else 0.0
         if seconds and not self._future.done():
             finished = threading.Event()
@@ -69,13 +69,13 @@ class Work:
         return value if isinstance(value, list) else [value]
 
     def get_future(self) -> Future[Any]:
-        """A future of the list of tensors."""
+        """Return a future of the list of tensors."""
         return self._future
 
     get_future_result = get_future
 
     def source_rank(self) -> int:
-        """Return the rank that sent what was received from any rank."""
+        """Return the sender of a message that was received from any rank."""
         if self._source is None:
             raise RuntimeError(
                 "sourceRank() may only be called on work objects that correspond to a recv or recv-from-any call."
@@ -89,8 +89,8 @@ class Work:
 
 
 class _OnWait(Future):
-    """A future whose value is fetched by the thread that waits for it, and whose callbacks run there and then: a mode of that thread
-    sees them. `ready()` tells whether fetching would take no time."""
+    """A future whose value is fetched by the thread that waits for it, and whose callbacks run in that thread, so that its modes see them.
+    `ready()` tells whether fetching would take no time."""
 
     def __init__(self, fetch: Callable[[], Any], ready: Callable[[], bool]) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class WatchedWork(Work):
 
 
 class TransferWork(Work):
-    """Message between two ranks. Its future is done once it was waited for, or has come."""
+    """Work of a message between two ranks. Its future is done once it was waited for, or has arrived."""
 
     def __init__(self, transfer: Any, tensors: list[Tensor], receives: bool) -> None:
         super().__init__(what="recv" if receives else "send")

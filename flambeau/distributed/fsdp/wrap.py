@@ -119,7 +119,7 @@ size_based_auto_wrap_policy.FORCE_LEAF_MODULES = {MultiheadAttention}  # type: i
 
 @contextlib.contextmanager
 def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any) -> Iterator[None]:
-    """Context manager within which `wrap(module)` wraps with this class and these options."""
+    """Context manager: `wrap(module)` inside wraps with this class and these options."""
     with _ConfigAutoWrap(wrapper_cls=wrapper_cls, **wrapper_kwargs):
         yield
 
@@ -171,7 +171,7 @@ def _recursive_wrap(
     only_wrap_children: bool = False,
     **kwargs: Any,
 ) -> tuple[Module, int]:
-    """Wrap what a policy chooses, inner modules first; returns the module and how many elements are wrapped."""
+    """Wrap the modules that a policy chooses, inner ones first; return the module and the number of wrapped elements."""
     for _, child in module.named_modules():
         if child not in ignored_modules and isinstance(wrapper_cls, type) and isinstance(child, wrapper_cls):
             raise AssertionError(f"Child module {child} is already wrapped by {wrapper_cls}")
@@ -193,7 +193,7 @@ def _recursive_wrap(
 
 
 def _post_order_apply(root_module: Module, fn: Callable[[Module], Module | None]) -> None:
-    """Call fn for every module, inner ones first; what it returns takes the module's place."""
+    """Call fn for every module, inner ones first; a module that it returns replaces the original."""
     visited = {root_module}
 
     def visit(module: Module, name: str, parent: Module | None) -> None:
@@ -231,7 +231,7 @@ def _construct_wrap_fn(
 def _run_mixed_precision_override_policy(
     root_module: Module, module_classes: Iterable[type], ignored_modules: set, root_kwargs: dict, targets: dict
 ) -> dict:
-    """Modules of classes that want their own precision become units without mixed precision."""
+    """Make modules of the given classes separate units without mixed precision."""
     chosen = tuple(set(module_classes))
     for module in root_module.modules():
         if module not in ignored_modules and isinstance(module, chosen):

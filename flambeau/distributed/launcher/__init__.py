@@ -1,4 +1,4 @@
-"""Starting workers from a program: `LaunchConfig` and `elastic_launch`."""
+"""Launching of workers from a program: `LaunchConfig` and `elastic_launch`."""
 
 from .api import LaunchConfig, elastic_launch, launch_agent
 

@@ -78,7 +78,7 @@ def _name(entrypoint: Callable | str | None, args: list[Any]) -> str:
 
 
 def launch_agent(config: LaunchConfig, entrypoint: Callable | str | None, args: list[Any]) -> dict[int, Any]:
-    """Run workers on this node until they are done; returns what they returned, by rank."""
+    """Run workers on this node until they are done; return their results by rank."""
     if entrypoint is None:
         raise ValueError("launch_agent(): there is nothing to launch")
     run_id = config.run_id or uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""Collectives that gradients flow through, and modules on other workers."""
+"""Differentiable collectives, and modules on other workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives as differentiable functions: they return new tensors, and their backward is a collective, too."""
+"""Differentiable collectives: they return new tensors, and their backward is a collective, too."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def all_to_all(output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence
 
 
 def _exchanged(shapes: Sequence, inputs: Sequence[Tensor], group: Any) -> tuple:
-    """inputs[r] to rank r; what comes from rank r has the shape `shapes[r]`."""
+    """Send inputs[r] to rank r; return the received tensors, of the shapes `shapes[r]`."""
     takes, sends = [math.prod(shape) for shape in shapes], [t.numel() for t in inputs]
     flat = _torch["cat"]([t.reshape(-1) for t in inputs])
     found = records.all_to_all(flat, takes, sends, _resolve(group))

@@ -1,4 +1,4 @@
-"""DistributedOptimizer: an optimizer for parameters that live on several workers, with gradients of a distributed backward pass."""
+"""DistributedOptimizer: an optimizer for parameters on several workers, with gradients of a distributed backward pass."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _local_optimizer_step(local_optim_rref: RRef, autograd_ctx_id: int) -> None:
 
 
 class DistributedOptimizer:
-    """Makes an `optimizer_class` on each worker that owns some of the parameters, and lets them all step together."""
+    """Makes an `optimizer_class` on each worker that owns some of the parameters; all of them step together."""
 
     def __init__(self, optimizer_class: Any, params_rref: list[RRef], *args: Any, **kwargs: Any) -> None:
         by_owner: dict[Any, list[RRef]] = defaultdict(list)

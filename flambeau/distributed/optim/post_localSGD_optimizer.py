@@ -1,4 +1,4 @@
-"""An optimizer that averages the model after some of its steps."""
+"""Optimizer that averages the model over ranks after some of its steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ZeroRedundancyOptimizer: each rank keeps the optimizer's state of a part of the parameters (ZeRO, stage 1)."""
+"""ZeroRedundancyOptimizer: each rank keeps the optimizer state of a part of the parameters (ZeRO, stage 1)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def _recursive_copy_to_device(value: Any, non_blocking: bool, device: Any) -> An
 
 
 def _broadcast_object(obj: Any, src_rank: int, group: Any = None, device: Any = None) -> Any:
-    """Return the object that rank `src_rank` of the world has."""
+    """Return the object of global rank `src_rank` on all ranks."""
     box = [obj]
     broadcast_object_list(box, src_rank, group)
     return box[0]
 
 
 class _ZeROJoinHook(JoinHook):
-    """A rank without inputs takes part in the steps of the others."""
+    """Hook by which a rank without inputs takes part in the steps of the others."""
 
     def __init__(self, zero: ZeroRedundancyOptimizer):
         self.zero = zero
@@ -50,7 +50,7 @@ class _ZeROJoinHook(JoinHook):
 
 
 class ZeroRedundancyOptimizer(Optimizer, Joinable):
-    """Shares out the parameters over the ranks; each steps its own and sends them to the others.
+    """Optimizer whose parameters are partitioned over the ranks; each rank updates its own and broadcasts them.
 
     >>> optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.Adam, lr=0.01)
     """
@@ -87,7 +87,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return [p for group in self.param_groups for p in group["params"]]
 
     def _share_out(self) -> None:
-        """Large parameters first, each to the rank with the least so far."""
+        """Assign parameters to ranks: large ones first, each to the rank with the fewest elements so far."""
         load = [0] * self.world_size
         self._owner: dict[Tensor, int] = {}
         for group in self.param_groups:
@@ -106,19 +106,19 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._takes_closure = "closure" in hook_step or any(p.kind is p.VAR_POSITIONAL for p in hook_step.values())
 
     def _filled(self, group: dict[str, Any]) -> dict[str, Any]:
-        """Optimizers want a parameter in every group: a rank without one has an empty tensor."""
+        """Return the group with an empty tensor if it has no parameters: optimizers require one in every group."""
         return group if group["params"] else {**group, "params": [_torch["zeros"](0)]}
 
     def _of(self, group: dict[str, Any], rank: int) -> list[Any]:
         return [p for p in group["params"] if self._owner[p] == rank]
 
     def _partition_parameters(self) -> list[list[dict[str, Any]]]:
-        """The parameter groups of each rank."""
+        """Return the parameter groups of each rank."""
         return [[{**g, "params": self._of(g, r)} for g in self.param_groups] for r in range(self.world_size)]
 
     @no_grad()
     def _lay_out(self) -> None:
-        """Each rank's parameters one behind the other in memory, so that they travel together."""
+        """Make each rank's parameters contiguous in memory, so that they are broadcast together."""
         self._buckets = []
         for rank in range(self.world_size):
             members = [p for p in self._all_params if self._owner[p] == rank and p.requires_grad]
@@ -133,7 +133,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     @staticmethod
     def _copy_settings(source: list[dict[str, Any]], target: list[dict[str, Any]]) -> None:
-        """Learning rates and the like, which a scheduler changes on one side and an optimizer may add on the other."""
+        """Copy settings such as learning rates, which a scheduler changes on one side and an optimizer may add on the other."""
         for one, other in zip(source, target):
             for key, value in one.items():
                 if key != "params":
@@ -142,7 +142,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     # -- a step -------------------------------------------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], float] | None = None, **kwargs: Any) -> Any:
-        """Step this rank's parameters, and get the others'."""
+        """Update this rank's parameters, and receive the others'."""
         Join.notify_join_context(self)
         mask = [p.requires_grad for p in self._all_params]
         if mask != self._mask:
@@ -174,7 +174,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return sorted({rank for p, rank in self._owner.items() if p.requires_grad})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """More parameters, shared out anew."""
+        """Add parameters, and partition all of them anew."""
         super().add_param_group(param_group)
         if getattr(self, "initialized", False):
             kept = dict(self.optim.state)
@@ -199,7 +199,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     # -- state --------------------------------------------------------------------------------------------------------------
 
     def consolidate_state_dict(self, to: int = 0) -> None:
-        """Bring the state of all ranks to rank `to`, so that `state_dict()` can be called there."""
+        """Collect the state of all ranks on rank `to`, so that `state_dict()` can be called there."""
         self._copy_settings(self.param_groups, self.optim.param_groups)
         self._all_state_dicts = []
         for rank in range(self.world_size):
@@ -210,7 +210,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                 self._all_state_dicts.append(_recursive_copy_to_device(found, False, "cpu"))
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole optimizer's state; call `consolidate_state_dict` on all ranks first."""
+        """Return the whole optimizer's state; call `consolidate_state_dict` on all ranks first."""
         if not self._all_state_dicts:
             raise RuntimeError(
                 f"Optimizer state has not been consolidated on this rank. Please call `consolidate_state_dict(to={self.rank})` on"
@@ -242,7 +242,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
 
 def _checked(params: Any) -> list[Any]:
-    """All parameters, which must be dense and of one type."""
+    """Return all parameters, which must be dense and of one type."""
     if isinstance(params, Tensor):
         raise TypeError(f"`params` argument should be an iterable of Tensors, but got {type(params).__name__}")
     try:

@@ -1,6 +1,7 @@
 """`pipeline()`: a model's exported graph, split into stages where `pipe_split()` was called or where `split_spec` says.
 
-A stage gets what the one before has made, and hands on what later ones need besides: so stages talk to their neighbours only."""
+A stage receives the outputs of the previous one, and passes on what later ones need as well: so stages communicate with their neighbours
+only."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def pipe_split() -> None:
 
 
 class SplitPoint(Enum):
-    """Beginning of a stage: before a module, or after it."""
+    """Position of a split: before a module, or after it."""
 
     BEGINNING = 1
     END = 2
@@ -42,7 +43,7 @@ PipeSplitWrapper = type("PipeSplitWrapper", (), {"SplitPoint": SplitPoint})
 
 
 def annotate_split_points(mod: Module, spec: dict[str, SplitPoint]) -> None:
-    """Call `pipe_split` before or after these modules, in place."""
+    """Insert calls of `pipe_split` before or after these modules, in place."""
     for name, point in spec.items():
         target = mod.get_submodule(name)
         original = target.forward
@@ -77,8 +78,7 @@ def _is_split(node: Node) -> bool:
 
 
 def _stages_of(graph: Graph) -> tuple[dict[Node, int], int]:
-    """The stage of every node that computes, and how many stages there are. A split where nothing has been computed since the last
-    one makes none."""
+    """Return the stage of every node that computes, and the number of stages. A split after which nothing has been computed is ignored."""
     stage, fresh, found = 0, False, dict[Node, int]()
     for node in graph.nodes:
         if _is_split(node):
@@ -91,7 +91,7 @@ def _stages_of(graph: Graph) -> tuple[dict[Node, int], int]:
 
 
 class _Cut:
-    """The graphs of the stages, cut out of one graph."""
+    """The graphs of the stages, extracted from one graph."""
 
     def __init__(self, whole: GraphModule) -> None:
         self.whole, self.graph = whole, whole.graph
@@ -106,7 +106,7 @@ class _Cut:
                     self.last_use[source] = max(self.last_use.get(source, 0), stage)
 
     def handed_on(self, stage: int) -> list[Node]:
-        """Return what a stage gives to the next: all that later ones need."""
+        """Return the values that a stage passes to the next: all that later ones need."""
         made = [*self.inputs, *self.stage_of]
         return [n for n in made if self.stage_of.get(n, 0) <= stage < self.last_use.get(n, -1) and n.op != "get_attr"]
 
@@ -143,7 +143,7 @@ def _nested(module: GraphModule, shape: Any) -> GraphModule:
 
 
 class Pipe(Module):
-    """Model in stages, `get_stage_module(i)` each. A call runs them one after the other and returns (result,)."""
+    """A model in stages, `get_stage_module(i)` each. A call runs them one after the other and returns (result,)."""
 
     def __init__(self, split_gm: Module, num_stages: int, has_loss_and_backward: bool, loss_spec: Any = None) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ def pipeline(
     split_policy: Callable[[GraphModule], GraphModule] | None = None,
 ) -> Pipe:
     """Split a model into stages, with the arguments of one microbatch as an example: at the modules that `split_spec` names, where
-    `split_policy` puts `pipe_split` calls into the graph, or else where the model itself calls `pipe_split()`."""
+    `split_policy` inserts `pipe_split` calls into the graph, or else where the model itself calls `pipe_split()`."""
     if split_spec is not None and split_policy is not None:
         raise ValueError("Cannot specify both `split_spec` and `split_policy`. Please use only one of them.")
     if split_spec is None:

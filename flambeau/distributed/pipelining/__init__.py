@@ -1,5 +1,4 @@
-"""`torch.distributed.pipelining`: a model in stages on several ranks, through which parts of a batch (microbatches) go one behind the
-other.
+"""`torch.distributed.pipelining`: a model in stages on several ranks, which process parts of a batch (microbatches) one after another.
 
 >>> stage = PipelineStage(my_part_of_the_model, rank, world_size, device)
 >>> schedule = Schedule1F1B(stage, n_microbatches=8, loss_fn=loss_fn)

@@ -1,5 +1,4 @@
-"""Steps of the ranks of a pipeline: actions, their notation ("2F0": forward of microbatch 0 in stage 2), and what must hold
-for lists of them."""
+"""Actions of the ranks of a pipeline, their notation ("2F0": forward of microbatch 0 in stage 2), and validation of lists of them."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ class _Action(NamedTuple):
 
     @staticmethod
     def from_str(action_string: str) -> _Action | None:
-        """The action that this is the notation of."""
+        """Parse the notation of an action."""
         text = action_string.strip()
         if not text:
             return None
@@ -88,7 +87,7 @@ Order = dict[int, list[_Action | None]]
 
 
 def _format_pipeline_order(pipeline_order: Order, error_step_number: int | None = None) -> str:
-    """A table: a row for each step, a column for each rank."""
+    """Return the schedule as a table: a row for each step, a column for each rank."""
     columns = [["" if a is None else str(a) for a in pipeline_order[rank]] for rank in sorted(pipeline_order)]
     steps = max(len(column) for column in columns)
     labels = [f"Step {str(i).zfill(len(str(steps - 1)))}" for i in range(steps)]
@@ -112,7 +111,7 @@ _FIRST = {B: F, I: F, W: I}  # what must have run before
 
 
 def _validate_schedule(actions: Order, pp_group_size: int, num_stages: int, num_microbatches: int) -> dict[int, int]:
-    """Raise unless every stage has, on one rank, each microbatch forwards and then backwards once; returns the rank of each stage."""
+    """Raise unless every stage runs, on one rank, each microbatch forward and then backward once; return the rank of each stage."""
     if len(actions) != pp_group_size:
         raise AssertionError(
             f"Schedule has incorrect number of ranks - expected {pp_group_size}, actual {len(actions)}"

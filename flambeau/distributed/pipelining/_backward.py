@@ -1,7 +1,7 @@
-"""Backward passes of one stage: whole, or the gradients of inputs first and those of weights later.
+"""Backward passes of one stage: complete, or the gradients of inputs first and those of weights later.
 
-The first half runs only what leads to the inputs. Where the path to a weight leaves it, the gradient that arrives there is kept, and the
-second half goes on from it: nothing is computed twice, and what the first half does not need is not computed in it."""
+The first half runs only the nodes that lead to the inputs. Where a path to a weight branches off, the incoming gradient is saved, and the
+second half continues from it: nothing is computed twice, and the first half computes only what it needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._utils import described
 
 
 def _roots(outputs: Any, gradients: Any) -> list[tuple[Tensor, Tensor | None]]:
-    """The tensors of a nest that have a history, each with its gradient."""
+    """Return the tensors in nested outputs that require grad, each with its gradient."""
     if isinstance(outputs, Tensor):
         return [(outputs, gradients)] if outputs.requires_grad else []
     if isinstance(outputs, (tuple, list)):
@@ -33,7 +33,7 @@ def _roots(outputs: Any, gradients: Any) -> list[tuple[Tensor, Tensor | None]]:
 def stage_backward(
     stage_output: Any, output_grads: Any, input_values: Iterable[Any], outputs_with_grads_idxs: Any = None
 ) -> tuple[Tensor | None, ...]:
-    """Add to the gradients of the stage's weights; returns those of its inputs."""
+    """Accumulate the gradients of the stage's weights; return those of its inputs."""
     if outputs_with_grads_idxs is not None:
         stage_output = [stage_output[i] for i in outputs_with_grads_idxs]
         output_grads = [output_grads[i] for i in outputs_with_grads_idxs]
@@ -54,7 +54,7 @@ def stage_backward(
 
 
 class _Late:
-    """Weight gradients that a node has not computed yet: either their values, or the call that computes them."""
+    """Deferred weight gradients of a node: either their values, or the call that computes them."""
 
     __slots__ = ("node", "wanted", "incoming", "outgoing")
 
@@ -72,7 +72,7 @@ class _Late:
 
 
 class _InputPass(Pass):
-    """A pass to the inputs that keeps what is needed to go on to the weights, and nothing else."""
+    """Backward pass to the inputs that saves only what the later pass to the weights needs."""
 
     to_weights: set[Node]
     late: list[_Late]
@@ -140,7 +140,7 @@ def _run_to_inputs(roots: list, inputs: list[Tensor], weights: list[Tensor], lat
 def stage_backward_weight(
     weights: Iterable[Tensor], param_groups: list[dict[str, Any]], retain_graph: bool = False
 ) -> tuple[Tensor | None, ...]:
-    """Add the gradients of the weights, from what `stage_backward_input` has kept."""
+    """Accumulate the gradients of the weights, from the state that `stage_backward_input` returned."""
     before = tuple(weight.grad for weight in weights)
     for group in param_groups:
         arriving = [pair for late in group["late"] for pair in late.gradients()]

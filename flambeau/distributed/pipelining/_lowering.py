@@ -1,5 +1,5 @@
-"""From what is computed to all that a rank does: passes that add gathers of parameters, sends, receives and reductions to lists of
-actions, and a rehearsal of the result."""
+"""Lowering of computations to all actions of a rank: passes that add gathers of parameters, sends, receives and reductions to lists of
+actions, and a simulation of the result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Mapping = Callable[[int], int]
 
 
 def _merge_bw(compute_actions: list[_Action | None]) -> list[_Action]:
-    """Gradients of inputs followed at once by those of weights are a full backward pass."""
+    """Merge gradients of inputs directly followed by those of weights into a full backward pass."""
     merged: list[_Action] = []
     for action in compute_actions:
         if action is None:
@@ -41,7 +41,7 @@ def _merge_bw(compute_actions: list[_Action | None]) -> list[_Action]:
 
 
 def _add_reduce_grad(actions: Any, n_microbatches: int) -> list[_Action]:
-    """Behind a stage's last gradient of weights: the gradients are complete."""
+    """Add a reduction of gradients after a stage's last gradient of weights."""
     made: list[_Action] = []
     counts: dict[int, int] = {}
     for action in actions:
@@ -57,7 +57,7 @@ def _add_reduce_grad(actions: Any, n_microbatches: int) -> list[_Action]:
 
 
 def _next_stages(actions: list[_Action], most: int) -> list[int]:
-    """The stages that are used next, the nearest first."""
+    """Return the stages that are used next, the nearest first."""
     stages: list[int] = []
     for action in actions:
         stages += [part.stage_index for part in parts_of(action) if part.stage_index not in stages]
@@ -67,7 +67,7 @@ def _next_stages(actions: list[_Action], most: int) -> list[int]:
 
 
 def _add_unshard_reshard(compute_actions: Any, max_active_stages: int = 3) -> list[_Action]:
-    """Parameters of the next `max_active_stages` stages are gathered ahead, those of others let go."""
+    """Add gathers of the parameters of the next `max_active_stages` stages ahead of use, and releases of all others."""
     actions = [action for action in compute_actions if action is not None]
     made: list[_Action] = []
     held: set[int] = set()
@@ -87,7 +87,7 @@ def _add_unshard_reshard(compute_actions: Any, max_active_stages: int = 3) -> li
 
 
 def _sources(action: _Action, num_stages: int) -> tuple[_Action, ...]:
-    """An action of its rank of which one must come before this one: what brings its input."""
+    """Return the actions that can provide the input of this one on its rank; one of them must come before it."""
     stage, kind, mb = action.stage_index, action.computation_type, action.microbatch_index
     if kind is F and stage > 0:
         return _Action(stage, RECV_F, mb), _Action(stage - 1, F, mb)
@@ -102,7 +102,7 @@ def _can_run(action: _Action, done: set[_Action], num_stages: int) -> bool:
 
 
 def _message(action: _Action, stage_to_rank: Mapping, num_stages: int) -> tuple[_Action, _Action] | None:
-    """The send and the receive that follow an action, where its neighbour is on another rank."""
+    """Return the send and the receive that follow an action if the neighbouring stage is on another rank, else None."""
     stage, kind, mb = action.stage_index, action.computation_type, action.microbatch_index
     to = stage + 1 if kind is F else stage - 1
     if kind not in (F, B, I) or not 0 <= to < num_stages or stage_to_rank(to) == stage_to_rank(stage):
@@ -113,8 +113,8 @@ def _message(action: _Action, stage_to_rank: Mapping, num_stages: int) -> tuple[
 
 
 def _add_send_recv(compute_actions: Any, stage_to_rank: Mapping, num_stages: int) -> dict[int, list[_Action]]:
-    """Add sends and receives to actions. Ranks take turns, one action each; a message stands in both lists where it is sent, so that
-    sends and receives of two ranks have the same order. None lets a rank pass."""
+    """Add sends and receives to actions. Ranks take turns, one action each; a message is added to both lists when it is sent, so that sends
+    and receives of two ranks have the same order. None means that a rank passes."""
     waiting = {rank: list(actions) for rank, actions in compute_actions.items()}
     made: dict[int, list[_Action]] = {rank: [] for rank in waiting}
     done: dict[int, set[_Action]] = {rank: set() for rank in waiting}
@@ -149,8 +149,8 @@ _BRINGS = {F: RECV_F, B: RECV_B, I: RECV_B}
 
 
 def _defer_recv_ops(actions: dict[int, list[_Action]], stage_to_rank: Mapping) -> dict[int, list[_Action]]:
-    """Receives as late as they may be: before what needs them, and on the lower of two ranks before its next send to the other, so
-    that two ranks never both wait for the other one to receive."""
+    """Defer receives as far as possible: to just before their use, and on the lower of two ranks before its next send to the other, so that
+    two ranks never both wait for the other one to receive."""
 
     def peer(action: _Action) -> int:
         return stage_to_rank(action.stage_index + _PEER[action.computation_type])
@@ -187,7 +187,7 @@ def _defer_recv_ops(actions: dict[int, list[_Action]], stage_to_rank: Mapping) -
 
 
 class _Rehearsal:
-    """Ranks that do one action at a time, and see at once what others have done."""
+    """Simulation in which ranks run one action at a time, with immediate effect on the others."""
 
     def __init__(self, order: Any, stage_to_rank: Mapping, num_stages: int) -> None:
         self.stage_to_rank, self.num_stages = stage_to_rank, num_stages
@@ -208,7 +208,7 @@ class _Rehearsal:
         return _can_run(action, self.done[rank], self.num_stages)
 
     def step(self) -> bool:
-        """Take one action of each rank that can; ranks that wait look again when the others are through."""
+        """Run one action of each rank that can proceed; ranks that wait are tried again after the others."""
         busy = [rank for rank, actions in self.waiting.items() if actions]
         idle = [rank for rank in busy if not self._try(rank)]
         for rank in idle:
@@ -227,8 +227,8 @@ class _Rehearsal:
 
 
 def _simulate_comms_compute(pipeline_order: Any, stage_to_rank: Mapping, num_stages: int) -> Order:
-    """The steps at which ranks do their actions, sends and receives included, if each takes one; None where a rank waits. Raises
-    ValueError where they would wait for each other for ever."""
+    """Return the step at which each rank runs its actions, sends and receives included, if each takes one step; None where a rank waits.
+    Raises ValueError on a deadlock."""
     rehearsal = _Rehearsal(pipeline_order, stage_to_rank, num_stages)
     while any(rehearsal.waiting.values()):
         if not rehearsal.step():

@@ -1,4 +1,4 @@
-"""In which order a rank runs its microbatches, for each schedule. None stands where a rank has to wait if all actions take equally
+"""Order in which a rank runs its microbatches, for each schedule. None marks steps in which a rank has to wait if all actions take equally
 long."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Listed = list[_Action | None]
 
 
 class _Writer:
-    """Writes actions down; microbatches of a stage come in order."""
+    """Collects actions; microbatches of a stage are numbered in order."""
 
     def __init__(self, waits: int = 0) -> None:
         self.order: Listed = [None] * waits
@@ -28,7 +28,7 @@ class _Writer:
 
 
 def gpipe(stage: int, num_stages: int, microbatches: int) -> Listed:
-    """All forwards, then all backwards."""
+    """List all forwards, then all backwards."""
     return [_Action(stage, kind, m) for kind in (F, B) for m in range(microbatches)]
 
 
@@ -44,7 +44,7 @@ def one_forward_one_backward(stage: int, num_stages: int, microbatches: int) -> 
 
 
 def looped_breadth_first(rank: int, ranks: int, local_stages: int, microbatches: int) -> Listed:
-    """All microbatches through one stage of the rank, then through its next; backwards the other way round."""
+    """List all microbatches through the rank's first stage, then through its next; backwards in reverse."""
     stages = range(rank, ranks * local_stages, ranks)
     order: Listed = [None] * rank + [_Action(stage, F, m) for stage in stages for m in range(microbatches)]
     order += [None] * (2 * (ranks - 1 - rank))
@@ -54,8 +54,8 @@ def looped_breadth_first(rank: int, ranks: int, local_stages: int, microbatches:
 def interleaved(
     rank: int, ranks: int, local_stages: int, microbatches: int, per_round: int, zero_bubble: bool = False
 ) -> Listed:
-    """1F1B with several stages on each rank: `per_round` microbatches go through a stage before the next one has its turn. With
-    `zero_bubble` the gradients of weights come later, when there would be nothing to do."""
+    """List 1F1B with several stages on each rank: `per_round` microbatches go through a stage before the next one is used. With
+    `zero_bubble` the gradients of weights are deferred to steps that would be idle."""
     total, hops = local_stages * microbatches, ranks - 1 - rank
     ahead = min(total, (local_stages - 1) * per_round + hops * (1 if zero_bubble else 2))
     writer = _Writer(rank)
@@ -83,7 +83,7 @@ def interleaved(
 
 
 def with_waits(orders: dict[int, Listed]) -> dict[int, Listed]:
-    """Add waits to orders: no forward before the one of the stage before it."""
+    """Add waits to orders, so that no forward comes before that of the previous stage."""
     timed: dict[int, Listed] = {rank: [] for rank in orders}
     waiting = {rank: deque(actions) for rank, actions in orders.items()}
     done: set[_Action | None] = set()
@@ -103,8 +103,8 @@ def with_waits(orders: dict[int, Listed]) -> dict[int, Listed]:
 
 
 def zero_bubble_v(rank: int, ranks: int, microbatches: int) -> Listed:
-    """Two stages on each rank, the first and the last, the second and the last but one, ...: each rank sees a microbatch on its way
-    down and up. Weights get their gradients where a rank would wait."""
+    """List actions for two stages on each rank, the first and the last, the second and the last but one, ...: a rank sees a microbatch on
+    its way down and up. Gradients of weights are computed when a rank would wait."""
     down, up = rank, 2 * ranks - 1 - rank
     many = max(2 * ranks - 1, microbatches)
     writer = _Writer(rank)
@@ -133,8 +133,8 @@ def zero_bubble_v(rank: int, ranks: int, microbatches: int) -> Listed:
 
 
 def dual_pipe_v(rank: int, ranks: int, microbatches: int) -> Listed:
-    """DeepSeek's DualPipe in the shape of a V: a forward of one half and a backward of the other are one action, so that what one of
-    them waits for hides behind the other."""
+    """List DeepSeek's DualPipe in the shape of a V: a forward of one half and a backward of the other are one action, so that the
+    communication of one overlaps with the other."""
     down, up, hops = rank, 2 * ranks - 1 - rank, ranks - 1 - rank
     writer = _Writer()
     late: deque[_Action] = deque()

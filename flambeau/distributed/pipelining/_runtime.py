@@ -1,4 +1,4 @@
-"""A schedule that does exactly what a list of actions says: computing, sending, receiving, gathering parameters, reducing gradients."""
+"""A schedule that executes lists of actions: computing, sending, receiving, gathering parameters, reducing gradients."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _REPLACEABLE = (F, B, I, W, OVERLAP_F_B, UNSHARD, RESHARD, REDUCE_GRAD)
 
 @dataclass
 class _PipelineContext:
-    """Description of the batch for a program's own function for an action."""
+    """The batch, as passed to a custom function for an action."""
 
     schedule_ref: _PipelineSchedule
     arg_mbs: list[tuple] | None = None
@@ -71,8 +71,8 @@ class _Batch:
 
 
 class _PipelineScheduleRuntime(PipelineScheduleMulti):
-    """Runs lists of actions: of a subclass, of a file (`_load_csv`), or given to `_prepare_schedule_with_comms`. Where they hold only
-    what is computed, everything else is put in between. `defer_pp_recv`: receives stand right before what needs them."""
+    """Runs lists of actions: of a subclass, of a file (`_load_csv`), or given to `_prepare_schedule_with_comms`. If they only hold
+    computations, everything else is added. With `defer_pp_recv`, receives are placed right before their use."""
 
     pipeline_order_with_comms: dict[int, list[_Action]]
 
@@ -91,7 +91,7 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
     def register_custom_function(
         self, computation_type: _ComputationType, custom_function: _CustomFunctionProtocol
     ) -> None:
-        """Call custom_function(action, context) for all actions of a kind, in the place of what is done otherwise."""
+        """Call custom_function(action, context) for all actions of a kind, instead of the default."""
         if computation_type not in _REPLACEABLE:
             raise ValueError(
                 f"Invalid computation type {computation_type}. Only FORWARD, FULL_BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT,"
@@ -257,7 +257,7 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
         self.unsharded_stages.remove(number)
 
     def _assert_unsharded(self, stage: Any) -> None:
-        """Wait for parameters that are on their way; a stage with shards must have been asked for."""
+        """Wait until a stage's parameters are gathered; raise if their gathering has not been requested."""
         if not isinstance(stage.submod, FSDPModule):
             return
         number = stage.stage_index

@@ -1,4 +1,4 @@
-"""Common part of all schedules: a batch in microbatches, losses and results, and the loop that runs a rank's actions."""
+"""Common part of all schedules: microbatches of a batch, losses and results, and the loop that runs a rank's actions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("flambeau.distributed.pipelining.schedules")
 
 
 def _batch_p2p(p2p_ops: list, desc: str | None = None) -> list:
-    """Start messages: one by one where all go the same way, else together."""
+    """Start messages: one by one if all go in the same direction, else together."""
     kinds = {op.op for op in p2p_ops}
     if not p2p_ops:
         return []
@@ -34,7 +34,7 @@ def _batch_p2p(p2p_ops: list, desc: str | None = None) -> list:
 
 
 def _sorted_batch_p2p(p2p_ops: list, desc: str | None = None) -> dict[int, list]:
-    """Start messages, those of lower ranks first; returns what to wait for, by rank."""
+    """Start messages, those of lower ranks first; return the works to wait for, by rank."""
     by_peer: dict[int, list] = defaultdict(list)
     for op in p2p_ops:
         by_peer[op.peer].append(op)
@@ -75,7 +75,7 @@ class _PipelineSchedule(ABC):
 
     @abstractmethod
     def _own_actions(self) -> list[_Action]:
-        """Return what this rank computes, in order."""
+        """Return the computations of this rank, in order."""
 
     # -- one batch ----------------------------------------------------------------------------------------------------------
     def step(
@@ -87,8 +87,8 @@ class _PipelineSchedule(ABC):
         loss_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Run one batch forwards and backwards. The rank with the first stage gives the arguments, that with the last one `target`, and
-        gets a loss for each microbatch in `losses` and the model's result."""
+        """Run one batch forward and backward. The rank with the first stage passes the arguments, that with the last one `target`, and gets
+        a loss for each microbatch in `losses` and the model's result."""
         if self._has_backward and self._backward_requires_autograd and not grad_mode.enabled:
             raise RuntimeError(
                 "step() requires gradients to be enabled for backward computation; it should not be used under torch.no_grad()"
@@ -120,7 +120,7 @@ class _PipelineSchedule(ABC):
         return_outputs: bool = True,
         loss_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        """Compute in order; what an action has made goes to the neighbouring stage at once, inputs are waited for."""
+        """Run the actions in order; results are sent to the neighbouring stage at once, inputs are waited for."""
         arguments, named = self._check_inputs(arg_mbs, kwarg_mbs, target_mbs, losses)
         stages = {stage.stage_index: stage for stage in self._own_stages}
         left = dict.fromkeys(stages, self._n_microbatches)  # microbatches whose weights still wait for gradients
@@ -150,7 +150,7 @@ class _PipelineSchedule(ABC):
         self, stage: Any, stages: dict[int, Any], mb: int, args: tuple, kwargs: dict, targets: list | None, keep: bool,
         loss_kwargs: dict[str, Any] | None,
     ) -> None:  # fmt: skip
-        """A microbatch forwards, and its loss; a next stage on this rank has the results."""
+        """Run a microbatch forward and compute its loss; pass the results to the next stage if it is on this rank."""
         output = stage.forward_one_chunk(mb, args, kwargs, save_forward_output=keep)
         self._maybe_compute_loss(stage, output, targets, mb, loss_kwargs)
         following = stages.get(stage.stage_index + 1)
@@ -158,7 +158,7 @@ class _PipelineSchedule(ABC):
             following.set_local_fwd_input(output, mb)
 
     def _backward(self, stage: Any, stages: dict[int, Any], kind: Any, mb: int, last: bool) -> None:
-        """A microbatch backwards, or the weights' half of it; a stage before it on this rank has the gradients."""
+        """Run a microbatch backward, or its weights' half; pass the gradients to the previous stage if it is on this rank."""
         if kind is W:
             stage.backward_weight_one_chunk(mb, last_backward=last)
             return
@@ -229,8 +229,8 @@ class _PipelineSchedule(ABC):
 
 
 class PipelineScheduleSingle(_PipelineSchedule):
-    """Schedules with one stage on each rank. With `scale_grads`, gradients are divided by the number of microbatches: for losses that
-    are means."""
+    """Base of schedules with one stage on each rank. With `scale_grads`, gradients are divided by the number of microbatches: for losses
+    that are means."""
 
     _order_of: Callable[[int, int, int], _orders.Listed] | None = None  # (stage, stages, microbatches) -> actions
 
@@ -250,7 +250,7 @@ class PipelineScheduleSingle(_PipelineSchedule):
         self.pipeline_order = self._get_pipeline_order()
 
     def _check(self, stage: _PipelineStageBase, n_microbatches: int) -> None:
-        """Raise an error where the order is not made for this number of microbatches."""
+        """Raise an error if the order does not support this number of microbatches."""
 
     def _get_pipeline_order(self) -> Order | None:
         """Return the actions of all ranks."""
@@ -275,7 +275,7 @@ class PipelineScheduleSingle(_PipelineSchedule):
 
 
 class PipelineScheduleMulti(_PipelineSchedule):
-    """Schedules with several stages on each rank; `pipeline_order` has the actions of all ranks."""
+    """Base of schedules with several stages on each rank; `pipeline_order` has the actions of all ranks."""
 
     def __init__(
         self,
@@ -315,11 +315,11 @@ class PipelineScheduleMulti(_PipelineSchedule):
         return [action for action in self.pipeline_order[self.rank] if action is not None]
 
     def _validate_and_set_stage_mapping(self, actions: Any) -> None:
-        """The order that is given, and which rank each stage is on in it."""
+        """Validate and set the order, and the rank of each stage in it."""
         self._place_stages(_validate_schedule(actions, self.pp_group_size, self._num_stages, self._n_microbatches))
 
     def _dump_csv(self, filename: str) -> None:
-        """Write the order: a line for each rank."""
+        """Write the order to a file with a line for each rank."""
         _write_csv(filename, self.pipeline_order)
 
     def _load_csv(self, filename: str, format: str = "compute_only") -> None:

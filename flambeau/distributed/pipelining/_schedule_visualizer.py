@@ -1,4 +1,4 @@
-"""Schedules to look at: the actions of all ranks, spaced as if they ran, and drawn."""
+"""Visualization of schedules: the actions of all ranks, spaced by their durations, and drawn."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def get_schedule_ops(
     with_comms: bool = False,
     defer_pp_recv: bool = False,
 ) -> list[list[_Action | None]]:
-    """The actions of each rank: as the schedule lists them, spaced by how long each takes (`add_spacing`), or with all
-    communication (`with_comms`)."""
+    """Return the actions of each rank: as the schedule lists them, spaced by how long each takes (`add_spacing`), or with all communication
+    (`with_comms`)."""
     if add_spacing and with_comms:
         raise ValueError("Cannot add spacing and view comms at the same time")
     kind = get_schedule_class(schedule) if isinstance(schedule, str) else schedule
@@ -54,7 +54,7 @@ def get_schedule_ops(
 
 
 def _needs(action: _Action, last: int) -> list[_Action]:
-    """Actions of which one must be over before this one begins."""
+    """Return the actions of which one must be complete before this one begins."""
     stage, kind = action.stage_index, action.computation_type
     if kind is W:
         return [action._replace(computation_type=I)]

@@ -1,4 +1,4 @@
-"""Assignment of stages to ranks, and small things that stages and schedules share."""
+"""Assignment of stages to ranks, and helpers shared by stages and schedules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PipeInfo:
 
 
 def flatten_args(args: Any, *, detach: bool = False) -> Any:
-    """The leaves of a nest; with `detach`, the same nest with tensors without history, and its leaves."""
+    """Return the leaves of nested arguments; with `detach`, the same arguments with detached tensors, and their leaves."""
     leaves, shape = tree_flatten(args)
     if not detach:
         return leaves
@@ -32,18 +32,18 @@ def flatten_args(args: Any, *, detach: bool = False) -> Any:
 
 
 def flatten_args_detach(args: Any) -> tuple[Any, list[Any]]:
-    """Return a nest with tensors without history, and its leaves."""
+    """Return nested arguments with detached tensors, and their leaves."""
     return flatten_args(args, detach=True)
 
 
 def described(*values: Any) -> str:
-    """Dtypes and shapes, for messages."""
+    """Return dtypes and shapes as text, for messages."""
     shown = [f"{t.dtype}{list(t.shape)}" if isinstance(t, Tensor) else repr(t)[:40] for t in flatten_args(list(values))]
     return ", ".join(shown) or "nothing"
 
 
 def generate_stage_to_rank_mapping(pp_size: int, num_stages: int, style: str = "loop") -> dict[int, int]:
-    """Stages go around the ranks ("loop"), or forwards and back again ("v")."""
+    """Return the rank of each stage: cyclic ("loop"), or forward and back again ("v")."""
     if style == "loop":
         return {stage: stage % pp_size for stage in range(num_stages)}
     if style != "v":

@@ -1,4 +1,4 @@
-"""A batch in microbatches, and their results together again."""
+"""Splitting of a batch into microbatches, and merging of their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_CHUNK_DIM = 0
 
 
 class _CustomReducer:
-    """Puts the results of microbatches together with a function: reduce_fn(so far, next)."""
+    """Merges the results of microbatches by a function: reduce_fn(so far, next)."""
 
     def __init__(self, init_value: Any, reduce_fn: Any) -> None:
         self.init_value, self.reduce_fn = init_value, reduce_fn
@@ -30,7 +30,7 @@ sum_reducer = _LossReducer(0.0, operator.add)
 
 
 class TensorChunkSpec:
-    """A tensor is split along this dimension."""
+    """Specification of the dimension along which a tensor is split."""
 
     def __init__(self, split_dim: int) -> None:
         self.split_dim = split_dim
@@ -43,7 +43,7 @@ class TensorChunkSpec:
 
     @staticmethod
     def from_tuple(chunk_dims: tuple[int, ...]) -> Any:
-        """Specs for positional arguments."""
+        """Make chunk specs for positional arguments."""
         return tuple(TensorChunkSpec(dim) for dim in chunk_dims)
 
     @staticmethod
@@ -53,7 +53,7 @@ class TensorChunkSpec:
 
 
 class _Replicate:
-    """Every microbatch gets the whole of it."""
+    """Specification that every microbatch gets the whole value."""
 
 
 def _split_tensor(tensor: Tensor, spec: TensorChunkSpec, num_chunks: int) -> list[Tensor]:
@@ -75,7 +75,7 @@ def _is_spec(value: Any) -> bool:
 
 
 def _split_nest(values: Any, specs: Any, num_chunks: int) -> list[Any]:
-    """A nest of values for each microbatch."""
+    """Return nested values for each microbatch."""
     leaves, shape = tree_flatten(values)
     if specs is None:
         leaf_specs = [_default_spec(leaf) for leaf in leaves]
@@ -113,8 +113,8 @@ def split_args_kwargs_into_chunks(
     args_chunk_spec: Any = None,
     kwargs_chunk_spec: Any = None,
 ) -> tuple[list[tuple], list[dict]]:
-    """Arguments for each of `chunks` microbatches. Without specs, tensors are split along dimension 0 and everything else is the same
-    for all; tensors shorter than that allow fewer."""
+    """Return the arguments of each of `chunks` microbatches. Without specs, tensors are split along dimension 0 and everything else is the
+    same for all; short tensors reduce the number of microbatches."""
     kwargs = kwargs or {}
     least = [n for n in (_smallest(args, args_chunk_spec), _smallest(kwargs, kwargs_chunk_spec)) if n is not None]
     chunks = min([chunks, *least])
@@ -124,7 +124,7 @@ def split_args_kwargs_into_chunks(
 
 
 def merge_chunks(chunks: list[Any], chunk_spec: Any) -> Any:
-    """The results of microbatches as one; without a spec tensors are put together along dimension 0."""
+    """Merge the results of microbatches; without a spec tensors are concatenated along dimension 0."""
     if chunk_spec is None:
         specs, shape = (
             [TensorChunkSpec(DEFAULT_CHUNK_DIM)] * len(tree_flatten(chunks[0])[0]),

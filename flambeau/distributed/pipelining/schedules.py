@@ -1,4 +1,4 @@
-"""Schedules: how microbatches go through the stages. A schedule is a list of actions for each rank."""
+"""Pipeline schedules: lists of actions for each rank."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _ScheduleForwardOnly(PipelineScheduleSingle):
 
 
 class ScheduleGPipe(PipelineScheduleSingle):
-    """All microbatches forwards, then all backwards."""
+    """Schedule of all microbatches forward, then all backward."""
 
     _order_of = staticmethod(_orders.gpipe)
 
@@ -104,7 +104,7 @@ class Schedule1F1B(PipelineScheduleSingle):
 
 
 class _Ordered(_PipelineScheduleRuntime):
-    """A schedule that knows the order of its actions itself."""
+    """A schedule that generates the order of its actions itself."""
 
     _name = ""  # how messages call it
     _splits_backward = False  # whether gradients of weights are computed apart
@@ -136,7 +136,7 @@ class _Ordered(_PipelineScheduleRuntime):
         self._prepare_schedule_with_comms(self.pipeline_order)
 
     def _check(self) -> None:
-        """Raise an error where the order is not made for this number of stages and microbatches."""
+        """Raise an error if the order does not support this number of stages and microbatches."""
 
     def _space(self) -> None:
         """Insert waits into the order of actions."""
@@ -146,7 +146,7 @@ class _Ordered(_PipelineScheduleRuntime):
 
 
 class ScheduleLoopedBFS(_Ordered):
-    """All microbatches through a rank's first stage, then through its next."""
+    """Schedule of all microbatches through a rank's first stage, then through its next."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class ScheduleLoopedBFS(_Ordered):
 
 
 class ScheduleInterleaved1F1B(_Ordered):
-    """1F1B with several stages on each rank: shorter waits at the start and the end."""
+    """1F1B with several stages on each rank, which shortens the waits at the start and the end."""
 
     _name = "Interleaved 1F1B"
 
@@ -217,8 +217,8 @@ class ScheduleZBVZeroBubble(_Vee):
 
 
 class ScheduleDualPipeV(_Vee):
-    """DeepSeek's DualPipe in the shape of a V: forwards of one microbatch and backwards of another as one action. (Here they run one
-    after the other, unless `register_custom_function(OVERLAP_F_B, ...)` says how.)"""
+    """DeepSeek's DualPipe in the shape of a V: a forward of one microbatch and a backward of another as one action. (Here they run one
+    after the other, unless `register_custom_function(OVERLAP_F_B, ...)` overlaps them.)"""
 
     def _check(self) -> None:
         super()._check()
@@ -233,7 +233,7 @@ class ScheduleDualPipeV(_Vee):
 
 
 def _check_torch_compile_compatibility(stages: list[Any], schedule_name: str) -> None:
-    """A compiled module has one backward pass, which cannot be split."""
+    """Raise if a stage is compiled: its backward pass cannot be split into inputs and weights."""
     for stage in stages:
         for module in stage.submod.modules() if isinstance(stage.submod, Module) else ():
             if isinstance(module, OptimizedModule):
@@ -244,7 +244,7 @@ def _check_torch_compile_compatibility(stages: list[Any], schedule_name: str) ->
 
 
 def get_schedule_class(schedule_name: str) -> type[_PipelineSchedule]:
-    """The schedule of this name, however it is capitalised: "1F1B", "GPipe", "Interleaved1F1B", ..."""
+    """Return the schedule of this name, ignoring case: "1F1B", "GPipe", "Interleaved1F1B", ..."""
     known: dict[str, type[_PipelineSchedule]] = {
         "1F1B": Schedule1F1B, "Interleaved1F1B": ScheduleInterleaved1F1B, "GPipe": ScheduleGPipe,
         "LoopedBFS": ScheduleLoopedBFS, "InterleavedZeroBubble": ScheduleInterleavedZeroBubble,
@@ -258,7 +258,7 @@ def get_schedule_class(schedule_name: str) -> type[_PipelineSchedule]:
 
 
 def _dump_chrometrace(schedule: Any, filename: str) -> None:
-    """Write an order as a trace that browsers show: an action takes a microsecond."""
+    """Write an order as a trace for browsers, in which an action takes a microsecond."""
     events = [
         {
             "name": str(action), "cat": "computation" if action.computation_type in (F, B, W) else "communication", "ph": "X",

@@ -1,4 +1,4 @@
-"""A stage: a part of the model on this rank, with what it keeps of each microbatch between its forward and backward pass."""
+"""Stage: a part of the model on this rank, with the state of each microbatch between its forward and backward pass."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _as_tuple(output: Any) -> tuple[Any, ...]:
 
 
 class _PipelineStageBase:
-    """Base of all stages: where they stand, and one forward and backward pass of a microbatch."""
+    """Base of all stages: their position, and the forward and backward pass of a microbatch."""
 
     _runtime_validate = False  # whether every microbatch is compared with the first
     _has_backward = False
@@ -93,7 +93,7 @@ class _PipelineStageBase:
 
     # -- messages -----------------------------------------------------------------------------------------------------------
     def _op(self, operation: Callable, tensor: Tensor, direction: str, mb_index: int, part: int, to: int) -> P2POp:
-        """A message of stage to stage. They are told apart by number, so that their order does not matter."""
+        """Return a message from stage to stage. Messages have unique tags, so that their order does not matter."""
         edge = (mb_index * self.num_stages + min(to, self.stage_index)) * 2 + (direction == "B")
         return P2POp(
             operation,
@@ -104,7 +104,7 @@ class _PipelineStageBase:
         )
 
     def _send_ops(self, direction: str, mb_index: int, tensors: tuple) -> list[P2POp]:
-        """Results to the next stage ("F"), or gradients to the one before ("B"): what they are, then they themselves."""
+        """Return messages with results for the next stage ("F"), or gradients for the previous one ("B"): metadata first, then tensors."""
         if len(tensors) > _MOST_TENSORS:
             raise NotImplementedError(f"a stage can send {_MOST_TENSORS} tensors to the next, not {len(tensors)}")
         numbers = [len(tensors)]
@@ -125,11 +125,11 @@ class _PipelineStageBase:
         ]
 
     def get_fwd_send_ops(self, fwd_chunk_id: int) -> list[P2POp]:
-        """Messages with a microbatch's results for the next stage."""
+        """Return the operations that send a microbatch's results to the next stage."""
         return [] if self.is_last else self._send_ops("F", fwd_chunk_id, self.fwd_cache[fwd_chunk_id][0])
 
     def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[P2POp]:
-        """Messages with the gradients of a microbatch's inputs for the stage before."""
+        """Return the operations that send the gradients of a microbatch's inputs to the previous stage."""
         if not self.has_backward or self.is_first:
             return []
         return self._send_ops("B", bwd_chunk_id, self.bwd_cache.pop(bwd_chunk_id))
@@ -182,12 +182,12 @@ class _PipelineStageBase:
         self._arrived["B", mb_index] = next_stage_bwd_outputs
 
     def get_local_bwd_output(self, mb_index: int) -> tuple:
-        """The gradients of a microbatch's inputs."""
+        """Return the gradients of a microbatch's inputs."""
         return self.bwd_cache.pop(mb_index)
 
     # -- passes -------------------------------------------------------------------------------------------------------------
     def _validate(self, what: str, tensors: Any) -> None:
-        """Check, if asked to, that a microbatch looks like the first one."""
+        """Check, if enabled, that a microbatch has the shapes and dtypes of the first one."""
         found = [(tuple(t.shape), t.dtype) for t in flatten_args(tensors) if isinstance(t, Tensor)]
         expected = self._expected.setdefault(what, found)
         if len(found) != len(expected):
@@ -202,7 +202,7 @@ class _PipelineStageBase:
                     )
 
     def forward_maybe_with_nosync(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's forward pass; replicas exchange gradients after the last microbatch only."""
+        """Run the module's forward pass; replicas reduce gradients after the last microbatch only."""
         module: Any = self.submod
         if isinstance(module, DistributedDataParallel):
             with module.no_sync():
@@ -216,7 +216,7 @@ class _PipelineStageBase:
         kwargs: dict[str, Any] | None = None,
         save_forward_output: bool = True,
     ) -> Any:
-        """Run a microbatch: on `args` in the first stage, on what the stage before has sent in others."""
+        """Run a microbatch: on `args` in the first stage, else on the results received from the previous stage."""
         inputs = args if self.is_first else self._receive("F", fwd_chunk_id)
         kwargs = kwargs or {}
         if self._runtime_validate:
@@ -237,8 +237,8 @@ class _PipelineStageBase:
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Tensor | None = None, full_backward: bool = True, last_backward: bool = False
     ) -> None:
-        """The backward pass of a microbatch, from the loss in the last stage, from what the next stage has sent in others. Not
-        `full_backward`: weights get their gradients in `backward_weight_one_chunk`."""
+        """Run the backward pass of a microbatch: from the loss in the last stage, else from the received gradients. Without
+        `full_backward`, weights get their gradients in `backward_weight_one_chunk`."""
         if not self.has_backward:
             return
         outputs, inputs = self.fwd_cache.pop(bwd_chunk_id)
@@ -289,7 +289,7 @@ class _PipelineStageBase:
 
     @contextlib.contextmanager
     def _syncing(self, last: bool, roots: Any) -> Generator:
-        """Replicas exchange gradients after the last microbatch only, shards when the schedule says."""
+        """Context manager: replicas reduce gradients after the last microbatch only, shards when the schedule says."""
         module: Any = self.submod
         if isinstance(module, DistributedDataParallel):
             if last:
@@ -311,7 +311,7 @@ class _PipelineStageBase:
                     parameter.grad.div_(grad_scale_factor)
 
     def perform_reduce_grad(self, grad_scale_factor: int) -> None:
-        """All microbatches have given their gradients: reduce those of shards, then scale."""
+        """Reduce the gradients of shards after all microbatches, then scale."""
         module: Any = self.submod
         if isinstance(module, FSDPModule):
             module.set_is_last_backward(True)
@@ -326,8 +326,8 @@ class _PipelineStageBase:
 
 
 class PipelineStage(_PipelineStageBase):
-    """A part of a model as stage `stage_index` of `num_stages`, on this rank. Stages tell each other what they send, so `input_args`
-    and `output_args` need not be given."""
+    """A part of a model as stage `stage_index` of `num_stages`, on this rank. Stages send metadata with their tensors, so `input_args` and
+    `output_args` need not be given."""
 
     def __init__(
         self,
@@ -361,5 +361,5 @@ class _PipelineStage(_PipelineStageBase):
 def build_stage(
     stage_module: Module, stage_index: int, pipe_info: PipeInfo, device: Any, group: Any = None
 ) -> _PipelineStage:
-    """A stage of a model that `pipeline()` has split, from its module and `pipe.info()`."""
+    """Make a stage of a model that `pipeline()` has split, from its module and `pipe.info()`."""
     return _PipelineStage(stage_module, stage_index, pipe_info, device, group)

@@ -76,7 +76,7 @@ def __getattr__(name: str) -> Any:
 def init_rpc(
     name: str, backend: Any = None, rank: int = -1, world_size: int | None = None, rpc_backend_options: Any = None
 ) -> None:
-    """Make this process a worker called `name`, which can call others and be called. Returns when all workers are there; without
+    """Make this process a worker called `name`, which can call others and be called. Returns when all workers have joined; without
     `world_size`, workers may join and leave at any time."""
     if backend is not None and not isinstance(backend, backend_registry.BackendType):
         raise TypeError("Argument backend must be a member of BackendType")
@@ -105,7 +105,7 @@ def init_rpc(
 
 
 def _rank_of(init_method: str, rank: int) -> int:
-    """The number of a worker that joins as it likes: given, or in the environment."""
+    """Return the rank of a worker in a dynamic group: given, or from the environment."""
     scheme = urlparse(init_method).scheme
     if rank >= 0:
         return rank
@@ -119,7 +119,7 @@ def _rank_of(init_method: str, rank: int) -> int:
 
 
 def _open_store(init_method: str, rank: int) -> Store:
-    """The store of workers that nobody has counted: at an address, in a file, or where the environment says. Rank 0 serves it."""
+    """Return the store of a dynamic group of workers: at an address, in a file, or from the environment. Rank 0 serves it."""
     place = urlparse(init_method)
     if place.scheme == "file":
         return FileStore(place.netloc + place.path)

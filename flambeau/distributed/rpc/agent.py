@@ -1,8 +1,8 @@
-"""The agent: the part of a worker that sends calls to others and answers theirs.
+"""Agent: the part of a worker that sends calls to others and answers theirs.
 
-A message is an operation, a pickle, the tensors in it and where they belong in an autograd context. `handlers` says what operations
-do; requests that can wait for something run in a pool of threads, the few that only note something down at once, in order. Each
-worker opens a connection of its own to every worker it asks; answers come back on it."""
+A message is an operation, a pickle, its tensors and their ids in an autograd context. `handlers` has a function for each operation;
+requests that may block run in a thread pool, the few that only record something run at once, in order. Each worker opens a separate
+connection to every worker it calls; answers come back on it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MOST_FINISHING = 512  # threads that run what waits for answers: never all of t
 
 
 class RpcAgent:
-    """Interface of an agent; agents of other backends derive from it."""
+    """Interface of agents; agents of other backends derive from it."""
 
     def join(self, shutdown: bool = False, timeout: float = 0) -> None:
         raise NotImplementedError
@@ -79,7 +79,7 @@ class _Peer(NamedTuple):
 
 
 class TensorPipeAgent(RpcAgent):
-    """Calls between workers over authenticated TCP connections."""
+    """Agent that calls other workers over authenticated TCP connections."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class TensorPipeAgent(RpcAgent):
         return peer
 
     def _refresh(self) -> None:
-        """Update the list of workers in a group that workers join as they like."""
+        """Update the list of workers in a dynamic group."""
         joined = self.store.get("members").decode().split() if self.store.check(["members"]) else []
         left = set(self.store.get("gone").decode().split()) if self.store.check(["gone"]) else set()
         self._peers = {n: p for n, p in self._peers.items() if str(n) not in left}
@@ -160,7 +160,7 @@ class TensorPipeAgent(RpcAgent):
         return self.world_size is not None
 
     def get_worker_info(self, name: Any = None) -> WorkerInfo:
-        """The worker with this name or number; this one, if none is given."""
+        """Return the worker with this name or rank; by default this one."""
         if name is None:
             return self.info
         if not self.is_static_group:
@@ -199,7 +199,7 @@ class TensorPipeAgent(RpcAgent):
 
     # -- asking -------------------------------------------------------------------------------------------------------------
     def ask(self, to: WorkerInfo, message: Message, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Future:
-        """A future of the answer to `message`."""
+        """Send a request and return a future of the answer."""
         seconds = self.timeout if timeout < 0 else timeout
         answer: Future = Future()
         with self._lock:
@@ -225,7 +225,7 @@ class TensorPipeAgent(RpcAgent):
         return answer
 
     def request(self, worker: int, operation: str, details: Any = None, tensors: Sequence[Tensor] = ()) -> Future:
-        """Ask for an operation by the worker's number."""
+        """Request an operation from a worker, by its rank."""
         places = [None if t.device.type == "cpu" else str(t.device) for t in tensors]
         sent = [t.detach() if t.device.type == "cpu" else t.detach().cpu() for t in tensors]
         return self.ask(
@@ -233,8 +233,8 @@ class TensorPipeAgent(RpcAgent):
         )
 
     def notify(self, worker: int, operation: str, details: Any) -> None:
-        """Tell a worker something that nobody waits for; a worker that has gone need not be told. May be called anywhere, by a
-        destructor too: the message is sent by a thread of the agent's."""
+        """Send a message without an answer; it is dropped if the worker has left. May be called anywhere, by a destructor too: a thread of
+        the agent sends the message."""
         self._letters.append(None)  # one step, and without the lock, which the thread of a destructor may hold
         self._outbox.put(lambda: self._tell(worker, operation, details))
 
@@ -269,7 +269,7 @@ class TensorPipeAgent(RpcAgent):
             return self._connections[worker]
 
     def _hear(self, worker: int, connection: Connection) -> None:
-        """Receive the answers on a connection of this worker."""
+        """Receive the answers on a connection that this worker has opened."""
         try:
             while True:
                 kind, number, data = connection.receive()
@@ -310,7 +310,7 @@ class TensorPipeAgent(RpcAgent):
 
     # -- answering ----------------------------------------------------------------------------------------------------------
     def _serve(self, connection: Connection) -> None:
-        """Receive the requests of another worker, from a connection that it has opened."""
+        """Receive the requests of another worker, on a connection that it has opened."""
         kind, number, _ = connection.receive()
         if kind != _HELLO:
             return
@@ -374,7 +374,7 @@ class TensorPipeAgent(RpcAgent):
                 raise RuntimeError("Timed out waiting for the calls of other workers to end")
 
     def join(self, shutdown: bool = False, timeout: float = 0) -> None:
-        """Wait until no worker has anything to do: until all have been idle since the last round in which they asked each other."""
+        """Wait until no worker has anything to do: until all have been idle since the last round of mutual queries."""
         deadline = time.monotonic() + timeout if timeout > 0 else None
         seen = -1
         for number in itertools.count():
@@ -397,7 +397,7 @@ class TensorPipeAgent(RpcAgent):
     _joins = 0
 
     def _leave(self, key: str) -> None:
-        """Worker 0, in whose process the store may be, stays until all have read in it that they may go."""
+        """Keep worker 0, whose process may serve the store, until all have read there that they may leave."""
         # The store may be gone before it answers, and who has died reads nothing.
         with contextlib.suppress(DistNetworkError, DistStoreError):
             if self.store.add(f"{key}/read", 1) == self.world_size:
@@ -406,7 +406,7 @@ class TensorPipeAgent(RpcAgent):
                 self.store.wait([f"{key}/all read"], timedelta(seconds=30))
 
     def sync(self) -> None:
-        """Do nothing: no messages are kept back."""
+        """Do nothing: messages are never delayed."""
 
     def shutdown(self) -> None:
         """End all connections and threads."""
@@ -448,13 +448,13 @@ def _not_unique(name: str, first: int, second: int) -> str:
 
 
 def _machine() -> str:
-    """Return a text that is the same in all processes of this machine since it was started, and in no others."""
+    """Return a text that identifies this machine since its last boot."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return f"{socket.gethostname()} {boot.read_text().strip() if boot.exists() else ''}"
 
 
 def _own_host(store: Store) -> str:
-    """The address under which workers on other machines reach this one: the one that it reaches the store from."""
+    """Return the address of this machine for workers on others: that of its connection to the store."""
     inner: Any = getattr(store, "_underlying_non_prefix_store", store)
     if isinstance(inner, TCPStore):
         with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""Calls between workers: `rpc_sync`, `rpc_async`, `remote`, and the end of it all, `shutdown`."""
+"""Calls between workers: `rpc_sync`, `rpc_async`, `remote`, and `shutdown`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _require_initialized(function: Callable) -> Callable:
 
 @contextlib.contextmanager
 def _use_rpc_pickler(rpc_pickler: Any) -> Iterator[None]:
-    """Calls are written by this pickler."""
+    """Context manager: encode calls with this pickler."""
     global _default_pickler
     _default_pickler = rpc_pickler
     try:
@@ -60,7 +60,7 @@ def _use_rpc_pickler(rpc_pickler: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _wait_all() -> Iterator[None]:
-    """Waits, at the end of the block, for all futures that `rpc_async` has given in it."""
+    """Context manager: on exit, wait for all futures that `rpc_async` returned inside."""
     _thread_local_var.future_list = []
     try:
         yield
@@ -76,7 +76,7 @@ def _wait_all() -> Iterator[None]:
 
 @_require_initialized
 def get_worker_info(worker_name: str | None = None) -> WorkerInfo:
-    """Name and number of a worker; of this one, if no name is given."""
+    """Return name and id of a worker; by default of this one."""
     agent = _get_current_rpc_agent()
     return agent.get_worker_info() if worker_name is None else agent.get_worker_info(worker_name)
 
@@ -111,7 +111,7 @@ def _invoke_rpc(to: Any, func: Any, args: tuple | None, kwargs: dict | None, tim
 def rpc_sync(
     to: Any, func: Callable, args: tuple | None = None, kwargs: dict | None = None, timeout: float = UNSET_RPC_TIMEOUT
 ) -> Any:
-    """func(*args, **kwargs) on worker `to` (a name, a number or a WorkerInfo); waits for the result. `timeout` in seconds, 0 for
+    """Call func(*args, **kwargs) on worker `to` (a name, a rank or a WorkerInfo) and return its result. `timeout` in seconds, 0 for
     none."""
     return _invoke_rpc(to, func, args, kwargs, timeout).wait()
 
@@ -138,7 +138,7 @@ def remote(
 
 
 def method_factory(method_name: str, docstring: str | None) -> Callable:
-    """A function that calls the method of this name of its first argument."""
+    """Return a function that calls the method of this name of its first argument."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(super(RRef, self), method_name)(*args, **kwargs)
@@ -198,7 +198,7 @@ def _broadcast_to_followers(sequence_id: str, objects_map: dict) -> None:
 
 @_require_initialized
 def _all_gather(obj: Any, worker_names: set | None = None, timeout: float = UNSET_RPC_TIMEOUT) -> dict[str, Any]:
-    """Every rank's object under every rank's name, by way of the worker whose name comes first."""
+    """Return every worker's object by its name, collected by the worker whose name comes first."""
     names = set(worker_names or _ALL_WORKER_NAMES)
     leader, me = min(names), _get_current_rpc_agent().get_worker_info().name
     together = "".join(sorted(names))
@@ -248,7 +248,7 @@ def _barrier(worker_names: Any) -> None:
 
 @_require_initialized
 def _wait_all_workers(timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
-    """Wait until all workers have come here."""
+    """Wait until all workers have called this."""
     try:
         _all_gather(None, timeout=timeout)
     except RuntimeError:

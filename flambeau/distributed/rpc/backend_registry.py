@@ -1,4 +1,4 @@
-"""Kinds of agents. TENSORPIPE is the one that is there; others can be registered."""
+"""Registry of RPC backends. TENSORPIPE is built in; others can be registered."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ BackendType: Any = _kinds({})
 
 
 def backend_registered(backend_name: str) -> bool:
-    """Return whether there is a kind of agent of this name."""
+    """Return whether a backend of this name is registered."""
     return backend_name in BackendType.__members__
 
 
 def register_backend(
     backend_name: str, construct_rpc_backend_options_handler: Callable, init_backend_handler: Callable
 ) -> Any:
-    """A new kind of agent: how its options are made, and how it is."""
+    """Register a backend: how its options are made, and how its agent is started."""
     global BackendType
     if backend_registered(backend_name):
         raise RuntimeError(f"RPC backend {backend_name}: already registered")
@@ -54,7 +54,7 @@ def construct_rpc_backend_options(
     init_method: str = constants.DEFAULT_INIT_METHOD,
     **kwargs: Any,
 ) -> Any:
-    """The options of this kind of agent."""
+    """Return the options of this backend."""
     return backend.value.construct_rpc_backend_options_handler(rpc_timeout, init_method, **kwargs)
 
 

@@ -1,4 +1,4 @@
-"""`async_execution`: a remote function whose answer comes later."""
+"""`async_execution`: a remote function that returns a future."""
 
 from __future__ import annotations
 

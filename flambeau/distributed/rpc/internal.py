@@ -59,7 +59,7 @@ def _function_of(room: str, name: str) -> Any:
 
 
 class _Pickler(pickle.Pickler):
-    """Finds functions of this package that say `flambeau` as their home but live in a room of it."""
+    """Pickler that finds functions whose `__module__` is `flambeau` in the module that actually holds them."""
 
     def reducer_override(self, obj: Any) -> Any:
         if not isinstance(obj, types.FunctionType) or obj.__module__ != naming.PACKAGE:
@@ -76,7 +76,7 @@ def _refuse_future(future: Future) -> Any:
 
 
 class _InternalRPCPickler:
-    """Writes objects as (bytes, tensors) and reads them again. RRefs can be written by this pickler only."""
+    """Encodes objects as (bytes, tensors) and decodes them. RRefs can be written by this pickler only."""
 
     def __init__(self) -> None:
         self._class_reducer_dict: dict[type, Callable] = {}
@@ -119,7 +119,7 @@ deserialize = _internal_rpc_pickler.deserialize
 
 
 def remote_exception(problem: BaseException, where: Any) -> RemoteException:
-    """An error of a called function, as its caller will see it."""
+    """Return an error of a called function in the form in which it is sent to the caller."""
     text = f"On {where}:\n{problem!r}\n{''.join(traceback.format_exception(problem))}"
     print(text, file=sys.stderr)
     return RemoteException(text, type(problem))

@@ -30,7 +30,7 @@ answered_at_once: set[str] = set()
 
 
 def handler(operation: str, at_once: bool = False) -> Callable[[Handler], Handler]:
-    """Declare what a worker does with a message. It returns a Message, a Future of one, or None."""
+    """Declare the handler of a message. It returns a Message, a Future of one, or None."""
 
     def declare(function: Handler) -> Handler:
         handlers[operation] = function
@@ -68,7 +68,7 @@ def bare_values(tensor: Tensor, stays: bool) -> Tensor:
 
 
 def opened(message: Message, source: int) -> tuple[list[Tensor], Any]:
-    """The tensors of a message, where they are wanted and with their history, and the autograd context they belong to."""
+    """Return the tensors of a message, on their devices and with autograd history, and the autograd context they belong to."""
     tensors = [t if place is None else t.to(place) for t, place in zip(message.tensors, message.places, strict=True)]
     if message.mark is None:
         return tensors, None

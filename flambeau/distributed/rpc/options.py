@@ -77,8 +77,8 @@ def _device_map(given: dict) -> dict[Device, Device]:
 
 
 class TensorPipeRpcBackendOptions(RpcBackendOptions):
-    """Options of the agent: how many threads answer calls, how long calls may take, where workers meet, and which device of another worker belongs to
-    which of this one's. Transports and channels are TensorPipe's; there is one way here."""
+    """Options of the agent: number of threads that answer calls, timeout, rendezvous, and the map from devices of other workers to those of
+    this one. TensorPipe's transports and channels are accepted and ignored."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         self.devices = [_cuda(d) for d in devices or []]
 
     def set_device_map(self, to: str, device_map: dict) -> None:
-        """Tensors on the devices that are keys arrive at worker `to` on the devices that are values."""
+        """Map devices of this worker (keys) to devices of worker `to` (values), on which their tensors arrive."""
         fresh, held = _device_map(device_map), self.device_maps.setdefault(to, {})
         for source, target in fresh.items():
             if held.get(source, target) != target:

@@ -1,4 +1,4 @@
-"""References that this worker keeps: values it owns, forks of them elsewhere, and those not yet confirmed."""
+"""Remote references of this worker: values it owns, forks of them elsewhere, and references not yet confirmed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GloballyUniqueId(NamedTuple):
-    """A number that one worker has given."""
+    """A number that is unique together with the id of the worker that assigned it."""
 
     created_on: int
     local_id: int
@@ -26,7 +26,7 @@ class GloballyUniqueId(NamedTuple):
 
 
 class Owned:
-    """A value on its owner, when it is there, and the forks that refer to it."""
+    """A value on its owner (once it is computed), and the forks that refer to it."""
 
     def __init__(self, number: GloballyUniqueId) -> None:
         self.number = number

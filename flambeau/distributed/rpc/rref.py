@@ -1,7 +1,7 @@
-"""RRef: a reference to a value that lives on one worker, its owner, which keeps it as long as anybody refers to it.
+"""RRef: a reference to a value on one worker, its owner, which keeps it as long as any reference exists.
 
-Every reference on another worker is a *fork* with a number of its own, which the owner knows of until the reference is gone. A
-worker that hands its reference on keeps it until the receiver's fork is known to the owner."""
+Every reference on another worker is a *fork* with an id, which the owner knows until the reference is deleted. A worker that passes its
+reference on keeps it until the owner knows the receiver's fork."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class RRef(Generic[T]):
 
     # -- what it is ---------------------------------------------------------------------------------------------------------
     def is_owner(self) -> bool:
-        """Return whether the value lives here."""
+        """Return whether this worker holds the value."""
         return self._fork is None
 
     def owner(self) -> WorkerInfo:
@@ -98,7 +98,7 @@ class RRef(Generic[T]):
         raise RuntimeError("Can not pickle rref in python pickler, rref can only be pickled when using RPC")
 
     def _serialize(self) -> tuple:
-        """Make a fork for another worker: what `rebuild` needs there."""
+        """Make a fork for another worker: return the arguments of `rebuild` there."""
         if not self.is_owner():
             self._check_usable("fork an UserRRef")
         fork = references.next_number()
@@ -138,7 +138,7 @@ class RRef(Generic[T]):
         return raise_remote(self._owned.value.wait())
 
     def to_here(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> T:
-        """The value; from another worker, a copy of it."""
+        """Return the value; from another worker, a copy of it."""
         if self.is_owner():
             return raise_remote(self._owned.value.wait())
         self._check_usable("to_here()")
@@ -147,7 +147,7 @@ class RRef(Generic[T]):
         return opened_result(agent.ask(self._owner, message, timeout).wait(), self._owner)
 
     def _get_type(self, timeout: float = constants.UNSET_RPC_TIMEOUT, blocking: bool = True) -> Any:
-        """The type of the value, or a future of it."""
+        """Return the type of the value, or a future of it."""
         if self._type is None:
             if self.is_owner():
                 self._type = self._owned.value._mapped(lambda value: type(raise_remote(value.value())))
@@ -156,7 +156,7 @@ class RRef(Generic[T]):
         return self._type.wait() if blocking else self._type
 
     def _get_future(self) -> Future:
-        """The future of the creation of the value by `rpc.remote`."""
+        """Return the future of the creation of the value by `rpc.remote`."""
         if self._creation is None:
             raise RuntimeError("this reference was not made by rpc.remote")
         return self._creation
@@ -178,7 +178,7 @@ class RRef(Generic[T]):
 
     # -- calls of the value's methods ---------------------------------------------------------------------------------------
     def rpc_sync(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Any:
-        """`rref.rpc_sync().method(x)`: call a method of the value on its owner and wait for the result."""
+        """Return a proxy whose method calls run on the owner: `rref.rpc_sync().method(x)` waits for the result."""
         return self._proxy("rpc_sync", timeout)
 
     def rpc_async(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Any:
@@ -198,7 +198,7 @@ PyRRef = RRef
 
 
 def rebuild(data: tuple) -> RRef:
-    """The reference that another worker has sent."""
+    """Return the reference that another worker has sent."""
     owner, number, fork, parent = data
     agent = _get_current_rpc_agent()
     here = agent.get_worker_info()
@@ -232,7 +232,7 @@ _internal_rpc_pickler._register_reducer(RRef, lambda reference: (rebuild, (refer
 
 
 class _Arriving(threading.local):
-    """Forks in the arguments of a call that this thread is about to run: their owners must know of them before."""
+    """Forks in the arguments of a call that this thread is about to run: their owners must be informed first."""
 
     futures: list[Future] | None = None
 
@@ -268,7 +268,7 @@ def _backward_on_owner(reference: RRef, context: int, retain_graph: bool) -> Non
 
 
 def _run(source: WorkerInfo, message: Message) -> Any:
-    """Call the function in a message, in its autograd context: the result, a RemoteException, or a future of one of these."""
+    """Call the function in a message, in its autograd context; return the result, a RemoteException, or a future of one of these."""
     where = _get_current_rpc_agent().get_worker_info()
     try:
         tensors, context = opened(message, source.id)
@@ -327,7 +327,7 @@ def message_with(
 
 
 def _answer(source: WorkerInfo, message: Message, result: Any) -> Message:
-    """A message with the result of a call, in the call's autograd context."""
+    """Return a message with the result of a call, in the call's autograd context."""
     context = None if message.mark is None else autograd.container.find_or_make(message.mark[0])
     before = autograd.container.enter(context)
     try:
@@ -369,7 +369,7 @@ def _fetch(source: WorkerInfo, message: Message) -> Any:
 
 
 def opened_result(answer: Message, source: WorkerInfo) -> Any:
-    """The value in an answer; an error in it is raised."""
+    """Return the value in an answer; raise if it is an error."""
     tensors, _ = opened(answer, source.id)
     result = deserialize(answer.data, tensors)
     if isinstance(result, AttributeError):
@@ -378,7 +378,7 @@ def opened_result(answer: Message, source: WorkerInfo) -> Any:
 
 
 def call(to: WorkerInfo, function: Any, args: tuple, kwargs: dict, timeout: float, pickler: Any = None) -> Future:
-    """Call a function on another worker: a future of its result."""
+    """Call a function on another worker; return a future of its result."""
     agent = _get_current_rpc_agent()
     parts = (pickler.serialize if pickler else serialize)(PythonUDF(function, args, kwargs))
     asynchronous = hasattr(function, "_wrapped_async_rpc_function")

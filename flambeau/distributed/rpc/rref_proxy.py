@@ -1,4 +1,4 @@
-"""`rref.rpc_sync().method(...)`: calls of a referenced value's methods where it lives."""
+"""`rref.rpc_sync().method(...)`: calls of a referenced value's methods on its owner."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _invoke_rpc(rref: RRef, rpc_api: Any, func_name: str, timeout: float, *args:
 
 
 class RRefProxy:
-    """Every attribute is a call of the referenced value's method of that name."""
+    """Proxy whose attributes call the referenced value's methods of the same name."""
 
     def __init__(self, rref: RRef, rpc_api: Any, timeout: float = UNSET_RPC_TIMEOUT) -> None:
         self.rref, self.rpc_api, self.rpc_timeout = rref, rpc_api, timeout

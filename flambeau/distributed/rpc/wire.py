@@ -1,7 +1,7 @@
 """Connections between workers, and threads that serve them.
 
-Whoever connects proves first that it knows the job's secret (`distributed.secret`), then names the world it belongs to; before both
-are right nothing of what it sends is looked at, let alone unpickled. After that each frame is a kind, a number and bytes."""
+A client first proves that it knows the job's secret (`distributed.secret`), then names its world; until both are verified, nothing of what
+it sends is processed, let alone unpickled. After that each frame is a kind, a number and bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Connection:
 
 
 def connect(address: tuple[str, int], session: bytes, timeout: float) -> Connection:
-    """A connection to the worker of this world that listens at `address`."""
+    """Connect to the worker of this world that listens at `address`."""
     channel = socket.create_connection(address, timeout)
     try:
         channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -78,7 +78,7 @@ class Listener(secret.Listener):
 
 
 class Pool:
-    """Threads that run tasks; they are started as tasks wait for one, up to a number."""
+    """Thread pool; threads are started while tasks wait for one, up to a limit."""
 
     def __init__(self, most: int, name: str) -> None:
         self.most, self.name = most, name
@@ -110,7 +110,7 @@ class Pool:
 
 
 class Alarms:
-    """Calls functions when their time has come, in one thread."""
+    """Calls functions at given times, in one thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition(new_lock())
@@ -146,5 +146,5 @@ def packed(message: Any) -> bytes:
 
 
 def unpacked(data: bytes) -> Any:
-    """The message in a frame of an authenticated connection."""
+    """Decode the message in a frame of an authenticated connection."""
     return pickle.loads(data)

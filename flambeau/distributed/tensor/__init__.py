@@ -1,4 +1,4 @@
-"""`torch.distributed.tensor`: tensors that are spread over a mesh of ranks.
+"""`torch.distributed.tensor`: tensors that are distributed over a mesh of ranks.
 
 >>> mesh = init_device_mesh("cpu", (4,))
 >>> weight = distribute_tensor(flambeau.randn(8, 8), mesh, [Shard(0)])      # each rank has two rows

@@ -1,4 +1,4 @@
-"""Spread tensors from whole ones, from nothing, and in modules: `distribute_tensor`, `distribute_module`, `zeros` and the like."""
+"""Construction of DTensors from whole tensors, from shapes, and in modules: `distribute_tensor`, `distribute_module`, `zeros` and so on."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def distribute_tensor(
     *,
     src_data_rank: int | None = 0,
 ) -> DTensor:
-    """Distribute a tensor that one rank (`src_data_rank` of each mesh dimension) has whole over the mesh. With None every rank cuts its
-    part from its own copy, without communication."""
+    """Distribute a tensor that one rank (`src_data_rank` of each mesh dimension) has whole over the mesh. With None every rank takes its
+    part of its own copy, without communication."""
     mesh = device_mesh or _mesh_resources.get_current_mesh()
     if not tensor.is_leaf:
         raise RuntimeError("`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!")
@@ -91,7 +91,7 @@ def distribute_tensor(
 def _shard_tensor(
     full_tensor: Tensor, placements: Sequence[Placement], device_mesh: DeviceMesh | None = None
 ) -> DTensor:
-    """`distribute_tensor` of what every rank has, without a word to the others."""
+    """Distribute a tensor that every rank has whole, without communication."""
     return distribute_tensor(full_tensor, device_mesh, placements, src_data_rank=None)
 
 
@@ -102,8 +102,8 @@ def distribute_module(
     input_fn: Callable[..., Any] | None = None,
     output_fn: Callable[..., Any] | None = None,
 ) -> Any:
-    """Make the parameters and buffers of a module spread tensors: as `partition_fn(name, submodule, mesh)` does, whole on every rank what
-    it leaves. `input_fn(module, inputs, mesh)` and `output_fn(module, outputs, mesh)` prepare what goes in and out."""
+    """Make the parameters and buffers of a module DTensors: by `partition_fn(name, submodule, mesh)`, or replicated if it leaves them
+    unchanged. `input_fn(module, inputs, mesh)` and `output_fn(module, outputs, mesh)` transform inputs and outputs."""
     if getattr(module, "_distribute_module_applied", False):
         raise RuntimeError(
             "distribute_module should only be called once on a module, but it has already been called on this module!"
@@ -216,5 +216,5 @@ def full(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """A spread tensor of one number; each rank makes its part."""
+    """Make a DTensor filled with one number; each rank makes its part."""
     return _new("full", (size,), device_mesh, placements, requires_grad, fill_value, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Collectives along a dimension of a mesh, and parts made equally long."""
+"""Collectives along a dimension of a mesh, and padding of parts to equal lengths."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def mesh_scatter(
 
 
 def mesh_broadcast(tensor: Tensor, mesh: Any, mesh_dim: int = 0, async_op: bool = False, *, group_src: int = 0) -> Any:
-    """The values of one rank to all along a dimension of the mesh."""
+    """Broadcast the values of one rank along a dimension of the mesh."""
     return collectives.broadcast(tensor, group=mesh.get_group(mesh_dim), async_op=async_op, group_src=group_src)
 
 
 def pad_tensor(tensor: Tensor, pad_dim: int, pad_size: int) -> Tensor:
-    """The tensor with zeros at the end of a dimension."""
+    """Return the tensor with zeros appended along a dimension."""
     return padded(tensor, pad_dim, pad_size)
 
 
 def unpad_tensor(tensor: Tensor, pad_dim: int, pad_size: int) -> Tensor:
-    """The tensor without the last elements of a dimension."""
+    """Return the tensor without the last elements of a dimension."""
     return tensor.narrow(pad_dim, 0, tensor.shape[pad_dim] - pad_size) if pad_size else tensor
 
 
 def shard_dim_alltoall(input: Tensor, gather_dim: int, shard_dim: int, mesh: Any, mesh_dim: int) -> Tensor:
-    """Exchange parts along one dimension for parts along another, all equally long."""
+    """Exchange shards along one dimension for shards along another, all of equal length."""
     parts = mesh.size(mesh_dim)
     length, other = input.shape[gather_dim] * parts, input.shape[shard_dim]
     return exchanged(input, mesh, mesh_dim, Shard(gather_dim), Shard(shard_dim), length, other)

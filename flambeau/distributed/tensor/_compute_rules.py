@@ -23,7 +23,7 @@ _COMBINED = {"sum": "sum", "prod": "product", "max": "max", "min": "min", "any":
 
 @rule("reduction")
 def reduction(call: Any) -> Ways | None:
-    """Along a dimension that is cut, each rank reduces its part; what joins the parts is what joins elements."""
+    """Rule of reductions: along a sharded dimension each rank reduces its part; the partial results are reduced by the same operation."""
     impl = call.op.impl
     bound = dict(zip(("input", "dim", "keepdim"), call.args)) | call.kwargs
     dim, keepdim = bound.get("dim", bound.get("axis")), bound.get("keepdim", bound.get("keepdims", False))
@@ -54,7 +54,7 @@ def reduction(call: Any) -> Ways | None:
 
 
 def _full(call: Any, d: int) -> bool:
-    """Return whether every rank has an element along a dimension: there is no largest of none."""
+    """Return whether every rank has an element along a dimension: a maximum of none does not exist."""
     t = call.tensors[0]
     parts = t._spec.num_shards_map[d]
     return -(-t.shape[d] // parts) * (parts - 1) < t.shape[d]
@@ -71,7 +71,7 @@ def _even(call: Any, d: int) -> bool:
 
 
 def along(form: Batched) -> Rule:
-    """Operators that work along the dimensions which their arguments `dims` name: parts along any other can go on their own."""
+    """Make the rule of operators that work along the dimensions named by their arguments `dims`: all others may be sharded."""
 
     def ways(call: Any) -> Ways | None:
         bound = call.op.bind(call.args, call.kwargs)
@@ -104,7 +104,7 @@ MAKERS["along"] = along
 
 @rule("leading")
 def leading(call: Any) -> Ways:
-    """The last dimensions are worked on together (`inner` of them, or two); those before them can be cut."""
+    """Rule of operators on the last dimensions (`inner` of them, or two): those before may be sharded."""
     bound = call.op.bind(call.args, call.kwargs)
     inner = bound.get("inner", 2)
     rank = call.tensors[0].ndim
@@ -119,7 +119,7 @@ def counts(call: Any) -> Ways:
 
 
 def matrices(form: Batched) -> Rule:
-    """Operators on matrices: those of a batch are on their own."""
+    """Make the rule of operators on matrices: batch dimensions may be sharded."""
 
     def ways(call: Any) -> Ways | None:
         rank = call.tensors[0].ndim
@@ -137,7 +137,7 @@ RULES["matrices"] = matrices(Batched("leading"))
 
 @rule("batch")
 def batch(call: Any) -> Ways:
-    """Samples of the first argument are on their own."""
+    """Rule of operators that are independent for each sample of the first argument: its first dimension may be sharded."""
     return Ways([((0, *(None,) * (len(call.tensors) - 1)), 0)])
 
 
@@ -149,7 +149,7 @@ MAKERS["fronted"] = fronted
 
 
 def folded(form: Batched) -> Rule:
-    """Images of a batch are on their own."""
+    """Make the rule of operators that are independent for each image of a batch: the first dimension may be sharded."""
 
     def ways(call: Any) -> Ways | None:
         count = call.tensors[0].shape[0] if call.tensors[0].ndim else 0
@@ -188,7 +188,7 @@ MAKERS["loss"] = elementwise_loss
 
 @rule("statistics")
 def statistics(call: Any) -> Ways:
-    """Variances and the like: along dimensions that are not reduced."""
+    """Rule of variances and similar reductions: dimensions that are not reduced may be sharded."""
     arguments = call.args[1]
     shape = tuple(call.tensors[0].shape)
     dims = reduced_dims(arguments.dim, len(shape))
@@ -225,7 +225,7 @@ def _looked_up(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) ->
 
 @functools.cache
 def equation(text: str) -> Rule:
-    """The rule of a sum of products, as einsum writes it: operands whose letters begin with + are added to it."""
+    """Make the rule of a sum of products, written like einsum; operands whose letters begin with + are added to it."""
     left, right = text.split("->")
     terms = left.split(",")
 
@@ -259,7 +259,7 @@ def equation(text: str) -> Rule:
 
 
 def _letters(term: str, rank: int) -> str:
-    """The letters of all dimensions; those that ... stands for are numbered from the last."""
+    """Return the letters of all dimensions; those covered by ... are numbered from the last."""
     if "..." not in term:
         return term[-rank:] if rank else ""
     before, after = term.split("...")
@@ -272,7 +272,7 @@ EQUATIONS.append(equation)
 
 @rule("convolution")
 def convolution(call: Any) -> Ways:
-    """Images of the batch; without groups, channels of the result or of the argument."""
+    """Rule of convolutions: the batch may be sharded and, without groups, channels of the result or of the argument."""
     bound = call.op.bind(call.args, call.kwargs)
     biased = len(call.tensors) == 3
     ways: list[tuple] = [((0, None, None)[: len(call.tensors)], 0)]
@@ -284,7 +284,7 @@ def convolution(call: Any) -> Ways:
 
 @rule("attention")
 def attention(call: Any) -> Ways:
-    """Sequences of the batch, and heads."""
+    """Rule of attention: batch and heads may be sharded."""
     rank = call.tensors[0].ndim
     ways: list[tuple] = []
     for d in range(rank - 2):
@@ -319,7 +319,7 @@ def loss(call: Any) -> Ways:
 
 
 def _share_of_mean(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:
-    """Return what this rank's samples contribute to the mean over all of them."""
+    """Return the contribution of this rank's samples to the mean over all of them."""
     waits = [i for i, p in enumerate(decision.outputs[0]) if p.is_partial()]
     if not waits:
         return call.face(*args, **kwargs)
@@ -336,7 +336,7 @@ def _share_of_mean(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]
 
 
 class _Losses(threading.local):
-    """Function that computes losses of scores whose classes are cut, inside `loss_parallel`."""
+    """Function that computes losses of scores sharded along the classes, set inside `loss_parallel`."""
 
     of_parts: Callable | None = None
 

@@ -1,8 +1,8 @@
-"""Dispatch of a call on spread tensors to a call on the parts of each rank.
+"""Dispatch of a call on DTensors to a call on the parts of each rank.
 
-The operator's rule (`_rules`) says which ways of lying its arguments and results may have together. For each dimension of the mesh the
-cheapest is chosen, arguments are moved there, and the operator runs on the parts. Where a gradient flows, the parts' own graph is kept
-behind one node: its backward pass runs that graph, and how the gradients are placed follows from how the arguments and results were placed."""
+The operator's rule (`_rules`) says which combinations of placements its arguments and results may have. For each dimension of the mesh the
+cheapest is chosen, arguments are redistributed, and the operator runs on the parts. If a gradient is required, the graph of the parts is
+kept behind one node: its backward pass runs that graph, and the placements of gradients follow from those of arguments and results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_DECISIONS = 4096
 
 
 class _Switches(threading.local):
-    """Switches of this thread: whether plain tensors among the arguments count as equal on all ranks, and who is told of calls."""
+    """Switches of this thread: whether plain tensors among the arguments count as replicated, and who is notified of calls."""
 
     implicit = False
     watchers: tuple[Callable[[Call], None], ...] = ()
@@ -39,7 +39,7 @@ switches = _Switches()
 
 
 class Call:
-    """Call of an operator, its arguments with the spread tensors taken out."""
+    """A call of an operator, with the DTensors extracted from its arguments."""
 
     def __init__(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         self.face = face
@@ -61,7 +61,7 @@ class Call:
         return value
 
     def _everywhere(self, plain: Tensor) -> Any:
-        """A plain tensor among spread ones: numbers are equal on all ranks, and what operators make for themselves."""
+        """Return a plain tensor as a replicated DTensor, if it is a single number or was made by an operator; otherwise raise."""
         if plain.numel() != 1 and not switches.implicit and self.op.namespaces and not _made_by_operator():
             raise RuntimeError(
                 f"aten.{self.op.name}.default: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor"
@@ -71,7 +71,7 @@ class Call:
         return _dtensor.DTensor.from_local(plain, self.mesh, [_REPLICATE] * self.mesh.ndim)
 
     def filled(self, tensors: list[Any]) -> tuple[tuple, dict[str, Any]]:
-        """The arguments with other tensors in place of the spread ones."""
+        """Return the arguments with other tensors in place of the DTensors."""
         return _filled(self.args, tensors), _filled(self.kwargs, tensors)
 
     def __str__(self) -> str:
@@ -94,13 +94,13 @@ class Call:
         return key
 
     def metas(self) -> list[TensorMeta]:
-        """Return the metadata of the results as wholes."""
+        """Return the metadata of the whole results."""
         if self._metas is None:
             self._metas = [meta_of(t.shape, t._strides, t.dtype) for t in tensors_in(self.headers())]
         return self._metas
 
     def headers(self) -> Any:
-        """Return the whole results without values, by the operator's layout rule on tensors without memory."""
+        """Return the whole results as meta tensors, computed by the operator's layout rule."""
         heads = [empty_strided(tuple(t.shape), t.stride(), t.dtype, _META) for t in self.tensors]
         args, kwargs = (_filled(_on_meta(part), heads) for part in (self.args, self.kwargs))
         return unrecorded(self.face, *args, **kwargs)
@@ -117,7 +117,7 @@ def _filled(value: Any, tensors: list[Any]) -> Any:
 
 
 def _on_meta(value: Any) -> Any:
-    """Arguments that name a device, naming the one without memory."""
+    """Return an argument with devices replaced by "meta"."""
     if isinstance(value, device):
         return _META
     if type(value) is dict:
@@ -185,7 +185,7 @@ _uses = [0, 0]  # how often a decision was found again, and how often one was ma
 
 
 def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Make a call that met a spread tensor."""
+    """Run a call that has a DTensor among its arguments."""
     call = Call(face, args, kwargs)
     if call.mesh is None:
         raise RuntimeError(f"{call.op.name}: none of the arguments is a DTensor")
@@ -206,7 +206,7 @@ def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _outside(call: Call) -> Any:
-    """The call on a rank that is not in the mesh: it has nothing, and knows what the others have."""
+    """Handle the call on a rank outside of the mesh: return results without data, with the metadata that the others have."""
     if call.op.in_place or next(iter(call.op.arguments), "") in call.op.writes:
         return call.tensors[0]
     try:
@@ -228,13 +228,13 @@ def _outside(call: Call) -> Any:
 
 
 def forget_decisions() -> None:
-    """Decide anew about calls that have been seen before."""
+    """Clear the cache of decisions about calls."""
     _decisions.clear()
     _uses[:] = 0, 0
 
 
 def uses_of_decisions() -> tuple[int, int]:
-    """Return how often a decision was found again, and how often one was made, since they were last forgotten."""
+    """Return the numbers of hits and misses of the cache of decisions since it was last cleared."""
     return _uses[0], _uses[1]
 
 
@@ -272,8 +272,8 @@ def _decide(call: Call, keep: bool = False) -> Decision | None:
 
 
 def _chosen(call: Call, possible: Any, needs: bool, keep: bool) -> Decision | None:
-    """The cheapest of the possible ways, for each dimension of the mesh. `keep`: the first argument must stay where it is, and the
-    result is to be placed there too."""
+    """Return the cheapest of the possible combinations, for each dimension of the mesh. With `keep`, the first argument keeps its
+    placements, and the result gets the same."""
     mesh, tensors = call.mesh, call.tensors
     metas = call.metas()
     count = len(metas)
@@ -300,7 +300,7 @@ def _chosen(call: Call, possible: Any, needs: bool, keep: bool) -> Decision | No
 
 
 def _candidates(possible: Any, now: list[Placement], count: int, width: int) -> list[tuple[list, list]]:
-    """The ways of one mesh dimension: those that the rule allows, and everything everywhere."""
+    """Return the combinations for one mesh dimension: those that the rule allows, and all tensors replicated."""
     # First: what costs the same is no reason to cut.
     found: list[tuple[list, list]] = [([_REPLICATE] * width, [_REPLICATE] * count)]
     for ins, outs in possible.ways:
@@ -314,8 +314,8 @@ def _candidates(possible: Any, now: list[Placement], count: int, width: int) -> 
 
 
 def _cut_like(ins: Any, now: list[Placement]) -> Any:
-    """Return how the tensors of a way are cut now, if one of them is as the way wants it: `Shard`, or a _StridedShard with its factor. Ways that
-    cut nothing (sums) can always be taken."""
+    """Return the current sharding (`Shard`, or a _StridedShard with its factor) if an argument has the one that a combination asks for.
+    Combinations without sharding (sums) are always possible."""
     wants = False
     for entry, placement in zip(ins, now):
         if type(entry) is int:
@@ -361,7 +361,7 @@ def _run(call: Call, decision: Decision) -> Any:
 
 
 def _as_wholes(call: Call) -> Any:
-    """A call that no rule covers: every rank makes it with the whole tensors, and has the whole result."""
+    """Run a call without a rule on whole tensors, on every rank; the result is replicated."""
     everywhere = (_REPLICATE,) * call.mesh.ndim
     locals_ = [moved(t, everywhere) for t in call.tensors]
 
@@ -400,7 +400,7 @@ def _as_wholes(call: Call) -> Any:
 
 
 def _in_place(call: Call) -> Any:
-    """The first argument is changed: it stays where it is, and the others come to it."""
+    """Run an in-place call: the first argument keeps its placements, the others are redistributed to fit."""
     target = call.tensors[0]
     if type(call.args[0]) is not Place or call.args[0].index != 0:
         raise RuntimeError(f"{call.op.name}: a plain tensor cannot be changed by a DTensor")
@@ -456,7 +456,7 @@ def _in_place_recorded(call: Call, target: Any) -> Any:
 
 
 def _new_header(call: Call) -> Any:
-    """The argument itself in another shape: what the form without underscore gives."""
+    """Run an in-place view: the argument gets the shape and data of the result of the out-of-place form."""
     target = call.tensors[0]
     if grad_mode.enabled and target.requires_grad and target.is_leaf:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")

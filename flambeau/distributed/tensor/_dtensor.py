@@ -1,4 +1,4 @@
-"""DTensor: one tensor, spread over the ranks of a mesh."""
+"""DTensor: one tensor, distributed over the ranks of a mesh."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _new_object = object.__new__
 
 
 class DTensor(SpreadTensor):
-    """Tensor that is spread over the ranks of a mesh: to the program it has the shape of the whole, and operators work on it as on any
-    other; each rank holds a part (`to_local()`), as the `placements` say."""
+    """Tensor that is distributed over the ranks of a mesh. It has the shape of the whole, and operators work on it as on any other tensor;
+    each rank holds a part (`to_local()`), according to the `placements`."""
 
     _local_tensor: Tensor
     _spec: DTensorSpec
@@ -71,7 +71,7 @@ class DTensor(SpreadTensor):
         self._hold(other._local_tensor, other._spec)
 
     def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Operators that meet this tensor call this instead."""
+        """Run an operator that has this tensor among its arguments."""
         return _naming.above("distributed.tensor._dispatch").dispatch(face, args, kwargs)
 
     def _mold(self) -> Callable[[Tensor], DTensor]:
@@ -89,7 +89,7 @@ class DTensor(SpreadTensor):
 
     @property
     def device_mesh(self) -> DeviceMesh:
-        """The mesh that it is spread over."""
+        """The mesh that the tensor is distributed over."""
         return self._spec.mesh
 
     @property
@@ -108,8 +108,8 @@ class DTensor(SpreadTensor):
         stride: Any = None,
         grad_placements: Sequence[Placement] | None = None,
     ) -> DTensor:
-        """The tensor whose parts the ranks have. Without `shape` and `stride` all parts are taken to be equally large; with `run_check`
-        what should be equal is made so. It is differentiable; the gradient comes back lying as the tensor does (`grad_placements`)."""
+        """Make a DTensor from the ranks' parts. Without `shape` and `stride` all parts are assumed to be equally large; with `run_check`
+        replicated parts are made equal. It is differentiable; the gradient has the tensor's placements (or `grad_placements`)."""
         if isinstance(local_tensor, DTensor):
             raise RuntimeError(
                 f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)} value."
@@ -140,8 +140,8 @@ class DTensor(SpreadTensor):
         forward_dtype: Any = None,
         backward_dtype: Any = None,
     ) -> DTensor:
-        """Return this tensor with other placements on the mesh. It is differentiable. `forward_dtype` and `backward_dtype` are what values and
-        gradients travel in."""
+        """Return this tensor with other placements on the mesh. It is differentiable. `forward_dtype` and `backward_dtype` are the dtypes
+        in which values and gradients are communicated."""
         mesh = device_mesh or self.device_mesh
         if placements is None:
             raise RuntimeError("placements is needed for redistribute!")
@@ -159,7 +159,7 @@ class DTensor(SpreadTensor):
         )
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
-        """The whole tensor, on every rank. It is differentiable."""
+        """Return the whole tensor, on every rank. It is differentiable."""
         whole = self.redistribute(placements=[Replicate()] * self.device_mesh.ndim)
         return _ToLocal.apply(whole, None if grad_placements is None else tuple(grad_placements))
 
@@ -189,7 +189,7 @@ class DTensor(SpreadTensor):
         return is_contiguous_layout(tuple(self.shape), tuple(self._spec.stride))
 
     def contiguous(self, memory_format: Any = contiguous_format) -> Tensor:
-        """The tensor in one piece: itself, if it is."""
+        """Return the tensor in contiguous memory: itself, if it is contiguous."""
         return self if self.is_contiguous(memory_format) else super().contiguous(memory_format=memory_format)
 
     @property
@@ -298,7 +298,7 @@ def _whole(spread: DTensor) -> Tensor:
 
 
 def _wholes(key: Any) -> Any:
-    """An index whose spread tensors are whole ones."""
+    """Return an index with DTensors replaced by whole tensors."""
     if isinstance(key, DTensor):
         return _whole(key)
     return type(key)([_wholes(k) for k in key]) if type(key) in (tuple, list) else key
@@ -324,7 +324,7 @@ def _rebuilt(local: Tensor, spec: DTensorSpec, requires_grad: bool, marks: dict[
 
 
 def _normalised(placements: Any, ndim: int, mesh: DeviceMesh) -> tuple[Placement, ...]:
-    """Placements with dimensions counted from the front; without any, whole on every rank."""
+    """Return placements with dimensions counted from the front; by default replicated."""
     if placements is None:
         return (Replicate(),) * mesh.ndim
     found: list[Placement] = []
@@ -389,7 +389,7 @@ class _FromLocal(Function):
 
 
 def _check_alike(tensor: Tensor, shapes: bool) -> None:
-    """Check that all ranks have tensors of one kind (and of one shape)."""
+    """Check that all ranks have tensors of one dtype and number of dimensions (and of one shape)."""
     own = (str(tensor.dtype), tensor.requires_grad, *((tuple(tensor.shape), tensor.stride()) if shapes else ()))
     found: list[Any] = [None] * groups.get_world_size()
     all_gather_object(found, own)
@@ -398,7 +398,7 @@ def _check_alike(tensor: Tensor, shapes: bool) -> None:
 
 
 def _from_first(tensor: Tensor, mesh: DeviceMesh, i: int, rank: int = 0) -> None:
-    """Every rank along a dimension of the mesh gets the values of one of them."""
+    """Broadcast the values of one rank along a dimension of the mesh."""
     funcol._told("c10d.broadcast_")
     collectives.broadcast(tensor, group=mesh.get_group(i), group_src=rank)
 

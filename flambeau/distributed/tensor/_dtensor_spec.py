@@ -1,4 +1,4 @@
-"""Description of a spread tensor besides its values: shape of the whole, mesh, and how it is placed on the mesh's dimensions."""
+"""Specification of a DTensor: mesh, placements, and shape, strides and dtype of the whole."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class TensorMeta(NamedTuple):
 
 
 class DTensorSpec:
-    """Layout of a spread tensor: one placement for each dimension of the mesh. `shard_order` says in which order several of them cut one
-    dimension of the tensor, where that is not from the first to the last; `use_strided_shard_as_shard_order`, whether _StridedShard
+    """Layout of a DTensor: one placement for each dimension of the mesh. `shard_order` is the order in which several of them shard one
+    dimension of the tensor, if it is not from the first to the last; `use_strided_shard_as_shard_order` says whether _StridedShard
     placements stand for such an order (else they came from a view)."""
 
     def __init__(
@@ -74,7 +74,7 @@ class DTensorSpec:
 
     @property
     def cuts(self) -> tuple[Placement, ...]:
-        """Placements that say themselves in which order they were made."""
+        """Placements that encode their order (with _StridedShard)."""
         if self._order is None:
             return self.placements
         return _shard_order.strided(self._order, self.placements, self.mesh)
@@ -86,14 +86,14 @@ class DTensorSpec:
 
     @staticmethod
     def format_shard_order_str(placements: tuple[Placement, ...], shard_order: ShardOrder | None = None) -> str:
-        """Placements in short, with numbers where several dimensions of the mesh cut one of the tensor."""
+        """Return placements as short text, with numbers where several dimensions of the mesh shard one of the tensor."""
         return _shard_order.written(placements, shard_order)
 
     @staticmethod
     def _normalize_placements_into_shard_order(
         placements: tuple[Placement, ...], mesh: Any, use_strided_shard_as_shard_order: bool = True
     ) -> tuple[tuple[Placement, ...], ShardOrder]:
-        """Placements without _StridedShard, and the order that they stood for."""
+        """Return placements without _StridedShard, and the order that they encoded."""
         if not use_strided_shard_as_shard_order:
             return placements, _shard_order.default_order(placements)
         order = _shard_order.order_of(placements, mesh)

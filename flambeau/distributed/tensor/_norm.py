@@ -1,4 +1,4 @@
-"""The common norm of spread tensors, with one reduction for all of them."""
+"""Total norm of DTensors, with one reduction for all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _torch = namespace("torch")
 
 
 def total_norm(tensors: list[Any], kind: float) -> Any:
-    """The norm of all tensors as one vector: a DTensor that every rank of the mesh has, as far as tensors are spread."""
+    """Return the norm of all tensors as one vector: a replicated DTensor on their mesh, if they are distributed."""
     parts: dict[tuple, list[Tensor]] = {}
     plain: list[Tensor] = []
     for tensor in tensors:

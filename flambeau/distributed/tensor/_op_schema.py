@@ -1,4 +1,4 @@
-"""Records of operators whose rules programs have brought (`register_sharding`), by PyTorch's names."""
+"""Records of operators with custom sharding rules (`register_sharding`), under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass
 class RuntimeSchemaInfo:
-    """Arguments other than tensors that decide the placement of results: those from `static_argnum` on, and those named."""
+    """Arguments other than tensors that determine the placement of results: those from `static_argnum` on, and those named."""
 
     static_argnum: int = 100
     static_kwargkey: list[str] | None = None
@@ -17,7 +17,7 @@ class RuntimeSchemaInfo:
 
 @dataclass
 class ShardingPropagator:
-    """Rules that programs have brought, by operator."""
+    """Custom sharding rules, by operator."""
 
     op_strategy_funcs: dict[Any, Any] = field(default_factory=dict)
     op_to_schema_info: dict[Any, RuntimeSchemaInfo] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class ShardingPropagator:
 
 @dataclass
 class OpDispatcher:
-    """Table in which PyTorch's programs find them."""
+    """Object under which PyTorch's programs find the custom sharding rules."""
 
     sharding_propagator: ShardingPropagator = field(default_factory=ShardingPropagator)
 

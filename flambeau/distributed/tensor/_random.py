@@ -1,8 +1,8 @@
-"""Random numbers for spread tensors: ranks that have the same part draw the same numbers, other parts others.
+"""Random numbers for DTensors: ranks with the same part draw the same numbers, different parts draw different ones.
 
-All ranks must have set the same seed. A tensor that every rank has whole is drawn as in one process. For one that is cut, a seed for
-each part is drawn from the common generator, which is left in the same state everywhere. (PyTorch does this with the offsets of CUDA
-generators; on the CPU it draws the same numbers for every part.)"""
+All ranks must have set the same seed. A replicated tensor is drawn as in one process. For a sharded one, a seed for each part is drawn from
+the common generator, which ends in the same state everywhere. (PyTorch does this with the offsets of CUDA generators; on the CPU it draws
+the same numbers for every part.)"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _torch = namespace("torch")
 
 
 def part_number(spec: DTensorSpec) -> int | None:
-    """Return the number of the part of the tensor that this rank has, counted over those dimensions of the mesh that cut it; None for a whole."""
+    """Return the number of this rank's part, counted over the mesh dimensions that shard the tensor; None if it is not sharded."""
     coordinate = spec.mesh.get_coordinate()
     number, cut = 0, False
     for i, placement in enumerate(spec.placements):
@@ -31,7 +31,7 @@ def part_number(spec: DTensorSpec) -> int | None:
 
 @contextlib.contextmanager
 def drawing(spec: DTensorSpec | None) -> Iterator[None]:
-    """Context manager: draw random numbers for a tensor placed by `spec`; None: for one that all ranks have."""
+    """Context manager: draw random numbers for a tensor placed by `spec`; None means a replicated one."""
     number = None if spec is None or spec.mesh.get_coordinate() is None else part_number(spec)
     if number is None:
         yield

@@ -1,7 +1,7 @@
-"""Calls on this rank's parts, recorded: their own graph behind one node in the graph of spread tensors.
+"""Autograd of calls on this rank's parts: their graph is kept behind one node in the graph of DTensors.
 
-The node's backward pass runs the parts' graph. How the gradients are placed follows from how arguments and results were placed: a rank that had all of an
-argument and made a part of the result has a term of a sum."""
+The node's backward pass runs the parts' graph. The placements of gradients follow from those of arguments and results: a rank that had the
+whole argument and computed a part of the result has a term of a sum."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def spread_call(
     outputs: list[tuple],
     metas: list[TensorMeta] | None,
 ) -> Any:
-    """Results of a function of each rank's parts, as spread tensors with their history. `tensors` are placed, for this call, as `inputs` say,
-    and the results as `outputs`."""
+    """Return the results of a function of each rank's parts, as DTensors with autograd history. For this call, `tensors` have the
+    placements `inputs`, and the results have `outputs`."""
     if not (grad_mode.enabled and any(t.requires_grad for t in tensors)):
         result = compute([x._bare_alias() if x._autograd is not None else x for x in locals_])
         return wrapped(result, mesh, outputs, metas)
@@ -71,7 +71,7 @@ def _edges(tensors: list[Any], starts: list[Any]) -> tuple:
 def wrapped(
     result: Any, mesh: Any, outputs: list[tuple], metas: list[TensorMeta] | None, part: Callable | None = None
 ) -> Any:
-    """Results as spread tensors; `part` makes what this rank holds of one."""
+    """Wrap results as DTensors; `part` returns this rank's part of one."""
     position = 0
 
     def wrap(value: Any) -> Any:
@@ -98,7 +98,7 @@ def _meta_from(local: Tensor, metas: list[TensorMeta] | None, i: int) -> TensorM
 
 
 class _Start(Node):
-    """Node at which the graph of the parts begins: it holds no tensor."""
+    """Node at which the graph of the parts begins; it holds no tensor."""
 
     label = "Start"
     edges = ()
@@ -161,8 +161,7 @@ class SpreadNode(Node):
         return self._as_spread(shares, starts, tensors, begun) if recording else self._plain(shares, waiting)
 
     def _passing_sums(self, edges: list, grads: list) -> set[int]:
-        """Dimensions of the mesh on which gradients that wait for a sum may go on waiting: derivatives are linear, and all ranks do
-        the same."""
+        """Return the dimensions of the mesh on which gradients may stay partial sums: derivatives are linear, and all ranks do the same."""
         given = [g for edge, g in zip(edges, grads) if edge is not None and isinstance(g, _dtensor.DTensor)]
         found = set()
         for along in range(self.mesh.ndim):
@@ -172,7 +171,8 @@ class SpreadNode(Node):
         return found
 
     def _scaled(self, local: Tensor, i: int) -> Tensor:
-        """The gradient of what a rank contributes: to an average its share of it; to what all have, where others have parts, too."""
+        """Return the gradient divided by the number of ranks where the result is an average, or is replicated next to results that are
+        not."""
         factor = 1
         for along, p in enumerate(self.outputs[i]):
             mixed = p.is_replicate() and any(not o[along].is_replicate() for o in self.outputs)
@@ -181,7 +181,7 @@ class SpreadNode(Node):
         return local if factor == 1 else local / factor
 
     def _lying(self, k: int, waiting: Any = ()) -> tuple[Placement, ...]:
-        """Return how the gradient of argument k is placed: ranks that used all of it, each for a part of the result, have terms of a sum."""
+        """Return the placements of the gradient of argument k: Partial on mesh dimensions where it was replicated but results are not."""
         found: list[Placement] = []
         for along, p in enumerate(self.inputs[k]):
             if along in waiting or (p.is_replicate() and any(not o[along].is_replicate() for o in self.outputs)):
@@ -203,7 +203,7 @@ class SpreadNode(Node):
         return tuple(None if local is None else self._share(k, local, waiting) for k, local in enumerate(shares))
 
     def _as_spread(self, shares: list, starts: list, tensors: list, begun: list) -> tuple:
-        """The gradients with a history of their own: they depend on the arguments and on the gradients that came in."""
+        """Return the gradients as DTensors with autograd history: they depend on the arguments and on the incoming gradients."""
         result: list[Any] = [None if local is None else self._share(k, local) for k, local in enumerate(shares)]
         edges = [None if s is None or not s.requires_grad else gradient_edge(s) for s in shares]
         if any(edges):

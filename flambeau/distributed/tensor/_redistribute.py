@@ -1,4 +1,4 @@
-"""From one way of lying on a mesh to another: which collectives it takes."""
+"""Redistribution: the collectives that change placements on a mesh."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def redistribute_local_tensor(
 
 @dataclass(frozen=True)
 class _TransformInfo:
-    """Step of a redistribution: a dimension of the mesh gets another placement. `logical_shape` is that of what the ranks along it have together."""
+    """Step of a redistribution: a new placement on one dimension of the mesh. `logical_shape` is the common shape of the ranks along it."""
 
     mesh_dim: int
     src_dst_placements: tuple[Placement, Placement]
@@ -55,7 +55,7 @@ class _TransformInfo:
             raise AssertionError("TransformInfo should only be created if it is an op with some effect, not a no-op")
 
     def _comm_type_key(self) -> str | None:
-        """The collective that it takes; None if every rank can do it alone."""
+        """Return the collective that the step needs; None if every rank can do it alone."""
         source, target = self.src_dst_placements
         if source.is_partial():
             return "all_reduce" if target.is_replicate() else "reduce_scatter" if _is_shard_like(target) else None
@@ -66,8 +66,8 @@ class _TransformInfo:
 
 @dataclass(frozen=True)
 class _FlattenedTransformInfo(_TransformInfo):
-    """Steps along several dimensions of the mesh as one, along all of them together. What was to be averaged along some is added, and
-    divided by `avg_scale` in the end."""
+    """Steps along several dimensions of the mesh merged into one, along the flattened mesh. Averages along some are added, and divided by
+    `avg_scale` at the end."""
 
     mesh: Any
     original_mesh_dims: tuple[int, ...]
@@ -130,8 +130,8 @@ def _optimize_transform_infos(
     src_placements: tuple[Placement, ...],
     dst_placements: tuple[Placement, ...],
 ) -> list[_TransformInfo]:
-    """Collectives of one kind that follow each other along several dimensions of the mesh as one, where these dimensions have been made
-    one (`mesh["a", "b"]._flatten()`)."""
+    """Merge successive collectives of one kind along several dimensions of the mesh, if the program has flattened these dimensions
+    (`mesh["a", "b"]._flatten()`)."""
     if len(transform_infos) < 2 or _apart[0]:
         return transform_infos
     found: list[_TransformInfo] = []
@@ -147,7 +147,7 @@ def _optimize_transform_infos(
 
 
 def _alike(infos: list[_TransformInfo]) -> list[tuple[str | None, list[_TransformInfo]]]:
-    """Steps in groups that may be one: the same, but for sums and averages."""
+    """Return steps in groups that may be merged: of the same kind, where sums and averages count as one."""
     groups: list[tuple[str | None, list[_TransformInfo]]] = []
     for info in infos:
         kind = info._comm_type_key()
@@ -165,7 +165,7 @@ def _same_step(one: _TransformInfo, other: _TransformInfo) -> bool:
 
 
 def _merged(kind: str, group: list[_TransformInfo], mesh: Any) -> tuple[_FlattenedTransformInfo | None, str]:
-    """The one step that does what several do, or why there is none."""
+    """Return the step that replaces several, or the reason why there is none."""
     dims = [info.mesh_dim for info in group]
     if (kind == "reduce_scatter" and dims != sorted(dims)) or (kind == "all_gather" and dims != sorted(dims)[::-1]):
         return None, "non_ascending_mesh_dims"
@@ -191,7 +191,7 @@ def _merged(kind: str, group: list[_TransformInfo], mesh: Any) -> tuple[_Flatten
 
 
 def _flattened_mesh(mesh: Any, dims: list[int]) -> Any:
-    """The mesh of one dimension that programs have made of some dimensions, if they have."""
+    """Return the one-dimensional mesh that the program has made of some dimensions, or None."""
     root, coordinate = mesh._root or mesh, mesh.get_coordinate()
     index = tuple(slice(None) if i in dims else coordinate[i] for i in range(mesh.ndim))
     ranks = mesh._array[index].reshape(-1).tolist()
@@ -199,7 +199,7 @@ def _flattened_mesh(mesh: Any, dims: list[int]) -> Any:
 
 
 def _tell(mesh: Any, group: list[_TransformInfo], way: tuple, kind: str, problem: str) -> None:
-    """Warn once that several collectives run where one could."""
+    """Warn once that several collectives run where one would suffice."""
     dims = tuple(sorted(info.mesh_dim for info in group))
     key = (hash(mesh), dims, problem)
     if key in _warned_flatten_issues:
@@ -218,8 +218,8 @@ def _tell(mesh: Any, group: list[_TransformInfo], way: tuple, kind: str, problem
 
 
 def _must_be_gathered(now: list[Placement], wanted: tuple[Placement, ...], i: int) -> bool:
-    """Return whether parts along mesh dimension i must be put together first: another dimension of the mesh cuts the same dimension of the
-    tensor, and the order in which they do so would change."""
+    """Return whether parts along mesh dimension i must be gathered first: another dimension of the mesh shards the same dimension of the
+    tensor, and the order of sharding would change."""
     here, there = now[i], wanted[i]
     if not _is_shard_like(here):
         return False
@@ -239,7 +239,7 @@ def _cuts(placement: Placement, dim: int) -> bool:
 
 
 def _length(shape: tuple[int, ...], mesh: Any, placements: list[Placement], i: int, dim: int) -> int:
-    """Return the length of a dimension for the ranks along mesh dimension i together, which those before it have cut already."""
+    """Return the length of a dimension that the ranks along mesh dimension i have together, after sharding by the dimensions before it."""
     length = shape[dim]
     coordinate = mesh.get_coordinate()
     for j, placement in enumerate(placements[:i]):
@@ -280,7 +280,7 @@ def _carried_out(tensor: Tensor, info: _TransformInfo, mesh: Any, later: bool = 
 
 
 def exchanged(tensor: Tensor, mesh: Any, i: int, before: Shard, after: Shard, length: int, other: int) -> Tensor:
-    """Parts along one dimension to parts along another: each rank sends each other one a piece."""
+    """Exchange shards along one dimension for shards along another: each rank sends each other one a piece."""
     parts, rank = mesh.size(i), mesh.get_local_rank(i)
     pieces, _ = after._split_tensor(tensor, parts, with_padding=False)
     sends = [piece.numel() for piece in pieces]
@@ -303,8 +303,8 @@ _START, _HOP, _BYTES = 6.6, 0.6, 87.7 * 1024**3 / 1e6
 
 
 def redistribute_cost(placement: Placement, wanted: Placement, nbytes: float, parts: int) -> float:
-    """Return the cost of redistributing one dimension of the mesh, in microseconds between GPUs of one machine, by PyTorch's model, so
-    that tensors are placed as there. `nbytes`: of this rank's part. Infinite for impossible changes."""
+    """Return the cost of redistributing one dimension of the mesh, in microseconds between GPUs of one machine, by PyTorch's model, so that
+    placements are chosen as there. `nbytes`: of this rank's part. Infinite for impossible changes."""
     if placement == wanted:
         return 0.0
     if isinstance(wanted, Partial):
@@ -324,7 +324,7 @@ def _ring(nbytes: float, parts: int, rounds: int) -> float:
 
 
 class Redistribute(Function):
-    """`DTensor.redistribute`; the gradient goes back to where its tensor was, values waiting for a sum excepted: those need it whole."""
+    """Autograd function of `DTensor.redistribute`: the gradient gets the input's placements, with Partial replaced by Replicate."""
 
     @staticmethod
     def forward(

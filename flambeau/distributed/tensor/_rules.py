@@ -1,8 +1,8 @@
-"""Sharding rules: in which ways the arguments and results of an operator may be placed together, on one dimension of a mesh.
+"""Sharding rules: which combinations of placements the arguments and results of an operator may have, on one dimension of a mesh.
 
-A rule gets the call and returns `Ways`. A way has an entry for each tensor among the arguments and for each result: an int (cut along
-that dimension), None (whole on every rank) or a placement (values waiting for a sum). That everything is whole everywhere is always
-allowed. Which rule an operator has follows from its record: from its kind, its formula, its batching rule, or `Op.sharding`."""
+A rule gets the call and returns `Ways`. A way has an entry for each tensor among the arguments and for each result: an int (sharded along
+that dimension), None (replicated) or a placement (Partial). That all are replicated is always allowed. An operator's rule follows from its
+record: from its kind, its formula, its batching rule, or `Op.sharding`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .placement_types import Partial
 
 
 class Place:
-    """Place of a tensor among the arguments."""
+    """Position of a tensor among the arguments."""
 
     __slots__ = ("index",)
 
@@ -28,9 +28,9 @@ class Place:
 
 @dataclass
 class Ways:
-    """Ways that a rule allows. `free`: a way may be taken even if no argument is placed so yet. `adapt(call, decision, args, kwargs)` changes the
-    arguments that the parts are called with; `compute`, of the same arguments, replaces the call. `draws`: random numbers are drawn.
-    `exact`: the one way, with the placements of all arguments and all results on the whole mesh."""
+    """Combinations that a rule allows. `free`: one may be used even if no argument has such a placement yet. `adapt(call, decision, args,
+    kwargs)` changes the arguments for the parts; `compute`, with the same arguments, replaces the call. `draws`: random numbers are drawn.
+    `exact`: the only combination, with the placements of all arguments and all results on the whole mesh."""
 
     ways: list[tuple] = field(default_factory=list)
     adapt: Callable | None = None
@@ -47,7 +47,7 @@ EQUATIONS: list[Callable[[str], Rule]] = []  # what makes the rule of a sum of p
 
 
 def rule(name: str) -> Callable[[Rule], Rule]:
-    """Declare the rule that records call `name`."""
+    """Declare the rule that records refer to as `name`."""
 
     def declare(fn: Rule) -> Rule:
         RULES[name] = fn
@@ -58,7 +58,7 @@ def rule(name: str) -> Callable[[Rule], Rule]:
 
 @functools.lru_cache(4096)
 def rule_for(op: Op) -> Rule | None:
-    """Return the sharding rule of an operator; None if it has none, and all ranks compute with whole tensors."""
+    """Return the sharding rule of an operator; None if it has none, so that all ranks compute with whole tensors."""
     declared = op.sharding
     if declared is not None:
         if callable(declared):
@@ -84,7 +84,7 @@ def shapes(call: Any) -> list[tuple[int, ...]]:
 
 
 def aligned(call: Any, result: tuple[int, ...]) -> list[tuple]:
-    """The ways of tensors that broadcast to the shape of the result."""
+    """Return the combinations for tensors that broadcast to the shape of the result."""
     rank = len(result)
     ways = []
     for d in range(rank):
@@ -110,7 +110,7 @@ Kinds = tuple[tuple[str, str], ...]  # how values were to be reduced before the 
 
 
 def _linear_groups(call: Any) -> list[tuple[frozenset, Kinds]]:
-    """Sets of tensors whose sums (of all of them together) pass through the operator: its formula is linear in them."""
+    """Return the sets of tensors in which the operator is linear together, so that partial sums pass through it."""
     impl = call.op.impl
     if impl is None or not hasattr(impl, "operand_names"):  # a copy of another tensor, or of one number on every rank
         waits = sorted({p.reduce_op for t in call.tensors for p in t.placements if type(p) is Partial})
@@ -127,7 +127,7 @@ def _linear_groups(call: Any) -> list[tuple[frozenset, Kinds]]:
 
 
 def _passing(impl: Any, group: frozenset, arity: int, params: tuple) -> Kinds:
-    """Return which reductions of these operands may wait until after the operator."""
+    """Return the pending reductions of these operands that may be done after the operator."""
     key = (impl, group, arity, tuple((type(p), p) for p in params))
     try:
         return _passing_formula(key)
@@ -153,7 +153,7 @@ def _passing_formula(key: tuple) -> Kinds:
 
 
 def _is_shift(node: Any, group: frozenset) -> bool:
-    """Return whether something that all ranks have is added to an operand of the group: then the largest stays the largest."""
+    """Return whether a replicated value is added to an operand of the group: then the largest stays the largest."""
     if node.op == "fma":
         return (
             all(_degree(a, group) == 0 for a in node.args[:2])
@@ -168,7 +168,7 @@ def _is_shift(node: Any, group: frozenset) -> bool:
 
 
 def _degree(node: Any, group: frozenset) -> int | None:
-    """0: the expression does not depend on the group; 1: it is linear in it; None: something else."""
+    """Return 0 if the expression does not depend on the group, 1 if it is linear in it, None otherwise."""
     if node.op == "arg":
         return 1 if node.args[0] in group else 0
     if node.op == "const":
@@ -204,7 +204,7 @@ def random(call: Any) -> Ways:
 
 @rule("like")
 def like(call: Any) -> Ways:
-    """Rule of operators whose new tensor only has the first argument's shape: it has its placement, sums excepted."""
+    """Rule of operators whose result has the first argument's shape only: its placements are the same, except Partial."""
     rest = (None,) * (len(call.tensors) - 1)
     unread = {p for p in call.tensors[0].placements if isinstance(p, Partial)}  # values that nobody looks at
     ways: list[tuple] = [((d, *rest), d) for d in range(len(call.metas()[0].shape))]
@@ -213,14 +213,14 @@ def like(call: Any) -> Ways:
 
 @rule("empty")
 def empty(call: Any) -> Ways:
-    """A new tensor whose values may wait for the same sum: nothing, or zeros, of each rank."""
+    """Rule of operators that return a tensor of zeros or of no values, which may stay a partial sum."""
     found: Any = like(call)
     return Ways([(ins, ins[0] if isinstance(ins[0], Partial) and ins[0].linear else out) for ins, out in found.ways])
 
 
 @rule("same")
 def same(call: Any) -> Ways:
-    """Every element stays where it is: copies, conversions. Values waiting for a sum may go on waiting."""
+    """Rule of copies and conversions: every element stays where it is; partial values may stay partial."""
     count = len(call.tensors)
     ways: list[tuple] = [((d,) * count, d) for d in range(call.tensors[0].ndim)]
     kinds = {p for t in call.tensors for p in t.placements if isinstance(p, Partial)}
@@ -236,7 +236,7 @@ MAKERS["same"] = lambda form: RULES["same"]
 
 
 def waiting(call: Any) -> list[tuple]:
-    """Values waiting for a reduction go through what only moves elements."""
+    """Return the combinations in which partial values pass through an operator that only moves elements."""
     kinds = {p for t in call.tensors for p in t.placements if isinstance(p, Partial)}
     return [((p,) * len(call.tensors), p) for p in sorted(kinds, key=repr)]
 

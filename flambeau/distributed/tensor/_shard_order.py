@@ -1,7 +1,7 @@
-"""In which order dimensions of the mesh cut a dimension of the tensor, where several do.
+"""Order in which several dimensions of the mesh shard one dimension of the tensor.
 
-Without a word about it they do so from the first to the last. Another order can be said in two ways: as a `ShardOrder`, or by
-placements: a `_StridedShard` was cut after later dimensions of the mesh."""
+By default this is from the first to the last. Another order can be expressed in two ways: as a `ShardOrder`, or by placements: a
+`_StridedShard` was applied after later dimensions of the mesh."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .placement_types import Placement, Shard, _is_shard_like, _StridedShard
 
 
 class ShardOrderEntry(NamedTuple):
-    """The dimensions of the mesh that cut one dimension of the tensor, in their order."""
+    """The dimensions of the mesh that shard one dimension of the tensor, in their order."""
 
     tensor_dim: int
     mesh_dims: tuple[int, ...]
@@ -23,7 +23,7 @@ ShardOrder = tuple[ShardOrderEntry, ...]
 
 
 class _StridedShardNotDecodableError(ValueError):
-    """The pieces of a _StridedShard are not those of any order."""
+    """Raised when the pieces of a _StridedShard do not correspond to any order."""
 
 
 def default_order(placements: tuple[Placement, ...]) -> ShardOrder:
@@ -39,12 +39,12 @@ def default_order(placements: tuple[Placement, ...]) -> ShardOrder:
 
 
 def is_default(order: ShardOrder | None) -> bool:
-    """Return whether every dimension is cut from the first dimension of the mesh to the last."""
+    """Return whether every dimension is sharded from the first dimension of the mesh to the last."""
     return order is not None and all(a < b for entry in order for a, b in itertools.pairwise(entry.mesh_dims))
 
 
 def strided(order: ShardOrder, placements: tuple[Placement, ...], mesh: Any) -> tuple[Placement, ...]:
-    """Return placements that record the order in which they were made."""
+    """Return placements that encode the order of sharding."""
     found = list(placements)
     for entry in order:
         for at, i in enumerate(entry.mesh_dims):
@@ -58,7 +58,7 @@ def strided(order: ShardOrder, placements: tuple[Placement, ...], mesh: Any) -> 
 
 
 def order_of(placements: tuple[Placement, ...], mesh: Any) -> ShardOrder | None:
-    """The order that placements say; None if there is none whose pieces they are."""
+    """Return the order that placements encode; None if they correspond to none."""
     found: dict[int, list[int]] = {}
     for i in reversed(range(len(placements))):
         p: Any = placements[i]
@@ -74,7 +74,7 @@ def order_of(placements: tuple[Placement, ...], mesh: Any) -> ShardOrder | None:
 
 
 def check(order: ShardOrder, placements: tuple[Placement, ...]) -> None:
-    """An error for an order that does not belong to the placements."""
+    """Raise if an order does not fit the placements."""
     if any(isinstance(p, _StridedShard) for p in placements):
         return
     before = -1
@@ -96,7 +96,7 @@ def check(order: ShardOrder, placements: tuple[Placement, ...]) -> None:
 
 
 def written(placements: tuple[Placement, ...], order: ShardOrder | None) -> str:
-    """Placements in short: "S(1)[0]S(1)[1]R", with numbers where several dimensions of the mesh cut one of the tensor."""
+    """Return placements as short text: "S(1)[0]S(1)[1]R", with numbers where several dimensions of the mesh shard one of the tensor."""
     place: dict[int, str] = {}
     for entry in order or ():
         if len(entry.mesh_dims) > 1:

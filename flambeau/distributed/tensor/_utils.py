@@ -1,4 +1,4 @@
-"""Place of a rank's part in the whole tensor, and size of a tensor whose parts are known."""
+"""Shape and offset of a rank's part of a tensor, and shape of the whole from its parts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["compute_global_tensor_info", "compute_local_shape_and_global_offset"
 def compute_local_shape_and_global_offset(
     global_shape: Sequence[int], mesh: Any, placements: Sequence[Placement], skip_offset: bool = False
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape of this rank's part, and the index of its first element in the whole."""
+    """Return the shape of this rank's part, and the index of its first element in the whole."""
     return part_at(tuple(global_shape), mesh.shape, mesh.get_coordinate(), placements)
 
 
 def _compute_local_shape_and_global_offset(
     global_shape: Sequence[int], mesh_shape: Sequence[int], my_coordinate: Any, placements: Sequence[Placement]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return shape and offset of the part of the rank whose place along a dimension of the mesh `my_coordinate(dimension)` says."""
+    """Return shape and offset of the part of the rank whose position along each mesh dimension is `my_coordinate(dimension)`."""
     return part_at(tuple(global_shape), mesh_shape, [my_coordinate(i) for i in range(len(mesh_shape))], placements)
 
 
@@ -120,7 +120,7 @@ def compute_global_tensor_info(
 def compute_local_tensor_info(
     global_tensor: Tensor, mesh: Any, placements: Sequence[Placement]
 ) -> tuple[list[int], list[int]]:
-    """Shape and strides of this rank's part of a tensor, if it has no gaps."""
+    """Return shape and strides of this rank's part of a tensor without gaps."""
     shape, stride = list(compute_local_shape(global_tensor.shape, mesh, placements)), list(global_tensor.stride())
     for dim, (own, whole) in enumerate(zip(shape, global_tensor.shape)):
         for i, step in enumerate(stride):
@@ -130,14 +130,14 @@ def compute_local_tensor_info(
 
 
 def normalize_to_torch_size(size: Any) -> Size:
-    """Sizes given as one sequence or one by one."""
+    """Return sizes given as one sequence or one by one as a Size."""
     if len(size) == 1 and isinstance(size[0], (tuple, list)):
         size = size[0]
     return make_size(tuple(size))
 
 
 def assert_no_mixed_partial_types(placements: Sequence[Placement]) -> None:
-    """Values can be waiting for one kind of reduction only: the order of two would matter."""
+    """Raise if values are pending different kinds of reductions, whose order would matter."""
     kinds = {p.reduce_op for p in placements if isinstance(p, Partial)}
     if len(kinds) > 1 and not kinds <= {"sum", "avg"}:
         raise ValueError(

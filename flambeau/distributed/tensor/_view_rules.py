@@ -1,4 +1,4 @@
-"""Sharding rules of operators that only move elements: views, reshapes, joins, selections."""
+"""Sharding rules of operators that only move elements: views, reshapes, concatenations, selections."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def view(call: Any) -> Ways | None:
 
 
 def _carried(call: Any, rule: maps.DimMap, strict: bool = True) -> Ways:
-    """A view that a dim map describes; nothing moves where it is strict."""
+    """Return the combinations for a view that a dim map describes; with `strict` nothing may be redistributed."""
     t = call.tensors[0]
     sizes = tuple(call.mesh.size(i) for i in range(call.mesh.ndim))
     before, after = maps.propagate_shape_and_sharding(t.placements, tuple(t.shape), rule, sizes, strict)
@@ -56,19 +56,19 @@ def _reshaped(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) -> 
 
 @rule("reshape")
 def reshape(call: Any) -> Ways:
-    """Dimensions are joined and cut in groups."""
+    """Rule of reshapes: dimensions are joined and split in groups."""
     return _carried(call, maps.view_groups(tuple(call.tensors[0].shape), (tuple(call.metas()[0].shape),)))
 
 
 @rule("squeeze")
 def squeeze(call: Any) -> Ways:
-    """Dimensions of size one go; what is long as a whole stays, even if a part of it has one element."""
+    """Rule of squeeze: dimensions whose global size is one are removed; others stay, even if a rank's part has one element."""
     return _carried(call, maps.dim_squeeze(tuple(call.tensors[0].shape), *call.args[1:]))
 
 
 @rule("repeat")
 def repeat(call: Any) -> Ways:
-    """Dimensions that are not repeated may be cut."""
+    """Rule of repeat: dimensions that are not repeated may be sharded."""
     t = call.tensors[0]
     sizes = tuple(call.mesh.size(i) for i in range(call.mesh.ndim))
     mapped = maps.dim_repeat(t.ndim, call.args[1:])
@@ -78,7 +78,7 @@ def repeat(call: Any) -> Ways:
 
 @rule("pairs")
 def pairs(call: Any) -> Ways:
-    """Complex numbers as pairs of real ones, or pairs as complex numbers: all dimensions but that of the pairs stay."""
+    """Rule of views of complex numbers as pairs and back: all dimensions but that of the pairs may be sharded."""
     t = call.tensors[0]
     count = min(t.ndim, len(call.metas()[0].shape))
     return Ways([((d,), d) for d in range(count)] + [way for way in waiting(call) if way[1].linear])
@@ -86,7 +86,7 @@ def pairs(call: Any) -> Ways:
 
 @rule("unbind")
 def unbind(call: Any) -> Ways | None:
-    """A tensor for each index of a dimension, which must not be cut."""
+    """Rule of unbind, which returns a tensor for each index of a dimension: that one must not be sharded."""
     dim = int(call.op.bind(call.args, call.kwargs)["dim"]) % max(call.tensors[0].ndim, 1)
     if any(_is_shard_like(p) and p.dim == dim for p in call.tensors[0].placements):
         raise RuntimeError(
@@ -97,21 +97,21 @@ def unbind(call: Any) -> Ways | None:
 
 
 def sized(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """The size that a part of the result has, in place of that of the whole."""
+    """Return the arguments with the size of this rank's part of the result in place of the whole size."""
     size = compute_local_shape(decision.metas[0].shape, call.mesh, decision.outputs[0])
     return (args[0], size, *args[2:]), kwargs
 
 
 @rule("expand")
 def expand(call: Any) -> Ways | None:
-    """A view to which the size of the result is given."""
+    """Rule of views that take the size of the result as an argument."""
     found = view(call)
     return None if found is None else Ways(found.ways, sized)
 
 
 @rule("cat")
 def cat(call: Any) -> Ways:
-    """Joined along one dimension; the others can be cut."""
+    """Rule of concatenation along one dimension: the others may be sharded."""
     bound = call.op.bind(call.args, call.kwargs)
     rank = max(len(s) for s in shapes(call))
     new = len(call.metas()[0].shape) - rank  # a new dimension, in stack
@@ -139,7 +139,7 @@ def as_strided(call: Any) -> Ways | None:
 
 @rule("scattered")
 def scattered(call: Any) -> Ways:
-    """A tensor with another one written into some of it: along dimensions that are not named both may be cut."""
+    """Rule of writing a tensor into a part of another: dimensions that are not named may be sharded in both."""
     bound = call.op.bind(call.args, call.kwargs)
     rank, source = (t.ndim for t in call.tensors)
     named = {int(bound[name]) % max(rank, 1) for name in ("dim", "dim1", "dim2") if name in bound}
@@ -164,7 +164,7 @@ def places(call: Any) -> Ways:
 
 @rule("index_put")
 def index_put(call: Any) -> Ways:
-    """Values written at some places: terms of a sum into terms of a sum."""
+    """Rule of writing values at indices: partial sums may be written into partial sums."""
     first, *indices, values = call.tensors
     kinds = {p for p in first.placements if isinstance(p, Partial) and p.linear and p in values.placements}
     return Ways([((p, *(None,) * len(indices), p), p) for p in sorted(kinds, key=repr)])
@@ -172,7 +172,7 @@ def index_put(call: Any) -> Ways:
 
 @rule("pad")
 def pad(call: Any) -> Ways:
-    """Dimensions at whose ends nothing is added may be cut; zeros that are added change no sum."""
+    """Rule of padding: dimensions that are not padded may be sharded; padding with zeros also passes partial sums."""
     before, after = tuple(call.tensors[0].shape), tuple(call.metas()[0].shape)
     widths = list(call.op.bind(call.args, call.kwargs)["pad"])
     free = len(before) - len(widths) // 2

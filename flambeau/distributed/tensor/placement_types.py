@@ -1,4 +1,4 @@
-"""Placements of a tensor on the ranks of a mesh dimension: sharded, replicated on each, or as terms of a sum."""
+"""Placements of a tensor on the ranks of a mesh dimension: sharded, replicated, or partial values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _torch = namespace("torch")
 
 
 class Placement:
-    """Base of placements: how a tensor is spread over the ranks of one mesh dimension."""
+    """Base of placements: how a tensor is distributed over the ranks of one mesh dimension."""
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Return whether it is cut into parts (along this dimension)."""
+        """Return whether the tensor is sharded (along this dimension)."""
         return type(self) is Shard and dim in (None, self.dim)
 
     def is_replicate(self) -> bool:
-        """Return whether each rank has all of it."""
+        """Return whether each rank has the whole tensor."""
         return isinstance(self, Replicate)
 
     def is_partial(self, reduce_op: str | None = None) -> bool:
@@ -34,7 +34,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Shard(Placement):
-    """Cut along `dim`, in parts as equal as can be: the first ranks have the larger ones, the last may have none."""
+    """Placement of a tensor sharded along `dim`, as evenly as possible: the first ranks have larger parts, the last may have none."""
 
     dim: int
 
@@ -60,7 +60,7 @@ class Shard(Placement):
     def _split_tensor(
         self, tensor: Tensor, num_chunks: int, *, with_padding: bool = True, contiguous: bool = True
     ) -> tuple[list[Tensor], list[int]]:
-        """The parts of a tensor, made equally long with `with_padding`, and how much each was lengthened."""
+        """Return the parts of a tensor, padded to equal length with `with_padding`, and the padding of each."""
         if self.dim > tensor.ndim:
             raise AssertionError(f"Sharding dim {self.dim} greater than tensor ndim {tensor.ndim}")
         parts = self.parts_of(tensor, num_chunks)
@@ -89,7 +89,7 @@ class Shard(Placement):
     def _to_replicate_tensor(
         self, local_tensor: Tensor, mesh: Any, mesh_dim: int, current_logical_shape: Any, later: bool = False
     ) -> Tensor:
-        """The whole of which the ranks along a dimension of the mesh have parts. `later`: nobody need wait for it yet."""
+        """Gather the whole tensor from the ranks along a dimension of the mesh. With `later` the result need not be complete yet."""
         parts, length = mesh.size(mesh_dim), current_logical_shape[self.dim]
         longest = max(self.sizes(length, parts))
         filled = padded(local_tensor, self.dim, longest - local_tensor.shape[self.dim])
@@ -113,7 +113,7 @@ class Shard(Placement):
         return _own(tensor.narrow(self.dim, start, size), tensor)
 
     def whole_of(self, gathered: Tensor, length: int, parts: int) -> Tensor:
-        """The whole dimension from all parts one after the other, each as long as the longest."""
+        """Return the whole dimension from all parts, concatenated and each padded to the length of the longest."""
         sizes = self.sizes(length, parts)
         longest = max(sizes)
         if longest * parts == length:
@@ -129,8 +129,8 @@ class Shard(Placement):
 
 @dataclass(frozen=True)
 class _StridedShard(Placement):
-    """Cut along `dim` after it has been cut into `split_factor` parts by a later dimension of the mesh: each rank has a piece of each
-    of those."""
+    """Placement of a tensor sharded along `dim` after a later dimension of the mesh has split it into `split_factor` parts: each rank has a
+    piece of each of those."""
 
     dim: int
     split_factor: int = 1
@@ -190,7 +190,7 @@ class _StridedShard(Placement):
 
 @dataclass(frozen=True)
 class Replicate(Placement):
-    """A placement: every rank holds the whole tensor."""
+    """Placement in which every rank holds the whole tensor."""
 
     def __repr__(self) -> str:
         return "Replicate()"
@@ -201,7 +201,7 @@ class Replicate(Placement):
 
 @dataclass(frozen=True)
 class Partial(Placement):
-    """Placement of partial values: reduced over the ranks by "sum", "avg", "product", "max" or "min" they give the tensor."""
+    """Placement of partial values, whose reduction over the ranks by "sum", "avg", "product", "max" or "min" is the tensor."""
 
     reduce_op: str = "sum"
     ALL_REDUCE_OPS: ClassVar[tuple[str, ...]] = ("sum", "avg", "product", "max", "min")
@@ -209,7 +209,7 @@ class Partial(Placement):
 
     @property
     def linear(self) -> bool:
-        """Return whether the whole is a linear function of what the ranks have."""
+        """Return whether the whole is a linear function of the ranks' values."""
         return self.reduce_op in ("sum", "avg")
 
     def _reduce_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:
@@ -229,7 +229,7 @@ class Partial(Placement):
         return _trimmed(found, shard_spec.dim, size)
 
     def _partition_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:
-        """Replicate to Partial: values that reduce to the tensor."""
+        """Convert a replicated value to partial ones, which reduce to it."""
         if self.reduce_op == "sum":
             return tensor / mesh.size(mesh_dim)
         if self.reduce_op in ("avg", "min", "max"):
@@ -248,7 +248,7 @@ _Partial = Partial  # its former name
 
 @dataclass(frozen=True)
 class _NormPartial(Partial):
-    """Norms of the parts, which give the norm of the whole: the p-th root of the sum of their p-th powers."""
+    """Placement of norms of the parts, whose reduction is the norm of the whole: the p-th root of the sum of their p-th powers."""
 
     norm_type: float = 2.0
 
@@ -286,7 +286,7 @@ class _NormPartial(Partial):
 
 @dataclass(frozen=True)
 class _MaskPartial(Partial):
-    """Rows of a table that is cut along `offset_dim`: each rank has those that are in its part, and zeros for the others."""
+    """Placement of looked-up rows of a table sharded along `offset_dim`: each rank has those of its part, and zeros for the others."""
 
     offset_shape: Any = None
     offset_dim: int = 0
@@ -305,7 +305,7 @@ def _is_shard_like(p: Placement) -> TypeGuard[Shard | _StridedShard]:
 
 
 def padded(tensor: Tensor, dim: int, count: int) -> Tensor:
-    """The tensor with `count` zeros more at the end of a dimension."""
+    """Return the tensor with `count` zeros appended along a dimension."""
     if not count:
         return tensor
     more = tensor.new_zeros((*tensor.shape[:dim], count, *tensor.shape[dim + 1 :]))

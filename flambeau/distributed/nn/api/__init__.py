@@ -1,1 +1,1 @@
-"""Modules that live on other workers."""
+"""Modules on other workers."""

@@ -43,8 +43,8 @@ def _forward(module_rref: rpc.RRef, device: str, moves: bool, args: tuple, kwarg
 
 
 class RemoteModule(Module):
-    """`module_cls(*args, **kwargs)` made on the worker that `remote_device` names ("ps0/cpu", "rank:1/cuda:0"). `forward` runs
-    there and takes part in distributed autograd; `forward_async` gives a future. Other methods of modules are not there."""
+    """`module_cls(*args, **kwargs)` made on the worker that `remote_device` names ("ps0/cpu", "rank:1/cuda:0"). `forward` runs there and
+    takes part in distributed autograd; `forward_async` returns a future. Other methods of modules are not supported."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class RemoteModule(Module):
         return self.forward_async(*args, **kwargs).wait()
 
     def remote_parameters(self, recurse: bool = True) -> list[rpc.RRef]:
-        """References to the module's parameters, for a DistributedOptimizer."""
+        """Return references to the module's parameters, for a DistributedOptimizer."""
         return rpc.rpc_sync(self.on, _param_rrefs, args=(self.module_rref, recurse))
 
     def get_module_rref(self) -> rpc.RRef:
@@ -94,7 +94,7 @@ class RemoteModule(Module):
     def init_from_module_rref(
         remote_device: str, module_rref: rpc.RRef, _module_interface_cls: Any = None
     ) -> RemoteModule:
-        """A RemoteModule for a module that is there already."""
+        """Make a RemoteModule for an existing module on another worker."""
         if _module_interface_cls is not None:
             raise NotImplementedError("a RemoteModule with a TorchScript interface is not in Flambeau")
         self = object.__new__(RemoteModule)
@@ -104,11 +104,11 @@ class RemoteModule(Module):
         return self
 
     def train(self, mode: bool = True) -> Any:
-        """Set the module to training where it is."""
+        """Set the remote module to training mode."""
         return self.module_rref.rpc_sync().train(mode)
 
     def eval(self) -> Any:
-        """Set the module to evaluation where it is."""
+        """Set the remote module to evaluation mode."""
         return self.module_rref.rpc_sync().eval()
 
     def __getstate__(self) -> Any:

@@ -1,1 +1,1 @@
-"""Module in which PyTorch keeps the rules of its operators. Here they follow from the operators' records (`_rules`)."""
+"""PyTorch's module of sharding rules. Here they follow from the operators' records (`_rules`)."""

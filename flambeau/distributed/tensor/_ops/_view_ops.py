@@ -1,8 +1,8 @@
-"""Effects of views on dimensions, and on parts of spread tensors.
+"""Effects of views on dimensions, and on shards of DTensors.
 
 A *dim map* says for each dimension of a view where its elements come from: from one dimension of the argument (`InputDim`), from several
-that were joined (`Flatten`), from a share of one (`Split`), from nowhere (`Singleton`, `NewDim`), or from one that is repeated
-(`Broadcast`, `Repeat`). From a dim map and the placements of the argument follows how the view is placed
+that were joined (`Flatten`), from a factor of one (`Split`), from nowhere (`Singleton`, `NewDim`), or from one that is repeated
+(`Broadcast`, `Repeat`). The placements of the view follow from a dim map and the placements of the argument
 (`propagate_shape_and_sharding`)."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def propagate_shape_and_sharding(
     mesh_sizes: Shape,
     strict_view: bool = False,
 ) -> tuple[Sequence[Placement], Sequence[Placement]]:
-    """Return how the argument of a view must be placed, and how the view is placed then. With `strict_view` nothing may move: what would have to is an
+    """Return the placements that the argument of a view must have, and those of the view. With `strict_view` a redistribution is an
     error."""
     propagator = _ViewShardingPropagator(input_src_placements, global_input_shape, rule, mesh_sizes, strict_view)
     targets, places = propagator.analyze()
@@ -87,7 +87,7 @@ _REDISTRIBUTE = "Please redistribute the tensor before this operation."
 
 
 class _ViewShardingPropagator:
-    """First which cuts a view can keep (`analyze`), then what they are called in the view (`rewrite_output_placements`)."""
+    """Determines which shards a view can keep (`analyze`), and their placements in the view (`rewrite_output_placements`)."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class _ViewShardingPropagator:
         return Replicate()
 
     def _examine(self, spec: DimSpec) -> list[int]:
-        """The dimensions of the argument that may be cut in a dimension of the view; `keeps` is told what is found out."""
+        """Return the dimensions of the argument that may be sharded in a dimension of the view; the result is recorded in `keeps`."""
         if isinstance(spec, InputDim):
             return [spec.input_dim]
         if isinstance(spec, Flatten):
@@ -143,7 +143,7 @@ class _ViewShardingPropagator:
         return []
 
     def _cut_by(self, dim: int) -> int | None:
-        """The first dimension of the mesh that has cut a dimension in a row."""
+        """Return the first dimension of the mesh that shards a dimension by a plain Shard, or None."""
         return next((i for i, p in enumerate(self.placements) if type(p) is Shard and p.dim == dim), None)
 
     def _examine_joined(self, spec: Flatten) -> list[int]:
@@ -191,7 +191,7 @@ class _ViewShardingPropagator:
         return inner
 
     def _gather_later_ones(self, dims: list[int]) -> None:
-        """Joined and cut anew at once: parts of a later dimension have no name in the result."""
+        """Mark shards of later joined dimensions to be gathered: no placement describes them if the dimensions are split again."""
         for d in dims:
             for along, p in enumerate(self.placements):
                 if type(p) is Shard and p.dim == d:
@@ -199,7 +199,7 @@ class _ViewShardingPropagator:
                     self.moves.add((d, along))
 
     def _strided_for(self, dim: int, spec: Split) -> int | None:
-        """The dimension of the mesh whose _StridedShard is a plain cut of this share, if it comes before any plain cut."""
+        """Return the mesh dimension whose _StridedShard becomes a plain Shard of this split, if it comes before any plain Shard."""
         for along, p in enumerate(self.placements):
             if along in self.taken or not _is_shard_like(p) or p.dim != dim:
                 continue
@@ -216,7 +216,7 @@ class _ViewShardingPropagator:
         )
 
     def _pieces_before(self, spec: Split, dim: int, along: int, placements: Sequence[Any]) -> int | None:
-        """Return the number of pieces into which earlier shards cut a rank's part; None where those cuts do not fit."""
+        """Return the number of pieces into which earlier shards divide a rank's part; None if those shards do not fit."""
         pieces = math.prod(spec.group_shape[: spec.split_id])
         for i in range(along):
             if _is_shard_like(placements[i]) and placements[i].dim == dim:
@@ -287,7 +287,7 @@ class _ViewShardingPropagator:
         return _StridedShard(kept, split_factor=p.split_factor)
 
     def _holds_pieces(self, out: int, p: _StridedShard, along: int) -> bool:
-        """Return whether all pieces of a _StridedShard are whole steps of a share."""
+        """Return whether the pieces of a _StridedShard are a whole number of steps of a split dimension."""
         spec = self.rule[out]
         count = self.mesh_sizes[along] * p.split_factor
         if not isinstance(spec, Split) or self.shape[p.dim] % count:
@@ -303,7 +303,7 @@ class _ViewShardingPropagator:
     def _is_last_shard_in_flatten_range(
         mesh_dim: int, placements: Sequence[Any], flatten_start: int, flatten_end: int
     ) -> bool:
-        """Return whether no later dimension of the mesh cuts the same dimension, or a later one that is joined with it."""
+        """Return whether no later dimension of the mesh shards the same dimension, or a later one that is joined with it."""
         dim = placements[mesh_dim].dim
         return not any(
             _is_shard_like(p) and flatten_start <= p.dim < flatten_end and p.dim >= dim
@@ -312,7 +312,7 @@ class _ViewShardingPropagator:
 
 
 def _leaves(spec: DimSpec) -> Iterator[int]:
-    """The dimensions of the argument that are found in one of a view."""
+    """Yield the dimensions of the argument that are part of one dimension of a view."""
     if isinstance(spec, InputDim):
         yield spec.input_dim
     for part in spec.inputs():

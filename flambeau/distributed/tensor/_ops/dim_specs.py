@@ -48,7 +48,7 @@ class InputDim(DimSpec):
 
 @dataclass
 class Broadcast(DimSpec):
-    """A dimension of size one, seen `dim_size` times."""
+    """A dimension of size one, expanded to `dim_size`."""
 
     dim: DimSpec
     dim_size: int
@@ -74,7 +74,7 @@ class NewDim(DimSpec):
 
 @dataclass
 class Repeat(DimSpec):
-    """A dimension, several times one after the other."""
+    """A dimension repeated several times."""
 
     input_dim: DimSpec
     times: int
@@ -91,7 +91,7 @@ class Repeat(DimSpec):
 
 @dataclass
 class Flatten(DimSpec):
-    """Dimension made of several; the last of them runs fastest."""
+    """Dimension made of several; the last of them varies fastest."""
 
     input_dims: Sequence[DimSpec]
 
@@ -107,7 +107,7 @@ class Flatten(DimSpec):
 
 @dataclass
 class Split(DimSpec):
-    """The one with number `split_id` of the dimensions `group_shape` that a dimension is cut into."""
+    """Number `split_id` of the dimensions `group_shape` that a dimension is split into."""
 
     input_dim: DimSpec
     group_shape: Shape
@@ -135,7 +135,7 @@ def wrapped_dim(dim: int, ndim: int) -> int:
 
 
 def as_ints(sizes: Sequence[Any]) -> Shape:
-    """Sizes that were given one by one or as one sequence."""
+    """Return sizes that were given one by one or as one sequence."""
     return tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else tuple(sizes)
 
 
@@ -165,7 +165,7 @@ def expand(input_shape: Shape, shape: Shape) -> DimMap:
 
 
 def dim_flatten(ndim: int, start_dim: int = 0, end_dim: int = -1) -> DimMap:
-    """The dimensions from `start_dim` to `end_dim` as one."""
+    """Return the dim map that joins the dimensions from `start_dim` to `end_dim`."""
     if ndim < 2:
         return kept_dims(range(ndim)) or (Singleton(),)
     end = wrapped_dim(end_dim, ndim)
@@ -200,12 +200,12 @@ def dim_repeat(ndim: int, sizes: Sequence[Any]) -> DimMap:
 
 
 def dim_tile(ndim: int, dims: Shape) -> DimMap:
-    """`repeat` with ones in front where sizes are too few."""
+    """Return the dim map of `tile`: `repeat` with leading ones if there are too few sizes."""
     return dim_repeat(ndim, (1,) * (ndim - len(dims)) + tuple(dims))
 
 
 def dim_transpose(ndim: int, dim1: int, dim2: int) -> DimMap:
-    """Two dimensions in each other's place."""
+    """Return the dim map that exchanges two dimensions."""
     order = list(range(ndim))
     one, other = wrapped_dim(dim1, ndim), wrapped_dim(dim2, ndim)
     order[one], order[other] = other, one
@@ -246,7 +246,7 @@ def infer_size(total_size: int, sizes: Shape) -> Shape:
 
 
 def view_groups(from_size: Sequence[int], to_size: Sequence[Any]) -> DimMap:
-    """The dim map of `view`: the shortest runs of dimensions of both shapes that have equally many elements belong together.
+    """Return the dim map of `view`: the shortest runs of dimensions of both shapes with equally many elements correspond.
 
     >>> view_groups([2, 3, 4], [2, 12])
     (InputDim(input_dim=0), Flatten(input_dims=(InputDim(input_dim=1), InputDim(input_dim=2))))
@@ -260,7 +260,7 @@ def view_groups(from_size: Sequence[int], to_size: Sequence[Any]) -> DimMap:
 
 
 def _runs(source: Shape, target: Shape) -> Iterator[tuple[list[int], Shape]]:
-    """Dimensions of the argument, and sizes in the view, that belong together."""
+    """Yield dimensions of the argument, and sizes in the view, that correspond."""
     i = j = 0
     while i < len(source) or j < len(target):
         left = source[i] if i < len(source) else 1

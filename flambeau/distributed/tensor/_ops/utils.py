@@ -1,4 +1,4 @@
-"""Dimensions counted from the front, and what tensors are cut along."""
+"""Normalisation of dimensions, and queries of sharding."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 
 def normalize_dim(dim: int, ndim: int) -> int:
-    """A dimension counted from the front."""
+    """Return a dimension counted from the front."""
     return dim if dim >= 0 else dim + ndim
 
 
 def normalize_dims(dims: int | Sequence[int], ndim: int) -> Sequence[int]:
-    """Dimensions counted from the front."""
+    """Return dimensions counted from the front."""
     return (normalize_dim(dims, ndim),) if isinstance(dims, int) else tuple(normalize_dim(d, ndim) for d in dims)
 
 
@@ -22,5 +22,5 @@ def is_tensor_partial(spec: Any) -> bool:
 
 
 def is_tensor_dim_sharded(spec: Any, dim: int) -> bool:
-    """Return whether a dimension is cut."""
+    """Return whether a dimension is sharded."""
     return spec.num_shards_map[dim] > 1

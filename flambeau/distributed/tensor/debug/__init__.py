@@ -1,4 +1,4 @@
-"""Views of what spread tensors do: which collectives run, and which rank has what."""
+"""Debugging of DTensors: which collectives run, and which rank has which part."""
 
 from __future__ import annotations
 

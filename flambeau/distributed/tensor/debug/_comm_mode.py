@@ -1,4 +1,4 @@
-"""Counting collectives, for each module, and what was done with spread tensors there."""
+"""Counts of collectives, and of operators on DTensors, for each module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRIVIAL = ("detach", "t", "view", "_to_copy", "as_strided", "transpose")  # wha
 
 @dataclass
 class _Seen:
-    """Record of a module: its place among the others, and what it has done in the passes."""
+    """Record of a module: its position among the others, and its operations in each pass."""
 
     name: str
     depth: int = 0
@@ -33,14 +33,14 @@ class _Seen:
     operations: list[dict[str, Any]] = field(default_factory=list)
 
     def done(self, phase: str, noise_level: int) -> list[dict[str, Any]]:
-        """Operations of a pass: none, those that matter, or all."""
+        """Return the operations of a pass: none, the important ones, or all."""
         found = [op for op in self.operations if op["phase"] == phase] if noise_level > 0 else []
         return [op for op in found if noise_level > 2 or op["name"].split(".")[1] not in _TRIVIAL]
 
 
 class CommDebugMode:
-    """Inside a `with` block, counts the functional collectives that this thread starts: all of them, and for each module; and notes the
-    operators that were called with spread tensors.
+    """Context manager: count the functional collectives that this thread starts, in total and for each module, and record the operators
+    that are called with DTensors.
 
     >>> with CommDebugMode() as comm:
     ...     model(batch)
@@ -112,7 +112,7 @@ class CommDebugMode:
         self._backward = self._name_of(module)
 
     def _where(self) -> tuple[_Seen, str]:
-        """The module that something happens in, and the pass: forward, backward, or forward again in the backward pass."""
+        """Return the current module and pass: forward, backward, or recomputation of the forward pass."""
         if running.current is None:
             return self._seen[self._inside[-1]], "forward"
         if len(self._inside) > 1:
@@ -145,7 +145,7 @@ class CommDebugMode:
 
     @property
     def advanced_module_tracker(self) -> Any:
-        """PyTorch's record of modules, by its names."""
+        """PyTorch's module tracker, with its attribute names."""
         helpers = {
             name: {"module_type": seen.kind, "depth": seen.depth, "parameters": seen.placements}
             for name, seen in self._seen.items()
@@ -169,7 +169,7 @@ class CommDebugMode:
         return sum(self.comm_counts.values())
 
     def get_parameter_info(self) -> dict[str, dict[str, Any]]:
-        """The parameters of the modules that were called."""
+        """Return the parameters of the modules that were called."""
         return self._parameters
 
     def get_sharding_info(self) -> dict[str, Any]:
@@ -177,8 +177,8 @@ class CommDebugMode:
         return self._placements
 
     def generate_comm_debug_tracing_table(self, noise_level: int = 3) -> str:
-        """A table of modules and the collectives of each. `noise_level`: 0 for no more than that, 1 and 2 with the modules' parameters and
-        operators that were called with spread tensors, 3 with trivial ones, too."""
+        """Return a table of modules and the collectives of each. `noise_level`: 0 for collectives only, 1 and 2 with the modules'
+        parameters and operators that were called with DTensors, 3 with trivial ones, too."""
         return "".join(line + "\n" for seen in self._seen.values() for line in self._lines(seen, noise_level))
 
     def _lines(self, seen: _Seen, noise_level: int) -> list[str]:
@@ -209,7 +209,7 @@ class CommDebugMode:
         return lines
 
     def log_comm_debug_tracing_table_to_file(self, file_name: str = "comm_mode_log.txt", noise_level: int = 3) -> None:
-        """The table in a file, without colours."""
+        """Write the table to a file, without colours."""
         with open(file_name, "w") as file:
             file.write(_COLOURS.sub("", self.generate_comm_debug_tracing_table(noise_level)))
 

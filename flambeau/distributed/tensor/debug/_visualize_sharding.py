@@ -1,4 +1,4 @@
-"""A table of which rank has which part of a tensor."""
+"""Printing of which rank has which part of a tensor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .._utils import part_at
 
 
 def visualize_sharding(dtensor: Any, header: str = "", use_rich: bool = False) -> None:
-    """Print which ranks have which part of a tensor of one or two dimensions: on the first rank of its mesh."""
+    """Print which ranks have which part of a tensor of one or two dimensions, on the first rank of its mesh."""
     if dtensor.numel() == 0:
         return
     if len(dtensor.shape) >= 3:

@@ -1,4 +1,4 @@
-"""`torch.distributed.tensor.experimental`: functions of parts, rules of one's own, attention over a sequence that is cut."""
+"""`torch.distributed.tensor.experimental`: functions of local parts, custom sharding rules, context parallelism."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["context_parallel", "implicit_replication", "local_map", "register_sh
 
 @contextlib.contextmanager
 def implicit_replication() -> Iterator[None]:
-    """Context manager within which a plain tensor among spread ones counts as equal on all ranks."""
+    """Context manager: plain tensors among DTensors count as replicated."""
     before, _switches.implicit = _switches.implicit, True
     try:
         yield

@@ -1,4 +1,4 @@
-"""Functions of plain tensors, called with spread ones."""
+"""Functions of plain tensors, applied to DTensors."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def local_map(
     *,
     redistribute_inputs: bool = False,
 ) -> Callable:
-    """A function that takes spread tensors, of one that works on each rank's parts: its results are placed as `out_placements` say. Arguments must
-    be placed as `in_placements`, or are moved there with `redistribute_inputs`; `in_grad_placements` is how their gradients are placed."""
+    """Return a function of DTensors that calls `func` on each rank's parts; its results have `out_placements`. Arguments must have
+    `in_placements`, or are redistributed with `redistribute_inputs`; `in_grad_placements` are those of their gradients."""
     if func is None:
         return functools.partial(
             local_map, out_placements=out_placements, in_placements=in_placements, in_grad_placements=in_grad_placements,

@@ -1,4 +1,4 @@
-"""Rules for operators that have none, or another one."""
+"""Custom sharding rules of operators."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["register_sharding"]
 
 
 def register_sharding(op: Any) -> Callable[[Callable], Callable]:
-    """Declare in which ways arguments and results of an operator (an overload of `torch.ops`, or several) may be placed together. The function
-    gets the arguments, with DTensorSpecs for tensors, and returns pairs of lists: placements of the results and of the arguments (None for
-    what is no tensor), for one dimension of the mesh."""
+    """Declare which combinations of placements the arguments and results of an operator (an overload of `torch.ops`, or several) may have.
+    The function gets the arguments, with DTensorSpecs for tensors, and returns pairs of lists: placements of the results and of the
+    arguments (None for non-tensors), for one dimension of the mesh."""
     operators = list(op) if isinstance(op, (list, tuple)) else [op]
 
     def declare(function: Callable) -> Callable:
@@ -33,7 +33,7 @@ def register_sharding(op: Any) -> Callable[[Callable], Callable]:
 
 
 def _deciding(overload: Any) -> RuntimeSchemaInfo:
-    """Return which arguments decide the placements of results: whole numbers, and all arguments behind the first of them."""
+    """Return which arguments determine the placements of results: integers, and all arguments after the first of them."""
     schema = getattr(overload, "_schema", None)
     numbers = [
         (i, a)
@@ -45,7 +45,7 @@ def _deciding(overload: Any) -> RuntimeSchemaInfo:
 
 
 def _record(overload: Any) -> Op:
-    """The record of an overload: the operator that a call of it reaches."""
+    """Return the record of the operator that a call of an overload reaches."""
     found = getattr(overload, "op", None)
     name = str(getattr(overload, "_name", overload)).split(".")[0].removeprefix("aten::")
     found = found if isinstance(found, Op) else OPS.get(name)

@@ -1,4 +1,4 @@
-"""`torch.distributed.tensor.parallel`: models cut over ranks, module by module.
+"""`torch.distributed.tensor.parallel`: models sharded over ranks, module by module.
 
 >>> parallelize_module(model, mesh, {"w1": ColwiseParallel(), "w2": RowwiseParallel()})
 """

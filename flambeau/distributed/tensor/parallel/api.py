@@ -1,4 +1,4 @@
-"""`parallelize_module`: a plan says which modules of a model are cut, and how."""
+"""`parallelize_module`: tensor parallelism by a plan for the modules of a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["parallelize_module"]
 def parallelize_module(
     module: Any, device_mesh: DeviceMesh | None = None, parallelize_plan: Any = None, *, src_data_rank: int | None = 0
 ) -> Any:
-    """Cut a module over a mesh of one dimension: as a `ParallelStyle` says or, by the names of modules inside (with * and ?), several.
+    """Shard a module over a mesh of one dimension: by one `ParallelStyle`, or by several for names of modules inside (with * and ?).
 
     >>> parallelize_module(model, mesh["tp"], {"layers.*.w1": ColwiseParallel(), "layers.*.w2": RowwiseParallel()})
     """

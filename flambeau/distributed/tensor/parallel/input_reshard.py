@@ -1,4 +1,4 @@
-"""Inputs that every rank has, kept in parts until the backward pass needs them."""
+"""Sharding of replicated activations between the forward and the backward pass."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def input_reshard(module: Any, tp_device_mesh: DeviceMesh, input_reshard_dim: in
 
 
 def _pack_hook_tp(mesh: DeviceMesh, input_reshard_dim: int, x: Any) -> Any:
-    """Return this rank's part of a tensor that all have."""
+    """Return this rank's part of a tensor that all ranks have."""
     if isinstance(x, DTensor):
         return x.redistribute(mesh, [Shard(input_reshard_dim)]) if x._spec.is_replicated() else x
     if isinstance(x, Tensor) and x.numel() >= mesh.size():
@@ -47,7 +47,7 @@ def _pack_hook_tp(mesh: DeviceMesh, input_reshard_dim: int, x: Any) -> Any:
 
 
 def _unpack_hook_tp(mesh: DeviceMesh, input_reshard_dim: int, x: Any) -> Any:
-    """The whole of which this rank has kept a part."""
+    """Return the whole tensor, gathered from the saved parts of all ranks."""
     if isinstance(x, DTensor):
         cut = len(x.placements) == 1 and _is_shard_like(x.placements[0])
         return x.redistribute(mesh, [Replicate()]) if cut else x

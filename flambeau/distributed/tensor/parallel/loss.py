@@ -1,4 +1,4 @@
-"""Cross entropy of scores whose classes are spread over ranks: nobody needs all of them."""
+"""Cross entropy of scores whose classes are sharded over ranks, without gathering them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["loss_parallel"]
 
 
 class _SumOverRanks(Function):
-    """A sum to which each rank contributes a term: its gradient is every rank's gradient."""
+    """Autograd function of a sum over ranks; the gradient of each term is that of the sum."""
 
     @staticmethod
     def forward(ctx: Any, term: Tensor, group: Any) -> Tensor:
@@ -39,7 +39,7 @@ def loss_parallel() -> Iterator[None]:
 
 
 def _loss_of_parts(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:
-    """Scores (N, C, ...) of which this rank has some classes, and all targets."""
+    """Compute the loss of scores (N, C, ...) of which this rank has some classes, and all targets."""
     bound = dict(zip(call.op.arguments, args)) | kwargs
     scores, target, weight = bound["input"], bound["target"], bound.get("weight")
     if bound.get("smoothing"):

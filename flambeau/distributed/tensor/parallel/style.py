@@ -89,7 +89,7 @@ class _LinearStyle(ParallelStyle):
 
 
 class ColwiseParallel(_LinearStyle):
-    """Each rank has some of the outputs of a linear layer, or of the columns of an embedding: whole inputs, parts of the output."""
+    """Style in which each rank has some of the outputs of a linear layer, or columns of an embedding: whole inputs, sharded output."""
 
     _layouts = (Replicate(), Shard(-1))
     _needs = {Linear: Replicate(), Embedding: Replicate()}
@@ -97,7 +97,7 @@ class ColwiseParallel(_LinearStyle):
 
 
 class RowwiseParallel(_LinearStyle):
-    """Each rank has what some of the inputs of a linear layer meet, or some rows of an embedding: the outputs are summed over ranks."""
+    """Style in which each rank has the weights of some inputs of a linear layer, or rows of an embedding: outputs are summed over ranks."""
 
     _layouts = (Shard(-1), Replicate())
     _needs = {Linear: Shard(-1), Embedding: Replicate()}
@@ -105,7 +105,7 @@ class RowwiseParallel(_LinearStyle):
 
 
 class SequenceParallel(ParallelStyle):
-    """Each rank has a part of the sequence (of dimension `sequence_dim`), and all parameters: for norms and dropout."""
+    """Style in which each rank has a part of the sequence (dimension `sequence_dim`) and all parameters: for norms and dropout."""
 
     def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
         self.sequence_sharding = (Shard(sequence_dim),)
@@ -235,7 +235,7 @@ class PrepareModuleOutput(ParallelStyle):
 
 
 class PrepareModuleInputOutput(ParallelStyle):
-    """`PrepareModuleInput` and `PrepareModuleOutput` in one."""
+    """`PrepareModuleInput` and `PrepareModuleOutput` combined."""
 
     def __init__(
         self,

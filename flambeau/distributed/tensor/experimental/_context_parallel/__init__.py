@@ -1,4 +1,4 @@
-"""Attention over a sequence that is spread over ranks."""
+"""Context parallelism: attention over a sequence that is sharded over ranks."""
 
 from ._attention import context_parallel, context_parallel_unshard, set_rotate_method
 from ._ring import _cp_options

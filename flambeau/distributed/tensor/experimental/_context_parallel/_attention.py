@@ -1,4 +1,4 @@
-"""Sequences in parts: buffers that are cut along them, and modules whose attention works on the parts."""
+"""Sharding of buffers along the sequence, and of modules whose attention works on the shards."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _torch = namespace("torch")
 
 
 def _ordered(tensor: Tensor, dim: int, order: Tensor | None, what: str) -> Tensor:
-    """A tensor with the positions along a dimension in another order, which may be another one for each sequence of the batch."""
+    """Return a tensor with the positions along a dimension permuted, possibly differently for each sequence of the batch."""
     if order is None:
         return tensor
     if order.ndim != 2:
@@ -71,7 +71,7 @@ def _part(buffer: Any, dim: int, mesh: DeviceMesh, balancer: _LoadBalancer | Non
 
 
 def _mask_of_part(mask: BlockMask, mesh: DeviceMesh, balancer: _LoadBalancer | None) -> BlockMask:
-    """The mask of this rank's queries, with all keys: both are counted as they are stored, and the mask wants to know where they were."""
+    """Return the mask of this rank's queries with all keys, whose stored indices are mapped to the original positions."""
     length, keys = mask.seq_lengths
     if length % (mesh.size() * _DEFAULT_SPARSE_BLOCK_SIZE):
         raise NotImplementedError(
@@ -117,8 +117,8 @@ def context_parallel(
     buffer_seq_dims: Sequence[int] | None = None,
     no_restore_buffers: set[Tensor] | None = None,
 ) -> Iterator[None]:
-    """Context manager within which each rank has a part of the `buffers` along their dimensions `buffer_seq_dims`, and `scaled_dot_product_attention` of such
-    parts is that of the whole. Afterwards buffers are whole again, except `no_restore_buffers`."""
+    """Context manager: each rank has a part of the `buffers` along their dimensions `buffer_seq_dims`, and `scaled_dot_product_attention`
+    of such parts is that of the whole sequence. On exit buffers are whole again, except `no_restore_buffers`."""
     given, dims = list(buffers or ()), list(buffer_seq_dims or ())
     if len(given) != len(dims):
         raise ValueError("`seq_dims` must have the same number of elements as `buffers`.")
@@ -162,7 +162,7 @@ def context_parallel_unshard(
 
 
 class _ContextParallel(ParallelStyle):
-    """A module that calls attention, to be called with parts of the sequence."""
+    """Style of a module that calls attention on shards of the sequence."""
 
     class AttentionType(Enum):
         """Kind of attention that the module calls."""
@@ -184,7 +184,7 @@ class _ContextParallel(ParallelStyle):
         return module
 
     def flex_input_fn(self, module: Any, args: tuple, kwargs: dict[str, Any], mesh: DeviceMesh) -> tuple:
-        """Keys and values of all ranks, in the place of this rank's."""
+        """Replace this rank's keys and values by those of all ranks."""
         named = dict(zip(("query", "key", "value"), args)) | kwargs
         key, value = named["key"], named["value"]
         if not all(isinstance(t, Tensor) for t in (named["query"], key, value)):
@@ -197,7 +197,7 @@ class _ContextParallel(ParallelStyle):
         return (*given, *args[3:]), {name: wholes.get(name, t) for name, t in kwargs.items()}
 
     def sdpa_input_fn(self, module: Any, args: tuple, kwargs: dict[str, Any], mesh: DeviceMesh) -> tuple:
-        """Tensors as parts of spread ones."""
+        """Wrap tensors as DTensors sharded along the sequence."""
         placements = [Shard(self.seq_dim)]
         found: list[Any] = []
         for value in itertools.chain(args, kwargs.values()):

@@ -1,4 +1,4 @@
-"""Keys and values of all ranks, as an operator that graphs can hold."""
+"""All-gather of keys and values, as an operator that graphs can contain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ....groups import _resolve_process_group
 
 @custom_op("cplib::flex_cp_allgather", mutates_args=())
 def flex_cp_allgather(k: Tensor, v: Tensor, seq_dim: int, pg_name: str) -> tuple[Tensor, Tensor]:
-    """Keys and values of the whole sequence, from every rank's part of it."""
+    """Return keys and values of the whole sequence, gathered from all ranks."""
     whole_k, whole_v = (funcol.all_gather_tensor(t, seq_dim, pg_name, now=True) for t in (k, v))
     return whole_k, whole_v
 

@@ -23,7 +23,7 @@ class _RotateMethod(Enum):
 
 @dataclass
 class _ContextParallelOptions:
-    """`enable_load_balance`: whether ranks have parts from the front and the back. `rotate_method`: how parts go round."""
+    """Options. `enable_load_balance`: whether ranks have parts from the front and the back. `rotate_method`: how parts are exchanged."""
 
     convert_to_f32: bool = True
     enable_load_balance: bool = True
@@ -34,11 +34,11 @@ _cp_options = _ContextParallelOptions()
 
 
 class _LoadBalancer(ABC):
-    """An order of positions: those of the first rank come first."""
+    """Base of load balancers: a permutation of positions, with those of the first rank first."""
 
     @abstractmethod
     def _generate_indices(self, restore: bool = False) -> Tensor | None:
-        """The order, (1, length) or (batch, length); with `restore` what undoes it."""
+        """Return the permutation, (1, length) or (batch, length); with `restore` its inverse."""
 
 
 def _head_and_tail(start: int, length: int, parts: int) -> list[int]:
@@ -92,7 +92,7 @@ class _PTRRLoadBalancer(_LoadBalancer):
 
     @staticmethod
     def ptrr_scheduling(process_time: Tensor, group_size: int) -> Tensor:
-        """Tasks in groups, (groups, tasks of each): the longest go first, to the groups in turn and back again."""
+        """Return tasks in groups (groups, tasks of each): the longest first, dealt to the groups back and forth."""
         count = process_time.shape[0]
         if count % group_size:
             raise NotImplementedError(f"num_tasks {count} must be divisible by group_size {group_size}")
@@ -115,7 +115,7 @@ class _PTRRLoadBalancer(_LoadBalancer):
 
 
 def _create_default_load_balancer(seq_length: int, world_size: int, device: Any) -> _LoadBalancer | None:
-    """The one for causal attention, where it is switched on and the sequence can be cut so."""
+    """Return the load balancer for causal attention, if it is enabled and the sequence length allows it; else None."""
     if _cp_options.enable_load_balance and seq_length % (world_size * 2) == 0:
         return _HeadTailLoadBalancer(seq_length, world_size, device)
     return None

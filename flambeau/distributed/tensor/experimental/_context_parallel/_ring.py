@@ -1,8 +1,8 @@
-"""Ring attention: each rank has a part of the sequence, and keys and values go round.
+"""Ring attention: each rank has a part of the sequence, and keys and values rotate.
 
-Each rank meets every part of the keys and values with its own queries, and joins what it finds by the logarithms of the weights' sums; so
-the result is that of the whole sequence, and no rank ever has all of it. Positions decide what a causal query may see, so a rank's part
-need not be contiguous: with load balancing it has one from the front and one from the back, and all have equally much to do."""
+Each rank applies its own queries to every part of the keys and values, and merges the results by the log-sum-exp of the weights; so the
+result is that of the whole sequence, and no rank ever holds all of it. Positions decide what a causal query may see, so a rank's part need
+not be contiguous: with load balancing it has one part from the front and one from the back, and all ranks have equal work."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _positions(length: int, parts: int, rank: int, balanced: bool) -> list[int]:
 def _attend_spread(
     query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: Any, groups: bool
 ) -> Any:
-    """Attention of tensors that are cut along the sequence, if they are."""
+    """Compute attention of DTensors that are sharded along the sequence; NotImplemented for others."""
     cut = Shard(query.ndim - 2)
     if not isinstance(query, DTensor) or cut not in query.placements:
         return NotImplemented
@@ -85,7 +85,7 @@ def _disable_context_parallel_dispatcher() -> None:
 
 
 class _Passed(Function):
-    """Tensor of the rank `step` places before; its gradient is sent back there."""
+    """Autograd function that receives a tensor from the rank `step` places before; its gradient is sent back there."""
 
     @staticmethod
     def forward(ctx: Any, mine: Tensor, group: Any, step: int) -> Tensor:
@@ -158,7 +158,7 @@ class _Ring:
 
 
 def _attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The result of one part, and the logarithm of the sum of the weights it was divided by."""
+    """Return the attention to one part of the keys, and the log-sum-exp of its weights."""
     scores = query @ key.mT
     if hidden is not None:
         scores = scores.masked_fill(hidden, -float("inf"))
@@ -170,6 +170,6 @@ def _attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) 
 
 
 def _joined(one: Tensor, logs: Any, other: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
-    """Two results weighted by what each was divided by."""
+    """Merge two partial results by the log-sum-exp of their weights."""
     share = (sums - logs).sigmoid()
     return one + share * (other - one), _torch["logaddexp"](logs, sums)
