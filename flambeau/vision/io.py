@@ -1,4 +1,4 @@
-"""Image files to tensors and back, with torchvision's functions. Pillow does the decoding."""
+"""Reading and writing of image files as tensors, with torchvision's functions. Pillow does the decoding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class ImageReadMode(Enum):
-    """The form that an image is converted to when it is read. Functions take the names as strings too."""
+    """The form that an image is converted to when it is read. Functions accept the names as strings too."""
 
     UNCHANGED = 0
     GRAY = 1
@@ -73,7 +73,7 @@ def _check_bytes(data: Any, what: str) -> None:
 
 
 def _encoded(input: Any) -> bytes:
-    """The bytes of a file that was read into a tensor."""
+    """Return the bytes of a file that was read into a tensor."""
     if not isinstance(input, Tensor):
         raise TypeError(f"Expected a tensor with the bytes of an image file, got {type(input).__name__}")
     if input.dtype is not flambeau.uint8:
@@ -90,7 +90,7 @@ def _mode(mode: Any) -> ImageReadMode:
 
 
 def _to_tensor(image: Any) -> Tensor:
-    """(channels, height, width) of a PIL image."""
+    """Convert a PIL image to a tensor (channels, height, width)."""
     array = np.array(image)
     return flambeau.from_numpy(array.reshape(*array.shape[:2], -1)).permute(2, 0, 1)
 
@@ -120,7 +120,7 @@ def decode_jpeg(
 
 
 def decode_png(input: Tensor, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
-    """An image of the bytes of a PNG file. The values are uint8, or uint16 for a grey image of 16 bits."""
+    """Decode the bytes of a PNG file. The values are uint8, or uint16 for a 16-bit grey image."""
     data = _encoded(input)
     kind = _mode(mode)
     image = decode(data, ("PNG",))
@@ -139,7 +139,7 @@ def decode_png(input: Tensor, mode: Any = ImageReadMode.UNCHANGED, apply_exif_or
 
 
 def _grey(image: Any, alpha: bool) -> Tensor:
-    """Grey as libpng computes it: weights of 15 bits, rounded."""
+    """Convert to grey as libpng does: with 15-bit weights, rounded."""
     if image.mode in ("L", "LA"):
         return _to_tensor(image.convert("LA" if alpha else "L"))
     red, green, blue, opacity = np.moveaxis(np.asarray(image.convert("RGBA")).astype(np.int64), -1, 0)
@@ -148,7 +148,7 @@ def _grey(image: Any, alpha: bool) -> Tensor:
 
 
 def _deep_grey(grey: Tensor, kind: ImageReadMode) -> Tensor:
-    """A grey image of 16 bits in the channels of `kind`; opaque is the largest value."""
+    """Convert a 16-bit grey image to the channels of `kind`; opaque is the largest value."""
     channels = {"GRAY": 1, "GRAY_ALPHA": 2, "RGB": 3, "RGB_ALPHA": 4}[kind.name]
     values = grey.numpy()
     color = np.repeat(values, channels if channels % 2 else channels - 1, axis=0)
@@ -157,7 +157,7 @@ def _deep_grey(grey: Tensor, kind: ImageReadMode) -> Tensor:
 
 
 def decode_gif(input: Tensor) -> Tensor:
-    """An image of the bytes of a GIF file, or (images, 3, height, width) if there are several in it."""
+    """Decode the bytes of a GIF file to an image, or to (images, 3, height, width) if it has several."""
     image = decode(_encoded(input), ("GIF",))
     frames = [_to_tensor(frame.convert("RGB")) for frame in pillow("ImageSequence").Iterator(image)]
     return frames[0] if len(frames) == 1 else flambeau.stack(frames)
@@ -174,7 +174,7 @@ def _with_alpha_or_not(input: Tensor, mode: Any, file_format: str) -> Tensor:
 
 
 def decode_webp(input: Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
-    """An image of the bytes of a WebP file, of 3 or 4 channels."""
+    """Decode the bytes of a WebP file to an image of 3 or 4 channels."""
     return _with_alpha_or_not(input, mode, "WEBP")
 
 
@@ -187,7 +187,7 @@ def decode_avif(input: Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
 
 
 def decode_heic(input: Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
-    """An image of the bytes of a HEIC file; the package pillow-heif must be installed and registered."""
+    """Decode the bytes of a HEIC file; the package pillow-heif must be installed and registered."""
     if "HEIF" not in pillow().registered_extensions().values():
         raise RuntimeError(
             "HEIC images need pillow-heif: pip install pillow-heif, then pillow_heif.register_heif_opener()"
@@ -196,7 +196,7 @@ def decode_heic(input: Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
 
 
 def decode_image(input: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
-    """An image of a file (JPEG, PNG, GIF, WebP, AVIF), given by its path or by its bytes.
+    """Decode an image file (JPEG, PNG, GIF, WebP, AVIF), given by its path or by its bytes.
 
     >>> image = decode_image("photo.jpg", mode="RGB")  # (3, H, W), uint8
     """
@@ -240,7 +240,7 @@ def _encode(input: Any, file_format: str, **options: Any) -> Tensor:
 
 
 def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:
-    """The bytes of a PNG file of an image (1 or 3 channels)."""
+    """Encode an image (1 or 3 channels) as a PNG file; return its bytes."""
     if not 0 <= compression_level <= 9:
         raise RuntimeError(f"Compression level should be between 0 and 9, got {compression_level}")
     return _encode(input, "PNG", compress_level=compression_level)
@@ -252,7 +252,7 @@ def write_png(input: Tensor, filename: Any, compression_level: int = 6) -> None:
 
 
 def encode_jpeg(input: Any, quality: int = 75) -> Any:
-    """The bytes of a JPEG file of an image (1 or 3 channels), or a list of them of a list of images."""
+    """Encode an image (1 or 3 channels) as a JPEG file and return its bytes; a list of images as a list."""
     if not 1 <= quality <= 100:
         raise ValueError("Image quality should be a positive number between 1 and 100")
     if isinstance(input, list):

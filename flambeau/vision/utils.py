@@ -31,7 +31,7 @@ def make_grid(
     scale_each: bool = False,
     pad_value: float = 0.0,
 ) -> Tensor:
-    """Many images (a batch, or a list of images of one size) as one, `nrow` in a row.
+    """Arrange images (a batch, or a list of images of one size) in one image, `nrow` in a row.
 
     >>> make_grid(flambeau.rand(10, 3, 32, 32), nrow=5).shape
     torch.Size([3, 70, 172])
@@ -58,7 +58,7 @@ def make_grid(
 
 
 def _as_batch(tensor: Any) -> Tensor:
-    """(images, channels, height, width), with at least three channels."""
+    """Return images as (images, channels, height, width), with at least three channels."""
     if isinstance(tensor, list):
         for item in tensor:
             if not isinstance(item, Tensor):
@@ -98,7 +98,7 @@ def _check_image(image: Any, channels: tuple[int, ...], what: str, not_tensor: s
 
 
 def _to_pil(image: Tensor) -> Any:
-    """A PIL image; values of floats go from 0 to 1."""
+    """Convert to a PIL image; floats range from 0 to 1."""
     if image.is_floating_point():
         image = image.mul(256 - 1e-3).to(flambeau.uint8)
     return pillow().fromarray(image.permute(1, 2, 0).cpu().contiguous().numpy())
@@ -159,7 +159,7 @@ def draw_bounding_boxes(
     label_background_colors: Any = None,
     fill_labels: bool = False,
 ) -> Tensor:
-    """An image with boxes drawn on it: (left, top, right, bottom) each, or four corners, the first edge dashed."""
+    """Draw boxes on an image: (left, top, right, bottom) each, or four corners, the first edge dashed."""
     _check_image(image, (1, 3), "Only grayscale and RGB images are supported", "Tensor expected, got {}")
     if boxes.shape[-1] == 4 and ((boxes[:, 0] > boxes[:, 2]).any() or (boxes[:, 1] > boxes[:, 3]).any()):
         raise ValueError(
@@ -250,9 +250,9 @@ def draw_keypoints(
     width: int = 3,
     visibility: Tensor | None = None,
 ) -> Tensor:
-    """An image with points (instances, points, 2) on it, and lines between the pairs in `connectivity`.
+    """Draw points (instances, points, 2) on an image, and lines between the pairs in `connectivity`.
 
-    What `visibility` (instances, points) calls invisible is not drawn, nor lines to it."""
+    Points that `visibility` (instances, points) marks as invisible are not drawn, nor lines to them."""
     wrong = "Pass an RGB image. Other Image formats are not supported"
     _check_image(image, (3,), wrong, "The image must be a tensor, got {}")
     if keypoints.ndim != 3:
@@ -285,7 +285,7 @@ def draw_keypoints(
 
 
 def _color_wheel() -> Tensor:
-    """55 colours around the circle, as in the Middlebury flow benchmark: in six arcs one channel rises or falls."""
+    """Return 55 colours around the circle, as in the Middlebury flow benchmark: in six arcs one channel rises or falls."""
     arcs = [(15, 0, 1, True), (6, 1, 0, False), (4, 1, 2, True), (11, 2, 1, False), (13, 2, 0, True), (6, 0, 2, False)]
     rows = []
     for steps, full, changing, rising in arcs:
@@ -299,7 +299,7 @@ def _color_wheel() -> Tensor:
 
 @no_grad()
 def flow_to_image(flow: Tensor) -> Tensor:
-    """A flow, (2, H, W) or (N, 2, H, W), as colours: the hue is its direction, white is none."""
+    """Convert a flow, (2, H, W) or (N, 2, H, W), to colours: the hue is its direction, white is none."""
     if flow.dtype is not flambeau.float32:
         raise ValueError(f"Flow should be of dtype torch.float, got {flow.dtype}.")
     batch = flow[None] if flow.ndim == 3 else flow

@@ -33,7 +33,7 @@ from .vision import Loader, Transform, VisionDataset
 
 
 class Kitti(VisionDataset):
-    """Streets with objects: of each a dict with its type, box, size, place and angle; None for the images of the test."""
+    """Streets with objects: a dict of each object's type, box, size, location and angle; None for the test images."""
 
     data_url = "https://s3.eu-central-1.amazonaws.com/avg-kitti/"
     resources: ClassVar[list[str]] = ["data_object_image_2.zip", "data_object_label_2.zip"]
@@ -73,7 +73,7 @@ class Kitti(VisionDataset):
         return all(os.path.isdir(self._part(name)) for name in needed)
 
     def download(self) -> None:
-        """Fetch images and labels unless they are there."""
+        """Download images and labels unless they are present."""
         if not self._check_exists():
             os.makedirs(self._raw_folder, exist_ok=True)
             for name in self.resources:
@@ -156,7 +156,7 @@ class WIDERFace(VisionDataset):
         return all(os.path.exists(os.path.join(self.root, os.path.splitext(name)[0])) for name in names)
 
     def download(self) -> None:
-        """Fetch images and boxes unless they are there."""
+        """Download images and boxes unless they are present."""
         if not self._check_integrity():
             for number, md5, name in self.FILE_LIST:
                 download_file_from_google_drive(number, self.root, name, md5)
@@ -175,7 +175,7 @@ class WIDERFace(VisionDataset):
 
 
 class CityscapesClass(NamedTuple):
-    """Meaning of a number in the masks of Cityscapes."""
+    """A class of Cityscapes: the meaning of a pixel value in its masks."""
 
     name: str
     id: int
@@ -188,7 +188,7 @@ class CityscapesClass(NamedTuple):
 
 
 def _cityscapes_classes() -> list[CityscapesClass]:
-    """Read the lines: name, number for training (255: none), category and its number, + with instances, - not evaluated, colour."""
+    """Read the class table: name, number for training (255: none), category and its number, + with instances, - not evaluated, colour."""
     found = []
     for number, line in enumerate(class_names("cityscapes")):
         name, train, category, group, flags, color = line.rsplit(" ", 5)
@@ -240,7 +240,7 @@ class Cityscapes(VisionDataset):
                 self.targets.append([f"{start}_{self.mode}_{self._ENDS[kind]}" for kind in self.target_type])
 
     def _unpack(self) -> None:
-        """Unpack the archives, which have to be fetched by hand."""
+        """Unpack the archives, which have to be downloaded manually."""
         images = f"leftImg8bit_{'trainextra' if self.split == 'train_extra' else 'trainvaltest'}.zip"
         targets = "gtFine_trainvaltest.zip" if self.mode == "gtFine" else "gtCoarse.zip"
         archives = [os.path.join(self.root, name) for name in (images, targets)]
@@ -327,7 +327,7 @@ class SBDataset(VisionDataset):
 
 
 class _Captioned(VisionDataset):
-    """Photographs with a list of captions each: a subclass reads them from a file."""
+    """Base of data sets of photographs with a list of captions each: a subclass reads them from a file."""
 
     def __init__(
         self,
@@ -376,7 +376,7 @@ class Flickr8kParser(HTMLParser):
         self.in_table = self.in_table and tag != "table"
 
     def handle_data(self, data: str) -> None:
-        """Read the address of an image, or a caption of the last one."""
+        """Read the URL of an image, or a caption of the last one."""
         if not self.in_table:
             return
         if data == "Image Not Found":
@@ -447,7 +447,7 @@ class SBU(VisionDataset):
         return check_integrity(os.path.join(self.root, self.filename), self.md5_checksum)
 
     def download(self) -> None:
-        """Fetch the list and every photograph on it that is still there."""
+        """Download the list and every photograph on it that is still available."""
         if self._check_integrity():
             return
         download_and_extract_archive(self.url, self.root, self.root, self.filename, self.md5_checksum)

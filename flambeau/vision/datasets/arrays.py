@@ -16,7 +16,7 @@ from .vision import ArchivedDataset, Transform, VisionDataset
 
 
 class _Planes(VisionDataset):
-    """Images as one array (number, channel, row, column), and their labels."""
+    """Base of data sets with images as one array (number, channel, row, column), and their labels."""
 
     data: np.ndarray
     labels: np.ndarray
@@ -253,7 +253,7 @@ class FER2013(VisionDataset):
 
 
 class MovingMNIST(VisionDataset):
-    """Videos (20, 1, 64, 64) of two digits that move; "train" and "test" are their first `split_ratio` frames and the others."""
+    """Videos (20, 1, 64, 64) of two moving digits; "train" has their first `split_ratio` frames, "test" the others."""
 
     _URL = "http://www.cs.toronto.edu/~nitish/unsupervised_video/mnist_test_seq.npy"
     _MD5 = "be083ec986bfe91a449d63653c411eb2"

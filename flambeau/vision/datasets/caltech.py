@@ -20,7 +20,7 @@ _OUTLINES = {
 
 
 class _ByCategory(VisionDataset):
-    """Images in a folder for each category, numbered from 1."""
+    """Base of data sets of images in a folder for each category, numbered from 1."""
 
     _images: str
 

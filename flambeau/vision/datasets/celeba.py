@@ -72,7 +72,7 @@ class CelebA(VisionDataset):
         return os.path.join(self.root, self.base_folder, name)
 
     def _table(self, name: str, header: int | None = None) -> CSV:
-        """Lines of a name and integers; `header` is the number of the line with the columns' names."""
+        """Read lines of a name and integers; `header` is the number of the line with the columns' names."""
         with open(self._path(name)) as file:
             lines = [line.split() for line in file.read().splitlines()]
         names = lines[header] if header is not None else []

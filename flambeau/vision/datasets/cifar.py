@@ -16,7 +16,7 @@ _ARRAY_NAMES = ("_reconstruct", "ndarray", "dtype", "scalar")
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Reads dictionaries of arrays. Batches are pickles, which can name any function to be called: here only NumPy's own."""
+    """Unpickler of dictionaries of arrays. Pickles can name any function to be called: here only NumPy's own are allowed."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module in _ARRAY_MODULES and name in _ARRAY_NAMES) or (module, name) == ("_codecs", "encode"):

@@ -17,7 +17,7 @@ def _listed(value: Any) -> list:
 
 
 class CocoIndex:
-    """A COCO annotation file, by image, annotation and category: the part of pycocotools' `COCO` that reads."""
+    """A COCO annotation file, indexed by image, annotation and category: the reading part of pycocotools' `COCO`."""
 
     def __init__(self, annotation_file: Any):
         with open(annotation_file, encoding="utf-8") as file:
@@ -38,7 +38,7 @@ class CocoIndex:
                 self.catToImgs[annotation["category_id"]].append(annotation["image_id"])
 
     def getAnnIds(self, imgIds: Any = (), catIds: Any = (), areaRng: Any = (), iscrowd: bool | None = None) -> list:
-        """Annotations of these images and categories, within this range of areas, of crowds or not."""
+        """Return the annotations of these images and categories, within a range of areas, of crowds or not."""
         images, categories = _listed(imgIds), _listed(catIds)
         found: Iterable[dict] = self.dataset.get("annotations", [])
         if images:
@@ -62,7 +62,7 @@ class CocoIndex:
         ]
 
     def getImgIds(self, imgIds: Any = (), catIds: Any = ()) -> list:
-        """Images that are among these and show all of these categories."""
+        """Return the images that are among these and show all of these categories."""
         images, categories = _listed(imgIds), _listed(catIds)
         found = set(images) if images else set(self.imgs)
         for category in categories:

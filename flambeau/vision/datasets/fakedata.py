@@ -1,4 +1,4 @@
-"""Random images with random labels, to try programs with."""
+"""Random images with random labels, for trying out programs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def _listed(folder: Path, pattern: str) -> list[str]:
 
 
 def _read_flo(file_name: str) -> np.ndarray:
-    """Read a file of Middlebury's format."""
+    """Read a flow file in Middlebury's format."""
     with open(file_name, "rb") as file:
         if file.read(4) != b"PIEH":
             raise ValueError("Magic number incorrect. Invalid .flo file")
@@ -54,7 +54,7 @@ def _read_16bits_png_with_flow_and_valid_mask(file_name: str) -> tuple[np.ndarra
 
 
 class FlowDataset(VisionDataset):
-    """Pairs of images; `transforms` takes both images, the flow and the mask of pixels where the flow is known."""
+    """Base of data sets of image pairs; `transforms` takes both images, the flow and the mask of pixels where the flow is known."""
 
     _has_builtin_flow_mask = False
 
@@ -134,7 +134,7 @@ class KittiFlow(FlowDataset):
 
 
 class FlyingChairs(FlowDataset):
-    """Chairs that fly over photographs; the split is in FlyingChairs_train_val.txt."""
+    """Chairs flying over photographs; the split is in FlyingChairs_train_val.txt."""
 
     def __init__(self, root: Any, split: str = "train", transforms: Transform = None):
         super().__init__(root, transforms)

@@ -21,7 +21,7 @@ def is_image_file(filename: str) -> bool:
 
 
 def pil_loader(path: Any) -> Any:
-    """The image of a file, in red, green and blue."""
+    """Load an image file as RGB."""
     with open(path, "rb") as file:
         return pillow().open(file).convert("RGB")
 
@@ -30,7 +30,7 @@ default_loader = pil_loader
 
 
 def find_classes(directory: Any) -> tuple[list[str], dict[str, int]]:
-    """The names of the folders in a folder, sorted, and their numbers."""
+    """Return the names of the subfolders of a folder, sorted, and their numbers."""
     classes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
     if not classes:
         raise FileNotFoundError(f"Couldn't find any class folder in {directory}.")

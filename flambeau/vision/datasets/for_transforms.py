@@ -1,4 +1,4 @@
-"""Samples of data sets as `transforms.v2` takes them: boxes, masks and videos become the tensors of `tv_tensors`."""
+"""Conversion of samples for `transforms.v2`: boxes, masks and videos become the tensors of `tv_tensors`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _numbers(dataset: str, names: Iterable[str]) -> Tensor:
 
 
 def _coco_masks(entries: dict[str, Any], image: Any) -> Mask:
-    """The masks (N, H, W) of objects given as polygons or as run lengths."""
+    """Return the masks (N, H, W) of objects given as polygons or as run lengths."""
     tools = optional_module("pycocotools.mask", "CocoDetection with masks")
     masks = []
     for outline in entries["segmentation"]:
@@ -83,7 +83,7 @@ def _voc_boxes(entries: dict[str, Any], image: Any) -> BoundingBoxes:
 
 
 def _instances(entries: dict[str, Any], image: Any) -> dict[str, Tensor]:
-    """Masks and labels, one per object of Cityscapes, whose pixels are 1000 * class + number, or the class where objects are not told apart."""
+    """Return masks and labels of Cityscapes' objects, whose pixels are 1000 * class + number, or the class alone."""
     pixels = Mask(entries["instance"])
     values = pixels.unique()
     masks = flambeau.stack([pixels == value for value in values])

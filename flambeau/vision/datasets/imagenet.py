@@ -1,4 +1,4 @@
-"""ImageNet (ILSVRC 2012), from its archives or from folders that were made of them."""
+"""ImageNet (ILSVRC 2012), from its archives or from folders made from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ META_FILE = "meta.bin"
 
 
 class ImageNet(ImageFolder):
-    """A thousand classes. In `root` are either the three archives, which are unpacked when first used (needs SciPy), or the
+    """ImageNet, with a thousand classes. `root` has either the three archives, which are unpacked on first use (needs SciPy), or the
     folders `train` and `val` with one folder per class, and the file meta.bin."""
 
     def __init__(self, root: Any, split: str = "train", **options: Any):
@@ -49,7 +49,7 @@ class ImageNet(ImageFolder):
 
 
 def load_meta_file(root: Any, file: str | None = None) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """(class -> its names, classes of the validation images)."""
+    """Return ({class: its names}, classes of the validation images)."""
     path = os.path.join(root, file or META_FILE)
     if not check_integrity(path):
         raise RuntimeError(

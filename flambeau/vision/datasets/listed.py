@@ -1,4 +1,4 @@
-"""Data sets of image files with a class each; what differs is how the files are listed."""
+"""Data sets of image files with one class each, which differ in how the files are listed."""
 
 from __future__ import annotations
 

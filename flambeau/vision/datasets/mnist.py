@@ -23,9 +23,9 @@ _ELEMENTS = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
 def read_idx(path: str, strict: bool = True) -> Tensor:
-    """A tensor of an idx file: two zero bytes, a type, a number of dimensions, their sizes, the elements, all big-endian.
+    """Read a tensor from an idx file: two zero bytes, a type, a number of dimensions, their sizes, the elements, all big-endian.
 
-    Where only `path` with the ending .gz exists, that is read. Without `strict`, bytes after the elements are ignored."""
+    If only `path` with the suffix .gz exists, that is read. Without `strict`, bytes after the elements are ignored."""
     compressed = not os.path.exists(path) and os.path.exists(f"{path}.gz")
     with gzip.open(f"{path}.gz") if compressed else open(path, "rb") as file:
         data = file.read()
@@ -130,7 +130,7 @@ class MNIST(VisionDataset):
         return all(_present(self._raw(os.path.splitext(name)[0])) for name, _ in self.resources)
 
     def download(self) -> None:
-        """Fetch the files that are missing, each from the first mirror that has it."""
+        """Download missing files, each from the first mirror that has it."""
         if self._check_exists():
             return
         for name, md5 in self.resources:
@@ -251,7 +251,7 @@ _QMNIST = "https://raw.githubusercontent.com/facebookresearch/qmnist/master/"
 
 
 class QMNIST(MNIST):
-    """MNIST with its lost test images and the writers' numbers: with `compat=False`, a target is all that is known of an image.
+    """MNIST with its lost test images and the writers' numbers; with `compat=False`, a target has all metadata of an image.
 
     `what` is "train", "test", "test10k" (MNIST's own), "test50k" (the others) or "nist" (all digits)."""
 

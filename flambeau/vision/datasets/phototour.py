@@ -18,7 +18,7 @@ _FURTHER = "http://icvl.ee.ic.ac.uk/vbalnt/"
 
 
 class PhotoTour(VisionDataset):
-    """Patches for training; else pairs of patches with 1 where both show one point and 0 where not."""
+    """Patches for training; else pairs of patches with 1 if both show one point and 0 if not."""
 
     urls: ClassVar[dict[str, list[str]]] = {
         name: [f"{_HARRIS if 'harris' in name else _FURTHER}{name}.zip", f"{name}.zip", md5]
@@ -61,7 +61,7 @@ class PhotoTour(VisionDataset):
         return len(self.data if self.train else self.matches)
 
     def download(self) -> None:
-        """Fetch and unpack the archive unless its files are there."""
+        """Download and unpack the archive unless its files are present."""
         if os.path.exists(self.data_file) or os.path.exists(self.data_dir):
             return
         url, name, md5 = self.urls[self.name]
@@ -78,7 +78,7 @@ class PhotoTour(VisionDataset):
 
 
 def read_image_file(data_dir: str, image_ext: str, n: int) -> Tensor:
-    """The first `n` patches (n, 64, 64) of all images in a folder, row by row."""
+    """Read the first `n` patches (n, 64, 64) of all images in a folder, row by row."""
     found = []
     for path in sorted(list_files(data_dir, image_ext, prefix=True)):
         image = np.asarray(pillow().open(path).convert("L"))
@@ -89,13 +89,13 @@ def read_image_file(data_dir: str, image_ext: str, n: int) -> Tensor:
 
 
 def read_info_file(data_dir: str, info_file: str) -> Tensor:
-    """The number of the point that each patch shows."""
+    """Read the number of the point that each patch shows."""
     with open(os.path.join(data_dir, info_file)) as file:
         return from_array(np.array([int(line.split()[0]) for line in file], np.int64))
 
 
 def read_matches_files(data_dir: str, matches_file: str) -> Tensor:
-    """Pairs (first patch, second patch, 1 if both show one point)."""
+    """Read the pairs (first patch, second patch, 1 if both show one point)."""
     with open(os.path.join(data_dir, matches_file)) as file:
         rows = [line.split() for line in file]
     return from_array(np.array([[int(r[0]), int(r[3]), int(r[1] == r[4])] for r in rows], np.int64))

@@ -66,13 +66,13 @@ class Places365(VisionDataset):
         return os.path.join(self.root, f"data_{size}_{self.variant}" if train else f"{self.split}_{size}")
 
     def load_categories(self, download: bool = True) -> tuple[list[str], dict[str, int]]:
-        """The classes, sorted, and their numbers."""
+        """Return the classes, sorted, and their numbers."""
         pairs = [line.split() for line in self._lines(self._CATEGORIES_META, download)]
         numbers = {name: int(number) for name, number in pairs}
         return sorted(numbers), numbers
 
     def load_file_list(self, download: bool = True) -> tuple[list[tuple[str, int | None]], list[int | None]]:
-        """The paths of the split's images with their classes, and the classes alone."""
+        """Return the paths of the split's images with their classes, and the classes alone."""
         images: list[tuple[str, int | None]] = []
         for line in self._lines(self._FILE_LIST_META[self.split], download):
             name, *number = line.split()
@@ -81,7 +81,7 @@ class Places365(VisionDataset):
         return images, [target for _, target in images]
 
     def _lines(self, meta: tuple[str, str], download: bool) -> list[str]:
-        """The lines of a file of the list of files, which is fetched if it is not there."""
+        """Return the lines of a list file, which is downloaded if it is missing."""
         path = os.path.join(self.root, meta[0])
         if not check_integrity(path, md5=meta[1]):
             if not download:
@@ -93,12 +93,12 @@ class Places365(VisionDataset):
             return file.readlines()
 
     def download_devkit(self) -> None:
-        """Fetch the lists of classes and of files."""
+        """Download the lists of classes and of files."""
         name, md5 = self._DEVKIT_META[self.variant]
         download_and_extract_archive(self._BASE_URL + name, self.root, md5=md5)
 
     def download_images(self) -> None:
-        """Fetch the images of the split unless they are there."""
+        """Download the images of the split unless they are present."""
         if os.path.exists(self.images_dir):
             return
         name, md5 = self._IMAGES_META[self.split, self.small]

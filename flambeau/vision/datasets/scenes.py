@@ -71,7 +71,7 @@ class Omniglot(VisionDataset):
         return check_integrity(os.path.join(self.root, name + ".zip"), self.zips_md5[name])
 
     def download(self) -> None:
-        """Fetch the archive unless it is there."""
+        """Download the archive unless it is present."""
         if not self._check_integrity():
             name = self._get_target_folder()
             url, md5 = f"{self.download_url_prefix}/{name}.zip", self.zips_md5[name]
@@ -173,7 +173,7 @@ class INaturalist(VisionDataset):
         ]
 
     def _init_2021(self) -> None:
-        """Folders are called number_kingdom_phylum_..._species."""
+        """List the folders of 2021, called number_kingdom_phylum_..._species."""
         self.all_categories = sorted(os.listdir(self.root))
         self.categories_index = {rank: {} for rank in CATEGORIES_2021}
         for number, folder in enumerate(self.all_categories):
@@ -189,7 +189,7 @@ class INaturalist(VisionDataset):
             self.categories_map.append(numbers)
 
     def _init_pre2021(self) -> None:
-        """Folders of groups hold folders of species, whose names are numbers, but in 2017."""
+        """List the folders before 2021: folders of groups hold folders of species, whose names are numbers, except in 2017."""
         groups = sorted(os.listdir(self.root))
         self.categories_index = {"super": {name: number for number, name in enumerate(groups)}}
         found: dict[int, tuple[str, int]] = {}
@@ -218,7 +218,7 @@ class INaturalist(VisionDataset):
         return len(self.index)
 
     def category_name(self, category_type: str, category_id: int) -> str:
-        """The name of a number: of a species with "full", else of a rank above it."""
+        """Return the name of a species ("full") or of a rank above it, by its number."""
         if category_type == "full":
             return self.all_categories[category_id]
         if category_type not in self.categories_index:
@@ -232,7 +232,7 @@ class INaturalist(VisionDataset):
         return os.path.isdir(self.root) and len(os.listdir(self.root)) > 0
 
     def download(self) -> None:
-        """Fetch the archive unless the folder is there."""
+        """Download the archive unless the folder is present."""
         if self._check_exists():
             return
         base, url = os.path.dirname(self.root), DATASET_URLS[self.version]
@@ -301,7 +301,7 @@ class PCAM(VisionDataset):
 
 
 class _LFW(VisionDataset):
-    """Labeled Faces in the Wild: photographs, and lists of people or of pairs. The files are no longer offered for download."""
+    """Labeled Faces in the Wild: photographs, and lists of people or of pairs. The files can no longer be downloaded."""
 
     base_folder = "lfw-py"
     file_dict: ClassVar[Any] = {

@@ -40,7 +40,7 @@ class StereoMatchingDataset(VisionDataset):
         self._disparities: list[tuple[str | None, str | None]] = []
 
     def _scan(self, images: tuple[Path, Path], disparities: tuple[Path, Path | None] | None) -> None:
-        """Add the files that match two patterns of images and of disparities; None: there are no disparities."""
+        """Add the files that match the patterns of images and of disparities; None if there are no disparities."""
         found = self._scan_pairs(str(images[0]), str(images[1]))
         self._images += found
         if disparities is None:
@@ -69,7 +69,7 @@ class StereoMatchingDataset(VisionDataset):
         return image if image.mode == "RGB" else image.convert("RGB")
 
     def _read_disparity(self, file_path: str) -> tuple[Any, Any]:
-        """The disparity in a file and the mask of pixels where it is known, or None."""
+        """Return the disparity in a file and the mask of pixels where it is known, or None."""
         return _positive_pfm(file_path), None
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
@@ -212,7 +212,7 @@ class CREStereo(StereoMatchingDataset):
 
 
 class FallingThingsStereo(StereoMatchingDataset):
-    """Household objects that fall, alone ("single") or several ("mixed"); disparities follow from depths."""
+    """Falling household objects, alone ("single") or several ("mixed"); disparities are computed from depths."""
 
     def __init__(self, root: Any, variant: str = "single", transforms: Transform = None):
         super().__init__(root, transforms)

@@ -69,7 +69,7 @@ def _google_drive_id(url: str) -> str | None:
 
 @contextlib.contextmanager
 def _arriving(path: str, md5: str | None) -> Iterator[str]:
-    """A temporary name that becomes `path` when the file is complete and its checksum right."""
+    """Context manager: yield a temporary path that is renamed to `path` when the file is complete and its checksum correct."""
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=os.path.dirname(path))
     os.close(handle)
     try:
@@ -97,7 +97,7 @@ def _fetch(url: str, path: str, hops: int) -> None:
 
 
 def download_url(url: str, root: Any, filename: Any = None, md5: str | None = None, max_redirect_hops: int = 3) -> None:
-    """Fetch a file into the folder `root`, unless it is there already. It appears only when it is complete and right."""
+    """Download a file into the folder `root`, unless it exists. It appears only when it is complete and its checksum is correct."""
     root = os.path.expanduser(root)
     path = os.path.join(root, os.fspath(filename or os.path.basename(url)))
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -218,7 +218,7 @@ def download_and_extract_archive(
     md5: str | None = None,
     remove_finished: bool = False,
 ) -> None:
-    """Fetch an archive and unpack it."""
+    """Download an archive and unpack it."""
     root = os.path.expanduser(download_root)
     name = filename or os.path.basename(url)
     download_url(url, root, name, md5)
@@ -236,7 +236,7 @@ def list_dir(root: Any, prefix: bool = False) -> list[str]:
 
 
 def list_files(root: Any, suffix: Any, prefix: bool = False) -> list[str]:
-    """The files in a folder whose names end in `suffix` (or one of several)."""
+    """Return the files in a folder whose names end in `suffix` (or one of several)."""
     root = os.path.expanduser(root)
     names = [name for name in os.listdir(root) if name.endswith(suffix) and os.path.isfile(os.path.join(root, name))]
     return [os.path.join(root, name) for name in names] if prefix else names

@@ -1,4 +1,4 @@
-"""Data sets of videos, and the clips of equal length that videos are cut into. Frames are decoded by PyAV (`pip install av`)."""
+"""Data sets of videos, and the clips of equal length that they are divided into. Frames are decoded by PyAV (`pip install av`)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _opened(path: str) -> Any:
 
 
 def _frames_and_rate(path: str) -> tuple[int, float]:
-    """The number of frames of a video and their mean rate in Hz."""
+    """Return the number of frames of a video and their mean rate in Hz."""
     with _opened(path) as container:
         stream = container.streams.video[0]
         return stream.frames or sum(1 for _ in container.decode(stream)), float(stream.average_rate)
 
 
 def _frames(path: str, first: int, last: int) -> np.ndarray:
-    """Frames `first` to `last` of a video: (T, H, W, 3)."""
+    """Return frames `first` to `last` of a video: (T, H, W, 3)."""
     with _opened(path) as container:
         shown = []
         for number, frame in enumerate(container.decode(video=0)):
@@ -46,7 +46,7 @@ def _frames(path: str, first: int, last: int) -> np.ndarray:
 
 
 def _samples(path: str, start: float, stop: float) -> Tensor:
-    """The sound (channels, samples) of a video between two times in seconds; (1, 0) where it has none."""
+    """Return the sound (channels, samples) of a video between two times in seconds; (1, 0) if it has none."""
     with _opened(path) as container:
         if not container.streams.audio:
             return empty(1, 0)
@@ -57,7 +57,7 @@ def _samples(path: str, start: float, stop: float) -> Tensor:
 
 
 def unfold(tensor: Tensor, size: int, step: int, dilation: int = 1) -> Tensor:
-    """Windows (n, size) over a vector, `step` apart, of elements that are `dilation` apart."""
+    """Return windows (n, size) over a vector, `step` apart, of elements that are `dilation` apart."""
     if tensor.dim() != 1:
         raise ValueError(f"tensor should have 1 dimension instead of {tensor.dim()}")
     count = max((tensor.numel() - (dilation * (size - 1) + 1)) // step + 1, 0)
@@ -87,11 +87,11 @@ class VideoClips:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Paths, frames and rates of the videos: `_precomputed_metadata` of another set, which then opens no file."""
+        """Paths, frames and rates of the videos; passed as `_precomputed_metadata`, they save another set from opening the files."""
         return {"video_paths": self.video_paths, "video_pts": self.video_pts, "video_fps": self.video_fps}
 
     def subset(self, indices: list[int]) -> VideoClips:
-        """The clips of some of the videos."""
+        """Return the clips of some of the videos."""
         chosen = {name: [values[i] for i in indices] for name, values in self.metadata.items()}
         return type(self)(
             chosen["video_paths"], self.num_frames, self.step, self.frame_rate, chosen, self.num_workers,
@@ -102,7 +102,7 @@ class VideoClips:
     def compute_clips_for_video(
         video_pts: Tensor, num_frames: int, step: int, fps: float | None, frame_rate: float | None = None
     ) -> tuple[Tensor, Any]:
-        """The frames of each clip, and where these are in the video at its own rate."""
+        """Return the frames of each clip, and their positions in the video at its own rate."""
         fps = 1.0 if fps is None else fps
         frame_rate = fps if frame_rate is None else frame_rate
         places = VideoClips._resample_video_idx(math.floor(len(video_pts) * frame_rate / fps), fps, frame_rate)
@@ -129,15 +129,15 @@ class VideoClips:
         return self.num_clips()
 
     def num_videos(self) -> int:
-        """The number of videos."""
+        """Return the number of videos."""
         return len(self.video_paths)
 
     def num_clips(self) -> int:
-        """The number of clips of all videos."""
+        """Return the number of clips of all videos."""
         return self.cumulative_sizes[-1]
 
     def get_clip_location(self, idx: int) -> tuple[int, int]:
-        """The video that a clip is of, and its number there."""
+        """Return the video of a clip, and the clip's number in it."""
         video = bisect.bisect_right(self.cumulative_sizes, idx)
         return video, idx - (self.cumulative_sizes[video - 1] if video else 0)
 
@@ -147,7 +147,7 @@ class VideoClips:
         return slice(None, None, int(step)) if float(step).is_integer() else (arange(num_frames) * step).floor().long()
 
     def get_clip(self, idx: int) -> tuple[Tensor, Tensor, dict[str, Any], int]:
-        """Frames, sound, the rate, and the number of the video."""
+        """Return frames, sound, the rates, and the index of the video."""
         if idx >= self.num_clips():
             raise IndexError(f"Index {idx} out of range ({self.num_clips()} number of clips)")
         number, clip = self.get_clip_location(idx)
@@ -164,7 +164,7 @@ class VideoClips:
 
 
 class _VideoFolders(VisionDataset):
-    """Videos in a folder for each class; items are (frames, sound, class)."""
+    """Base of data sets of videos in a folder for each class; items are (frames, sound, class)."""
 
     classes: list[str]
     samples: list[tuple[str, int]]
@@ -181,7 +181,7 @@ class _VideoFolders(VisionDataset):
 
 
 class _ActionFolders(_VideoFolders):
-    """Videos of actions with lists of files for three folds."""
+    """Base of data sets of videos of actions, with lists of files for three folds."""
 
     def __init__(
         self, root: Any, annotation_path: str, frames_per_clip: int, step_between_clips: int = 1, frame_rate: int | None = None,

@@ -39,7 +39,7 @@ class VisionDataset(Dataset):
         raise NotImplementedError
 
     def _each_transformed(self, image: Any, target: Any) -> tuple[Any, Any]:
-        """Apply `transform` and `target_transform` as they are set now: users reassign them after construction."""
+        """Apply the current `transform` and `target_transform`, which users may reassign after construction."""
         return StandardTransform(self.transform, self.target_transform)(image, target)
 
     def _both_transformed(self, image: Any, target: Any) -> tuple[Any, Any]:

@@ -95,7 +95,7 @@ class VOCDetection(_VOC):
 
     @staticmethod
     def parse_voc_xml(node: Any) -> dict[str, Any]:
-        """{tag: text}, or {tag: {...}} of an element with others in it; "object" is a list, also when there is but one."""
+        """Return {tag: text}, or {tag: {...}} for an element with children; "object" is always a list."""
         if not len(node):
             return {node.tag: node.text.strip()} if node.text else {}
         found: dict[str, list] = defaultdict(list)

@@ -50,7 +50,7 @@ class WeightsEnum(Enum):
 
     @classmethod
     def verify(cls, obj: Any) -> Any:
-        """A member given as itself, by name ("DEFAULT") or by full name ("ResNet18_Weights.DEFAULT"); None stays None."""
+        """Return a member given as itself, by name ("DEFAULT") or by full name ("ResNet18_Weights.DEFAULT"); None stays None."""
         if obj is None or isinstance(obj, cls):
             return obj
         if isinstance(obj, str):
@@ -60,7 +60,7 @@ class WeightsEnum(Enum):
         )
 
     def get_state_dict(self, *args: Any, **kwargs: Any) -> Mapping[str, Any]:
-        """The weights themselves; arguments are those of `flambeau.hub.load_state_dict_from_url`."""
+        """Load the weights; arguments are those of `flambeau.hub.load_state_dict_from_url`."""
         return hub.load_state_dict_from_url(self.url, *args, **kwargs)
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ def _published() -> dict[str, Any]:
 
 
 class Preset:
-    """The preparation of images for a model: calling it makes the transform of `flambeau.vision.transforms._presets`."""
+    """Constructor of the transform that prepares images for a model, from `flambeau.vision.transforms._presets`."""
 
     def __init__(self, preset: str, **options: Any):
         self.preset = preset
@@ -116,13 +116,13 @@ def _entry(record: dict[str, Any]) -> Weights:
 
 
 def weights_enums(*models: str) -> list[Any]:
-    """The enums `<model>_Weights` of these models, as if written in the caller's module."""
+    """Return the enums `<model>_Weights` of these models, as if defined in the caller's module."""
     module = sys._getframe(1).f_globals["__name__"]
     return [published_weights(f"{model}_Weights", module) for model in models]
 
 
 def published_weights(name: str, module: str) -> Any:
-    """The enum of published weights with this name, as if written in a module."""
+    """Return the enum of published weights with this name, as if defined in a module."""
     record = _published()[name]
     members: dict[str, Weights] = {key: _entry(entry) for key, entry in record["entries"].items()}
     members["DEFAULT"] = members[record["default"]]  # equal values: an alias, not a second member
@@ -136,7 +136,7 @@ def published_weights(name: str, module: str) -> Any:
 
 
 def register_model(name: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: make a builder known to `get_model` and `list_models`, under its own or the given name."""
+    """Decorator: register a builder for `get_model` and `list_models`, under its own or the given name."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         key = (name if name is not None else function.__name__).lower()
@@ -149,7 +149,7 @@ def register_model(name: str | None = None) -> Callable[[Callable[..., Any]], Ca
 
 
 def expect_option(kwargs: dict[str, Any], name: str, value: Any) -> None:
-    """Set an option that chosen weights dictate; a different value given by the caller is an error."""
+    """Set an option that the chosen weights require; a different value given by the caller is an error."""
     given = kwargs.setdefault(name, value)
     if given != value:
         raise ValueError(f"The parameter '{name}' expected value {value} but got {given} instead.")
@@ -163,7 +163,7 @@ def expect_value(name: str, given: Any, value: Any) -> Any:
 
 
 def _legacy(function: str, kwargs: dict[str, Any], new: str, enum: Any, default: str | None) -> None:
-    """Accept what `weights` used to be called (`pretrained`) and to be (a bool)."""
+    """Accept the former argument `pretrained` in place of `weights`, and its former type, a bool."""
     old = "pretrained" + new.removeprefix("weights")
     value = kwargs.get(new)
     if new in kwargs and (value is None or isinstance(value, (str, WeightsEnum))):
@@ -240,7 +240,7 @@ def model_builder(
 
 
 def load_weights(model: Any, weights: Any, progress: bool) -> Any:
-    """The model, with the state dict of `weights` unless that is None."""
+    """Return the model, with the state dict of `weights` loaded unless that is None."""
     if weights is not None:
         model.load_state_dict(weights.get_state_dict(progress=progress, check_hash=True))
     return model
@@ -255,9 +255,9 @@ def builder(
     prepare: Callable[[dict[str, Any], Any], None] | None = None,
     **defaults: Any,
 ) -> Callable[..., Model]:
-    """The builder of a classifier: `construct(*fixed, **{**defaults, **kwargs})`, then its weights.
-    `forced`: options that make the model what it is, so that other values are errors; `prepare(kwargs, weights)` sets what
-    chosen weights dictate besides the number of classes."""
+    """Return the builder of a classifier: `construct(*fixed, **{**defaults, **kwargs})`, then its weights.
+    `forced`: options that define the model, so that other values are errors; `prepare(kwargs, weights)` sets what the chosen weights
+    require besides the number of classes."""
 
     def build(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> Model:
         for option, value in (forced or {}).items():
@@ -311,7 +311,7 @@ def _patterns(given: Iterable[str] | str) -> Iterable[str]:
 
 
 def get_model_builder(name: str) -> Callable[..., nn.Module]:
-    """The builder registered under this name."""
+    """Return the builder registered under this name."""
     if name.lower().startswith("quantized_"):
         naming.above("vision.models.quantization")
     try:
@@ -330,7 +330,7 @@ def get_model(name: str, **config: Any) -> nn.Module:
 
 
 def get_model_weights(name: Callable[..., Any] | str) -> type[WeightsEnum]:
-    """The enum of a model's published weights."""
+    """Return the enum of a model's published weights."""
     function: Any = get_model_builder(name) if isinstance(name, str) else name
     enum = getattr(function, "__weights__", None)
     if enum is None:
@@ -339,7 +339,7 @@ def get_model_weights(name: Callable[..., Any] | str) -> type[WeightsEnum]:
 
 
 def get_weight(name: str) -> WeightsEnum:
-    """A member by its full name, such as "ResNet50_Weights.IMAGENET1K_V1"."""
+    """Return weights by their full name, such as "ResNet50_Weights.IMAGENET1K_V1"."""
     if name.count(".") != 1:
         raise ValueError(f"Invalid weight name provided: '{name}'.")
     enum_name, member = name.split(".")

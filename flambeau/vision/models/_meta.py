@@ -1,4 +1,4 @@
-"""The lists of class names under torchvision's private names, which programs import."""
+"""Lists of class names under torchvision's private names, which programs import."""
 
 from .._categories import class_names
 

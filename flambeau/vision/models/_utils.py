@@ -1,4 +1,4 @@
-"""Small helpers that several model families share."""
+"""Helpers shared by several model families."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ kaiming_fan_out = partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity=
 
 
 def _make_divisible(v: float, divisor: int, min_value: int | None = None) -> int:
-    """The multiple of `divisor` nearest to v, but never more than a tenth below it."""
+    """Return the multiple of `divisor` nearest to v, but never more than a tenth below it."""
     rounded = max(divisor if min_value is None else min_value, int(v + divisor / 2) // divisor * divisor)
     return rounded + divisor if rounded < 0.9 * v else rounded
 
@@ -22,7 +22,7 @@ def _make_divisible(v: float, divisor: int, min_value: int | None = None) -> int
 def initialise(
     model: nn.Module, conv: Callable[[Tensor], Any] | None, linear: Callable[[Tensor], Any] | None = None
 ) -> None:
-    """Fill the weights of all convolutions and linear layers, in order; their biases are zeroed, norms made neutral."""
+    """Initialise the weights of all convolutions and linear layers, in order, biases with zero, and norms with the identity."""
     for module in model.modules():
         if isinstance(module, (nn.BatchNorm2d, nn.BatchNorm3d, nn.GroupNorm)):
             nn.init.ones_(module.weight)

@@ -32,7 +32,7 @@ class LayerNorm2d(LayerNorm):
 
 
 class CNBlock(nn.Module):
-    """A 7x7 filter per channel, then an MLP over the channels, scaled, beside a shortcut."""
+    """Depthwise 7x7 convolution, then a scaled MLP over the channels, with a shortcut."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class CNBlock(nn.Module):
 
 @dataclass
 class CNBlockConfig:
-    """A stage: its width, the next stage's (None for the last) and its number of blocks."""
+    """Configuration of a stage: its width, the next stage's (None for the last) and its number of blocks."""
 
     input_channels: int
     out_channels: int | None

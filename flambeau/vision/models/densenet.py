@@ -57,7 +57,7 @@ class _DenseLayer(nn.Module):
 
 
 class _DenseBlock(ModuleDict):
-    """Layers that each see the outputs of all earlier ones."""
+    """Layers whose input is the concatenation of all earlier outputs."""
 
     _version = 2
 
@@ -88,7 +88,7 @@ class _Transition(Sequential):
 class DenseNet(nn.Module):
     """Densely connected network: each layer's input is the concatenation of all earlier outputs of its block.
 
-    With `memory_efficient`, what a layer concatenates and normalises is not kept for backward but computed again.
+    With `memory_efficient`, concatenated and normalised inputs are recomputed in the backward pass instead of saved.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ class FusedMBConvConfig(_MBConvConfig):
 
 
 class _Block(nn.Module):
-    """The residual part that both kinds of block share."""
+    """Base of both kinds of block: the residual connection."""
 
     def __init__(self, cnf: _MBConvConfig, stochastic_depth_prob: float):
         super().__init__()
@@ -100,7 +100,7 @@ class _Block(nn.Module):
 
 
 class MBConv(_Block):
-    """Widen, filter each channel, gate the channels, narrow."""
+    """Block that widens, convolves each channel, gates the channels, and narrows."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class MBConv(_Block):
 
 
 class FusedMBConv(_Block):
-    """Widen by a full convolution, then narrow."""
+    """Block that widens by a full convolution, then narrows."""
 
     def __init__(self, cnf: FusedMBConvConfig, stochastic_depth_prob: float, norm_layer: Callable[..., nn.Module]):
         super().__init__(cnf, stochastic_depth_prob)

@@ -1,4 +1,4 @@
-"""The values inside a model: every node of its graph has a name, and a model can be made that returns some of them.
+"""Feature extraction: every node of a model's graph has a name, and a model can be made that returns some of their values.
 
 >>> extractor = create_feature_extractor(resnet18(), {"layer1": "features", "layer4.1.relu_1": "last"})
 """
@@ -24,7 +24,7 @@ __all__ = ["create_feature_extractor", "get_graph_node_names"]
 
 
 class LeafModuleAwareTracer(fx.Tracer):
-    """A tracer with a given list of module classes that stay calls."""
+    """A tracer with a given list of module classes that are leaves."""
 
     def __init__(self, *args: Any, leaf_modules: Any = (), **kwargs: Any) -> None:
         self.leaf_modules = leaf_modules
@@ -100,7 +100,7 @@ def _warn_graph_differences(train_tracer: NodePathTracer, eval_tracer: NodePathT
 
 
 def _tracer_options(given: dict[str, Any] | None) -> dict[str, Any]:
-    """Calls of torchvision's operators and of its layers made of them stay calls."""
+    """Return tracer options with torchvision's operators, and layers made of them, as leaves."""
     layers = [value for _, value in inspect.getmembers(ops) if inspect.isclass(value) and issubclass(value, nn.Module)]
     options = {} if given is None else given
     options["autowrap_modules"] = tuple({*options.get("autowrap_modules", ()), math, ops})
@@ -111,7 +111,7 @@ def _tracer_options(given: dict[str, Any] | None) -> dict[str, Any]:
 def _traced(
     model: nn.Module, options: dict[str, Any], concrete_args: Any
 ) -> Iterator[tuple[str, NodePathTracer, fx.Graph]]:
-    """The model traced in training and in evaluation; afterwards it is as it was."""
+    """Yield the model traced in training and in evaluation mode; its mode is restored afterwards."""
     for mode in ("train", "eval"):
         tracer = NodePathTracer(**options)
         with unchanged(model, training=mode == "train"):
@@ -125,7 +125,7 @@ def get_graph_node_names(
     suppress_diff_warning: bool = False,
     concrete_args: dict[str, Any] | None = None,
 ) -> tuple[list[str], list[str]]:
-    """The names of the nodes in training and in evaluation."""
+    """Return the names of the nodes in training and in evaluation mode."""
     tracers = [tracer for _, tracer, _ in _traced(model, _tracer_options(tracer_kwargs), concrete_args)]
     if not suppress_diff_warning:
         _warn_graph_differences(*tracers)
@@ -218,8 +218,8 @@ def create_feature_extractor(
     suppress_diff_warning: bool = False,
     concrete_args: dict[str, Any] | None = None,
 ) -> fx.GraphModule:
-    """A model that returns a dict of inner values. `return_nodes` is a list of nodes' names, or a dict from them to the names
-    they get; a module's path means its last node. Parameters are shared with the model."""
+    """Return a model that returns a dict of inner values. `return_nodes` is a list of nodes' names, or a dict from them to the names in the
+    result; a module's path means its last node. Parameters are shared with the model."""
     if return_nodes is None and train_return_nodes is None and eval_return_nodes is None:
         raise ValueError(
             "Either `return_nodes` or `train_return_nodes` and `eval_return_nodes` together, should be specified"

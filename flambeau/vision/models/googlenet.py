@@ -56,7 +56,7 @@ class BasicConv2d(nn.Module):
 
 
 class Inception(nn.Module):
-    """Four branches side by side. The one called 5x5 is 3x3: published weights were trained so."""
+    """Inception block with four parallel branches. The one called 5x5 is 3x3: published weights were trained so."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class InceptionAux(nn.Module):
 
 
 def to_half_range(x: Tensor) -> Tensor:
-    """Images normalised with ImageNet's statistics as images normalised with mean and deviation 0.5."""
+    """Convert images normalised with ImageNet's statistics to mean and deviation 0.5."""
     red = x[:, 0] * (0.229 / 0.5) + (0.485 - 0.5) / 0.5
     green = x[:, 1] * (0.224 / 0.5) + (0.456 - 0.5) / 0.5
     blue = x[:, 2] * (0.225 / 0.5) + (0.406 - 0.5) / 0.5
@@ -114,7 +114,7 @@ def to_half_range(x: Tensor) -> Tensor:
 
 
 def init_truncated(model: nn.Module, deviation: Callable[[nn.Module], float]) -> None:
-    """Truncated normals for the weights of convolutions and linear layers; neutral norms."""
+    """Initialise convolutions and linear layers with truncated normals, and norms with the identity."""
     for module in model.modules():
         if isinstance(module, (nn.Conv2d, nn.Linear)):
             nn.init.trunc_normal_(module.weight, mean=0.0, std=deviation(module), a=-2, b=2)
@@ -198,7 +198,7 @@ def warn_default(model: str) -> None:
 
 @model_builder(GoogLeNet_Weights)
 def googlenet(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> GoogLeNet:
-    """GoogLeNet. With `weights`, images are re-normalised inside; auxiliary classifiers only where asked for."""
+    """Make a GoogLeNet. With `weights`, images are re-normalised inside; auxiliary classifiers only if requested."""
     wanted = kwargs.get("aux_logits", False)
     if weights is not None:
         kwargs.setdefault("transform_input", True)

@@ -33,7 +33,7 @@ def _average(x: Tensor) -> Tensor:
 
 
 class _Branches(nn.Module):
-    """A block whose branches are joined."""
+    """Base of blocks whose branches are concatenated."""
 
     def _joined(self, branches: list[Tensor]) -> Tensor:
         return flambeau.cat(branches, 1)
@@ -240,7 +240,7 @@ class Inception3(nn.Module):
 
 @model_builder(Inception_V3_Weights)
 def inception_v3(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> Inception3:
-    """Inception v3. With `weights`, images are re-normalised inside; the auxiliary classifier is kept unless refused."""
+    """Make an Inception v3. With `weights`, images are re-normalised inside; the auxiliary classifier is kept unless refused."""
     wanted = kwargs.get("aux_logits", True)
     if weights is not None:
         kwargs.setdefault("transform_input", True)

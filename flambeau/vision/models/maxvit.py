@@ -30,7 +30,7 @@ def _halved(size: Size) -> Size:
 
 
 class MBConv(nn.Module):
-    """Widen, filter each channel, gate the channels, narrow; beside a (pooled) shortcut."""
+    """Block that widens, convolves each channel, gates the channels, and narrows, with a (pooled) shortcut."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class SwapAxes(nn.Module):
 
 
 class WindowPartition(nn.Module):
-    """(B, C, H, W) -> (B, windows, positions, C) for windows of side p."""
+    """Layer that reshapes (B, C, H, W) to (B, windows, positions, C) for windows of side p."""
 
     def forward(self, x: Tensor, p: int) -> Tensor:
         batch, channels, height, width = x.shape
@@ -130,7 +130,7 @@ class WindowDepartition(nn.Module):
 
 
 class PartitionAttentionLayer(nn.Module):
-    """Attention and an MLP inside windows ("window"), or among the same place of all windows ("grid")."""
+    """Attention and an MLP inside windows ("window"), or among equal positions of all windows ("grid")."""
 
     def __init__(
         self,
@@ -289,7 +289,7 @@ class MaxVitBlock(nn.Module):
 
 
 def _block_sizes(input_size: Size, blocks: int, partition_size: int) -> list[Size]:
-    """The sizes of images before each block and after the last."""
+    """Return the sizes of images before each block and after the last."""
     sizes = [_halved(input_size)]
     for _ in range(blocks):
         sizes.append(_halved(sizes[-1]))

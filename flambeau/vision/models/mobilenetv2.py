@@ -21,7 +21,7 @@ _SETTING = [
 
 
 class InvertedResidual(nn.Module):
-    """Widen by 1x1, filter each channel by 3x3, narrow by 1x1; the shortcut joins the narrow ends."""
+    """Block that widens by 1x1, convolves each channel by 3x3, and narrows by 1x1, with a shortcut between the narrow ends."""
 
     def __init__(
         self, inp: int, oup: int, stride: int, expand_ratio: int, norm_layer: Callable[..., nn.Module] | None = None

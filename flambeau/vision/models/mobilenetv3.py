@@ -36,7 +36,7 @@ _GATE = partial(SqueezeExcitation, scale_activation=nn.Hardsigmoid)
 
 
 class InvertedResidualConfig:
-    """A row of the table: how one block is built."""
+    """Configuration of one block."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class InvertedResidualConfig:
 
 
 class InvertedResidual(nn.Module):
-    """Widen, filter each channel, gate the channels, narrow."""
+    """Block that widens, convolves each channel, gates the channels, and narrows."""
 
     def __init__(
         self,

@@ -154,7 +154,8 @@ class BlockParams:
         se_ratio: float | None = None,
         **kwargs: Any,
     ) -> BlockParams:
-        """Block j would be w_0 + w_a j wide; widths are rounded to w_0 w_m^k and multiples of 8, and equal ones form a stage."""
+        """Make parameters by a linear rule: block j has width w_0 + w_a j, rounded to w_0 w_m^k and multiples of 8; equal widths: a
+        stage."""
         if w_a < 0 or w_0 <= 0 or w_m <= 1 or w_0 % 8 != 0:
             raise ValueError("Invalid RegNet settings")
         wanted = np.arange(depth) * w_a + w_0
@@ -221,7 +222,7 @@ class RegNet(nn.Module):
 
 
 def _normal_by_outputs(weight: Tensor) -> None:
-    """Kaiming's, but of all outputs, not of those of one group."""
+    """Initialise by Kaiming's rule with the fan-out of all outputs, not of those of one group."""
     outputs, _, height, width = weight.shape
     nn.init.normal_(weight, mean=0.0, std=math.sqrt(2.0 / (height * width * outputs)))
 

@@ -17,7 +17,7 @@ _VERSIONS = {
 
 
 class Fire(nn.Module):
-    """Squeeze by 1x1, then expand by 1x1 and by 3x3 side by side."""
+    """Squeeze by 1x1, then expand by 1x1 and by 3x3 in parallel."""
 
     def __init__(self, inplanes: int, squeeze_planes: int, expand1x1_planes: int, expand3x3_planes: int):
         super().__init__()

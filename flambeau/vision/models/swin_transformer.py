@@ -25,7 +25,7 @@ Layer = Callable[..., nn.Module]
 
 
 def _four_neighbours(x: Tensor) -> Tensor:
-    """(..., H, W, C) -> (..., H/2, W/2, 4C); odd sizes are padded."""
+    """Reshape (..., H, W, C) to (..., H/2, W/2, 4C); odd sizes are padded."""
     height, width = x.shape[-3:-1]
     x = F.pad(x, (0, 0, 0, width % 2, 0, height % 2))
     parts = [x[..., 0::2, 0::2, :], x[..., 1::2, 0::2, :], x[..., 0::2, 1::2, :], x[..., 1::2, 1::2, :]]
@@ -33,7 +33,7 @@ def _four_neighbours(x: Tensor) -> Tensor:
 
 
 class PatchMerging(nn.Module):
-    """Halve the size, double the width."""
+    """Layer that halves the size and doubles the width."""
 
     _normalised = 4  # the width that is normalised, in widths of the input
 
@@ -48,7 +48,7 @@ class PatchMerging(nn.Module):
 
 
 class PatchMergingV2(PatchMerging):
-    """Halve the size, double the width, normalise."""
+    """Layer that halves the size, doubles the width, and normalises."""
 
     _normalised = 2
 
@@ -57,7 +57,7 @@ class PatchMergingV2(PatchMerging):
 
 
 def _windows(x: Tensor, size: list[int]) -> Tensor:
-    """(B, H, W, C) or (B, T, H, W, C) -> (B * windows, positions in a window, C)."""
+    """Reshape (B, H, W, C) or (B, T, H, W, C) to (B * windows, positions in a window, C)."""
     rank, positions = len(size), 1
     split = [x.shape[0]]
     for i in range(rank):
@@ -78,7 +78,7 @@ def _from_windows(x: Tensor, size: list[int], shape: list[int]) -> Tensor:
 
 
 def _shift_mask(x: Tensor, size: list[int], shift: list[int]) -> Tensor:
-    """(windows, positions, positions): -100 between positions that a shift brought together from opposite borders."""
+    """Return a mask (windows, positions, positions): -100 between positions that a shift brought together from opposite borders."""
     rank = len(size)
     region = x.new_zeros(x.shape[1:-1])
     for i in range(rank):
@@ -90,7 +90,7 @@ def _shift_mask(x: Tensor, size: list[int], shift: list[int]) -> Tensor:
 
 
 def region_mask(region: Tensor) -> Tensor:
-    """(windows, positions, positions) from the region of each position: 0 inside a region, -100 between regions."""
+    """Return a mask (windows, positions, positions) from the region of each position: 0 inside a region, -100 between regions."""
     apart = region.unsqueeze(1) - region.unsqueeze(2)
     return apart.masked_fill(apart != 0, -100.0).masked_fill(apart == 0, 0.0)
 
@@ -109,7 +109,7 @@ def attention_in_windows(
     logit_scale: Tensor | None,
     training: bool,
 ) -> Tensor:
-    """Self-attention of (B * windows, positions, C); `mask` (windows, positions, positions) is added to the scores."""
+    """Compute self-attention of (B * windows, positions, C); `mask` (windows, positions, positions) is added to the scores."""
     positions, channels = x.shape[1], x.shape[2]
     if logit_scale is not None and qkv_bias is not None:  # keys have no bias in V2
         qkv_bias = qkv_bias.clone()
@@ -147,7 +147,7 @@ def shifted_window_attention(
     logit_scale: Tensor | None = None,
     training: bool = True,
 ) -> Tensor:
-    """Self-attention inside windows of (B, H, W, C) or (B, T, H, W, C), moved by `shift_size`; with `logit_scale`, of cosines."""
+    """Compute self-attention in windows of (B, H, W, C) or (B, T, H, W, C), shifted by `shift_size`; of cosines with `logit_scale`."""
     rank = len(window_size)
     sizes = [input.shape[i + 1] for i in range(rank)]
     pads = [0, 0]
@@ -210,7 +210,7 @@ class ShiftedWindowAttention(nn.Module):
         self.register_buffer("relative_position_index", self._index().flatten())
 
     def _index(self) -> Tensor:
-        """The row of the table for each pair of positions."""
+        """Return the row of the bias table for each pair of positions."""
         places = flambeau.meshgrid(*(flambeau.arange(size) for size in self.window_size), indexing="ij")
         index = flambeau.zeros((), dtype=flambeau.int64)
         for size, place in zip(self.window_size, places):
@@ -282,7 +282,7 @@ class ShiftedWindowAttentionV2(ShiftedWindowAttention):
 
 
 class SwinTransformerBlock(nn.Module):
-    """Window attention and an MLP, each after a normalisation and beside a shortcut."""
+    """Window attention and an MLP, each after a normalisation and with a shortcut."""
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ class SwinTransformerBlockV2(SwinTransformerBlock):
 def swin_stages(
     make: Layer, shrink: Layer, dim: int, depths: Sequence[int], num_heads: Sequence[int], window_size: Sequence[int], drop: float
 ) -> tuple[list[nn.Module], int]:  # fmt: skip
-    """Stages of blocks with `shrink` between them, and the width after them; every other block is shifted, later ones drop more often."""
+    """Return stages of blocks with `shrink` between them, and the final width; every other block is shifted, later ones drop more often."""
     layers: list[nn.Module] = []
     done, total = 0, sum(depths)
     for depth, heads in zip(depths, num_heads):

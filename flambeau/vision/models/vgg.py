@@ -42,7 +42,7 @@ class VGG(nn.Module):
 
 
 def make_layers(cfg: Sequence[int | str], batch_norm: bool = False) -> Sequential:
-    """Convolutions of these widths; "M" is a max-pool."""
+    """Make convolutions of these widths; "M" is a max-pool."""
     layers: list[nn.Module] = []
     width = 3
     for item in cfg:

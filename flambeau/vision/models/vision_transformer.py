@@ -25,7 +25,7 @@ _NORM: Callable[..., nn.Module] = partial(nn.LayerNorm, eps=1e-6)
 
 
 class ConvStemConfig(NamedTuple):
-    """A convolution of a stem that replaces the single patch projection."""
+    """Configuration of a convolution in a stem that replaces the single patch projection."""
 
     out_channels: int
     kernel_size: int
@@ -56,7 +56,7 @@ class MLPBlock(MLP):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and an MLP, each after a normalisation and beside a shortcut."""
+    """Self-attention and an MLP, each after a normalisation and with a shortcut."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class VisionTransformer(nn.Module):
         nn.init.zeros_(self.heads.head.bias)
 
     def _process_input(self, x: Tensor) -> Tensor:
-        """(N, 3, H, W) -> (N, patches, hidden)."""
+        """Convert images (N, 3, H, W) to patch embeddings (N, patches, hidden)."""
         height, width = x.shape[2], x.shape[3]
         flambeau._assert(height == self.image_size, f"Wrong image height! Expected {self.image_size} but got {height}!")
         flambeau._assert(width == self.image_size, f"Wrong image width! Expected {self.image_size} but got {width}!")
@@ -202,7 +202,7 @@ def interpolate_embeddings(
     interpolation_mode: str = "bicubic",
     reset_heads: bool = False,
 ) -> Mapping[str, Tensor]:
-    """A checkpoint's state dict with its positions resampled for another image size; the heads dropped if so asked."""
+    """Return a checkpoint's state dict with its positions resampled for another image size; without the heads if `reset_heads`."""
     positions = model_state["encoder.pos_embedding"]
     batch, length, hidden = positions.shape
     if batch != 1:

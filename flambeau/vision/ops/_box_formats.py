@@ -1,5 +1,5 @@
-"""The ways to write a box: corners, corner and size, centre and size, and rotated ones (angles in degrees,
-counter-clockwise on an image whose y points down)."""
+"""Formats of boxes: corners, corner and size, centre and size, and rotated ones (angles in degrees, counter-clockwise on an image whose y
+points down)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def _from_corners(boxes: Tensor, fmt: str) -> Tensor:
 
 
 def _sides(w: Tensor, h: Tensor, degrees: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The vectors along the width and along the height."""
+    """Return the vectors along the width and along the height."""
     angle = degrees * (flambeau.pi / 180.0)
     cos, sin = flambeau.cos(angle), flambeau.sin(angle)
     return w * cos, -w * sin, h * sin, h * cos
 
 
 def _to_rotated_corner(boxes: Tensor, fmt: str) -> Tensor:
-    """Any rotated box as xywhr: first corner, size, angle."""
+    """Convert a rotated box to xywhr: first corner, size, angle."""
     if fmt == "xywhr":
         return boxes
     if fmt == "cxcywhr":
@@ -60,7 +60,7 @@ def _from_rotated_corner(boxes: Tensor, fmt: str) -> Tensor:
 
 
 def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
-    """Boxes from one format to another: among xyxy, xywh, cxcywh, or among the rotated xywhr, cxcywhr, xyxyxyxy.
+    """Convert boxes between formats: among xyxy, xywh, cxcywh, or among the rotated xywhr, cxcywhr, xyxyxyxy.
 
     >>> import flambeau
     >>> box_convert(flambeau.tensor([[1.0, 2.0, 4.0, 6.0]]), "xyxy", "cxcywh")

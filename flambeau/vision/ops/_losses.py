@@ -24,7 +24,7 @@ def _reduced(loss: Tensor, reduction: str) -> Tensor:
 
 
 def _pairs(boxes1: Tensor, boxes2: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Row by row: union, intersection over union, the hull's corners and sides."""
+    """Return, row by row: union, intersection over union, the corners and sides of the enclosing box."""
     boxes1, boxes2 = _upcast_non_float(boxes1), _upcast_non_float(boxes2)
     common, union = _loss_inter_union(boxes1, boxes2)
     hull = flambeau.max(boxes1[..., 2:], boxes2[..., 2:]) - flambeau.min(boxes1[..., :2], boxes2[..., :2])
@@ -32,7 +32,7 @@ def _pairs(boxes1: Tensor, boxes2: Tensor, eps: float) -> tuple[Tensor, Tensor, 
 
 
 def generalized_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "none", eps: float = 1e-7) -> Tensor:
-    """1 - generalized intersection over union, row by row (Rezatofighi et al., 2019)."""
+    """Return 1 - generalized intersection over union, row by row (Rezatofighi et al., 2019)."""
     _, _, union, iou, hull = _pairs(boxes1, boxes2, eps)
     area = hull[..., 0] * hull[..., 1]
     return _reduced(1 - (iou - (area - union) / (area + eps)), reduction)
@@ -44,13 +44,13 @@ def _distance(boxes1: Tensor, boxes2: Tensor, hull: Tensor, iou: Tensor, eps: fl
 
 
 def distance_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "none", eps: float = 1e-7) -> Tensor:
-    """1 - intersection over union + squared distance of the centres over that of the hull (Zheng et al., 2020)."""
+    """Return 1 - intersection over union + squared distance of the centres over that of the enclosing box (Zheng et al., 2020)."""
     boxes1, boxes2, _, iou, hull = _pairs(boxes1, boxes2, eps)
     return _reduced(_distance(boxes1, boxes2, hull, iou, eps), reduction)
 
 
 def complete_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "none", eps: float = 1e-7) -> Tensor:
-    """`distance_box_iou_loss` and a penalty for different proportions."""
+    """Return `distance_box_iou_loss` plus a penalty for different aspect ratios."""
     boxes1, boxes2, _, iou, hull = _pairs(boxes1, boxes2, eps)
     angle1, angle2 = (flambeau.atan((b[..., 2] - b[..., 0]) / (b[..., 3] - b[..., 1])) for b in (boxes1, boxes2))
     unlike = 4 / math.pi**2 * (angle2 - angle1) ** 2
@@ -62,7 +62,7 @@ def complete_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "none
 def sigmoid_focal_loss(
     inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
 ) -> Tensor:
-    """Binary cross entropy that fades where the answer is already right (Lin et al., 2017). alpha < 0: no balancing."""
+    """Return the focal loss: cross entropy weighted down for well-classified examples (Lin et al., 2017). alpha < 0: no balancing."""
     if not (0 <= alpha <= 1) and alpha != -1:
         raise ValueError(f"Invalid alpha value: {alpha}. alpha must be in the range [0,1] or -1 for ignore.")
     p = flambeau.sigmoid(inputs)

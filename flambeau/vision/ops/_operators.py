@@ -1,4 +1,4 @@
-"""The operators of torchvision as records: modes, graphs and exports see each as one call, `torch.ops.torchvision.<name>`."""
+"""Records of torchvision's operators: modes, graphs and exports see each as one call, `torch.ops.torchvision.<name>`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LIBRARY = Library("torchvision", "DEF")
 
 
 def operator(schema: str, meta: Callable | None = None, reads_values: bool = False) -> Callable[[Callable], Any]:
-    """Declare an operator by its schema; the decorated function is its kernel, and autograd follows what that does. `meta` makes the
+    """Declare an operator by its schema; the decorated function is its kernel, and autograd differentiates its body. `meta` makes the
     result without values; an operator that `reads_values` has none, as its result's size depends on them."""
 
     def declare(kernel: Callable) -> Any:
@@ -28,5 +28,5 @@ def operator(schema: str, meta: Callable | None = None, reads_values: bool = Fal
 
 
 def faces() -> Any:
-    """The operators by name, as programs find them in `torch.ops.torchvision`."""
+    """Return the operators by name, as programs find them in `torch.ops.torchvision`."""
     return flambeau.ops.torchvision

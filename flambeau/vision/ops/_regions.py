@@ -16,7 +16,7 @@ _MOST_POINTS = 1 << 31
 
 
 def pair(value: Any, name: str = "output_size") -> tuple[int, int]:
-    """An int or a pair of ints as a pair; at least 1 each."""
+    """Return an int or a pair of ints as a pair; at least 1 each."""
     both = (value, value) if isinstance(value, int) else tuple(value)
     if len(both) != 2 or any(not isinstance(v, int) or v < 1 for v in both):
         raise ValueError(f"{name} should be a positive int or two of them, got {value}")
@@ -24,13 +24,13 @@ def pair(value: Any, name: str = "output_size") -> tuple[int, int]:
 
 
 def rows_of(boxes: Tensor | Sequence[Tensor]) -> Tensor:
-    """Regions as rows (K, 5) of image index and box, from such rows or from one (L, 4) tensor per image."""
+    """Return regions as rows (K, 5) of image index and box, from such rows or from one (L, 4) tensor per image."""
     check_roi_boxes_shape(boxes)
     return boxes if isinstance(boxes, Tensor) else convert_boxes_to_roi_format(boxes)
 
 
 class Rows:
-    """The rows of an operator's boxes, checked: image numbers, and corners scaled to the feature map, as NumPy arrays."""
+    """Validated boxes of an operator: image numbers, and corners scaled to the feature map, as NumPy arrays."""
 
     def __init__(self, name: str, input: Tensor, boxes: Tensor | Sequence[Tensor], scale: float):
         rois = rows_of(boxes)
@@ -96,6 +96,6 @@ def rounded(values: np.ndarray) -> np.ndarray:
 
 
 def limits(first: np.ndarray, last: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bin borders as integers inside the map."""
+    """Return bin borders as integers inside the feature map."""
     inside = [np.clip(v, 0, size).astype(np.int64) for v in (first, last)]
     return np.ascontiguousarray(inside[0]), np.ascontiguousarray(inside[1])

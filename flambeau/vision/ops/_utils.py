@@ -16,7 +16,7 @@ def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 def convert_boxes_to_roi_format(boxes: Sequence[Tensor]) -> Tensor:
-    """Rows (K, 5) of image index and box, from one (L, 4) tensor per image."""
+    """Return rows (K, 5) of image index and box, from one (L, 4) tensor per image."""
     if not boxes:
         raise ValueError("boxes is an empty list: there is nothing to say which dtype and device it has")
     numbers = [flambeau.full_like(b[:, :1], i) for i, b in enumerate(boxes)]
@@ -24,7 +24,7 @@ def convert_boxes_to_roi_format(boxes: Sequence[Tensor]) -> Tensor:
 
 
 def check_roi_boxes_shape(boxes: Tensor | Sequence[Tensor]) -> None:
-    """Raise AssertionError unless these are rows (K, 5), or a list of (L, 4) tensors."""
+    """Raise AssertionError unless `boxes` are rows (K, 5), or a list of (L, 4) tensors."""
     if isinstance(boxes, (list, tuple)):
         if any(each.dim() != 2 or each.shape[1] != 4 for each in boxes):
             raise AssertionError("The shape of the tensor in the boxes list is not correct as List[Tensor[L, 4]]")
@@ -37,7 +37,7 @@ def check_roi_boxes_shape(boxes: Tensor | Sequence[Tensor]) -> None:
 def split_normalization_params(
     model: nn.Module, norm_classes: Sequence[type] | None = None
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The trainable parameters of a model's normalization layers, and all others: for a weight decay of the latter alone."""
+    """Return the trainable parameters of a model's normalization layers, and all others: for a weight decay of the latter alone."""
     classes = tuple(norm_classes or (*_NORMS, nn.LocalResponseNorm))
     for kind in classes:
         if not issubclass(kind, nn.Module):
@@ -52,7 +52,7 @@ def split_normalization_params(
 
 
 def _upcast(t: Tensor) -> Tensor:
-    """Wide enough that products do not overflow: at least 32 bits."""
+    """Convert to a dtype of at least 32 bits, so that products do not overflow."""
     if t.is_floating_point():
         return _upcast_non_float(t)
     return t if t.dtype in (flambeau.int32, flambeau.int64) else t.int()
@@ -64,7 +64,7 @@ def _upcast_non_float(t: Tensor) -> Tensor:
 
 
 def _loss_inter_union(boxes1: Tensor, boxes2: Tensor) -> tuple[Tensor, Tensor]:
-    """Areas of intersection and union of boxes, row by row."""
+    """Return areas of intersection and union of boxes, row by row."""
     sides = flambeau.min(boxes1[..., 2:], boxes2[..., 2:]) - flambeau.max(boxes1[..., :2], boxes2[..., :2])
     meet = (sides > 0).all(dim=-1)
     common = flambeau.where(meet, sides[..., 0] * sides[..., 1], flambeau.zeros_like(sides[..., 0]))

@@ -31,8 +31,8 @@ def _nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
-    """Indices of boxes to keep, best score first: each box that overlaps a better kept one by more than the threshold
-    (intersection over union) is dropped.
+    """Return indices of boxes to keep, best score first: each box that overlaps a better kept one by more than the threshold (intersection
+    over union) is dropped.
 
     >>> import flambeau
     >>> boxes = flambeau.tensor([[0.0, 0, 10, 10], [1, 1, 10, 10], [20, 20, 30, 30]])
@@ -58,7 +58,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
 
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
-    """Non-maximum suppression within each category."""
+    """Apply non-maximum suppression within each category; return the indices to keep."""
     # Moving many boxes apart costs more comparisons than going category by category, which no trace can follow.
     if boxes.numel() > 4000 and not flambeau.jit.is_tracing():
         return _nms_by_category(boxes, scores, idxs, iou_threshold)
@@ -78,20 +78,20 @@ def _nms_by_category(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold:
 
 
 def remove_small_boxes(boxes: Tensor, min_size: float) -> Tensor:
-    """Indices of boxes whose sides are both at least `min_size`."""
+    """Return indices of boxes whose sides are both at least `min_size`."""
     wide, high = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
     return flambeau.where((wide >= min_size) & (high >= min_size))[0]
 
 
 def clip_boxes_to_image(boxes: Tensor, size: tuple[int, int]) -> Tensor:
-    """Boxes cut to an image of size (height, width)."""
+    """Clip boxes to an image of size (height, width)."""
     height, width = size
     x, y = boxes[..., 0::2].clamp(min=0, max=width), boxes[..., 1::2].clamp(min=0, max=height)
     return flambeau.stack((x, y), dim=boxes.dim()).reshape(boxes.shape)
 
 
 def box_area(boxes: Tensor, fmt: str = "xyxy") -> Tensor:
-    """Areas of boxes in the format xyxy, xywh or cxcywh."""
+    """Return the areas of boxes in the format xyxy, xywh or cxcywh."""
     boxes = _upcast(boxes)
     if fmt == "xyxy":
         return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
@@ -111,20 +111,20 @@ def _box_inter_union(boxes1: Tensor, boxes2: Tensor, fmt: str = "xyxy") -> tuple
 
 
 def box_iou(boxes1: Tensor, boxes2: Tensor, fmt: str = "xyxy") -> Tensor:
-    """(N, M): intersection over union of every pair."""
+    """Return the intersection over union of every pair: (N, M)."""
     common, union = _box_inter_union(boxes1, boxes2, fmt)
     return common / union
 
 
 def _hull_sides(boxes1: Tensor, boxes2: Tensor) -> Tensor:
-    """Width and height of the smallest box around each pair."""
+    """Return width and height of the smallest box around each pair."""
     near = flambeau.min(boxes1[..., :, None, :2], boxes2[..., None, :, :2])
     far = flambeau.max(boxes1[..., :, None, 2:], boxes2[..., None, :, 2:])
     return _upcast(far - near).clamp(min=0)
 
 
 def generalized_box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
-    """Intersection over union, less the part of the hull that neither box covers (Rezatofighi et al., 2019)."""
+    """Return intersection over union, less the part of the enclosing box that neither box covers (Rezatofighi et al., 2019)."""
     common, union = _box_inter_union(boxes1, boxes2)
     sides = _hull_sides(boxes1, boxes2)
     hull = sides[..., 0] * sides[..., 1]
@@ -132,7 +132,7 @@ def generalized_box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
 
 
 def distance_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
-    """Intersection over union, less the squared distance of the centres over that of the hull's corners (Zheng et al.)."""
+    """Return intersection over union, less the squared distance of the centres over the enclosing box's squared diagonal (Zheng et al.)."""
     boxes1, boxes2 = _upcast_non_float(boxes1), _upcast_non_float(boxes2)
     sides = _hull_sides(boxes1, boxes2)
     diagonal = sides[..., 0] ** 2 + sides[..., 1] ** 2 + eps
@@ -142,7 +142,7 @@ def distance_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tenso
 
 
 def complete_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
-    """`distance_box_iou`, less a penalty for different proportions."""
+    """Return `distance_box_iou`, less a penalty for different aspect ratios."""
     boxes1, boxes2 = _upcast_non_float(boxes1), _upcast_non_float(boxes2)
     angle1, angle2 = (flambeau.atan((b[..., 2] - b[..., 0]) / (b[..., 3] - b[..., 1])) for b in (boxes1, boxes2))
     unlike = 4 / math.pi**2 * (angle1[..., :, None] - angle2[..., None, :]) ** 2
@@ -152,7 +152,7 @@ def complete_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tenso
 
 
 def masks_to_boxes(masks: Tensor) -> Tensor:
-    """(N, 4): the boxes around the non-zero elements of masks (N, H, W); zeros around an empty mask."""
+    """Return the boxes (N, 4) around the non-zero elements of masks (N, H, W); zeros for an empty mask."""
     if masks.numel() == 0:
         return flambeau.zeros((0, 4), device=masks.device, dtype=flambeau.float)
     columns, rows = (masks != 0).any(dim=1), (masks != 0).any(dim=2)

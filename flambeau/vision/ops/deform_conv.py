@@ -43,7 +43,7 @@ class _Geometry:
 
 
 class _Sample(Function):
-    """input (N, C, H, W) looked up at the displaced kernel elements: (N, C, taps, oh * ow)."""
+    """Autograd function that samples input (N, C, H, W) at the displaced kernel elements: (N, C, taps, oh * ow)."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, offset: Tensor, geometry: _Geometry) -> Tensor:
@@ -144,8 +144,8 @@ def deform_conv2d(
     dilation: Any = (1, 1),
     mask: Tensor | None = None,
 ) -> Tensor:
-    """A convolution whose kernel elements are moved by `offset` (N, 2 * groups * kh * kw, oh, ow: y and x of each) and, with
-    `mask` (N, groups * kh * kw, oh, ow), scaled."""
+    """Apply a convolution whose kernel elements are moved by `offset` (N, 2 * groups * kh * kw, oh, ow: y and x of each) and, with `mask`
+    (N, groups * kh * kw, oh, ow), scaled."""
     kernel = (weight.shape[-2], weight.shape[-1])
     steps = {"stride": pair(stride, "stride"), "dilation": pair(dilation, "dilation")}
     both = (padding, padding) if isinstance(padding, int) else tuple(padding)

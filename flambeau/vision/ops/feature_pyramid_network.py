@@ -1,4 +1,4 @@
-"""Feature pyramids (Lin et al., 2017): maps of several sizes, brought to one width and enriched from the top down."""
+"""Feature pyramids (Lin et al., 2017): feature maps of several sizes, brought to one width and enriched from the top down."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .misc import Conv2dNormActivation, Layer
 
 
 class ExtraFPNBlock(nn.Module):
-    """The base of blocks that add maps to a pyramid: called with its maps, the maps it was made from, and the names."""
+    """Base of blocks that add maps to a pyramid: called with its maps, the maps it was made from, and the names."""
 
     def forward(self, results: list[Tensor], x: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
@@ -26,7 +26,7 @@ class LastLevelMaxPool(ExtraFPNBlock):
 
 
 class LastLevelP6P7(ExtraFPNBlock):
-    """Two more maps, each by a convolution of stride 2."""
+    """Add two maps, each by a convolution of stride 2."""
 
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Building blocks that several model families share."""
+"""Building blocks shared by several model families."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FrozenBatchNorm2d(nn.Module):
 
 
 class ConvNormActivation(Sequential):
-    """A convolution, then a normalisation and an activation where wanted; `padding=None` keeps the size at stride 1."""
+    """A convolution, optionally followed by a normalisation and an activation; `padding=None` keeps the size at stride 1."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""RoIAlign over a feature pyramid: each box is read from the level that fits its size (Lin et al., 2017, equation 1)."""
+"""RoIAlign over a feature pyramid: each box is pooled from the level that fits its size (Lin et al., 2017, equation 1)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LevelMapper:
 
 
 class MultiScaleRoIAlign(nn.Module):
-    """Regions of several feature maps, whose scales are found from their sizes and the images'."""
+    """RoIAlign over several feature maps, whose scales are found from their sizes and the images'."""
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ class _Align(Function):
 
 
 class _AlignBackward(Function):
-    """The transpose of a linear map; its own derivative is that map again."""
+    """Autograd function of the transpose of RoIAlign, a linear map; its derivative is RoIAlign again."""
 
     @staticmethod
     def forward(ctx: Any, g: Tensor, plan: _Plan) -> Tensor:
@@ -129,10 +129,10 @@ def roi_align(
     sampling_ratio: int = -1,
     aligned: bool = False,
 ) -> Tensor:
-    """(K, C, h, w): each region of input (N, C, H, W) as averages of bilinearly interpolated points.
+    """Return each region of input (N, C, H, W) as averages of bilinearly interpolated points: (K, C, h, w).
 
-    `boxes` is (K, 5), image number first, or a list of (L, 4) per image; `sampling_ratio` points per bin and axis, one per
-    element if not positive; `aligned` moves boxes by half an element, which puts points where they belong.
+    `boxes` is (K, 5), image number first, or a list of (L, 4) per image; `sampling_ratio` points per bin and axis, one per element if not
+    positive; `aligned` moves boxes by half an element, so that points are at pixel centres.
     """
     height, width = pair(output_size)
     return _roi_align(input, rows_of(boxes), float(spatial_scale), height, width, sampling_ratio, aligned)
@@ -145,7 +145,7 @@ def ps_roi_align(
     spatial_scale: float = 1.0,
     sampling_ratio: int = -1,
 ) -> Tensor:
-    """`roi_align` where bin (i, j) of output channel c reads input channel (c, i, j)."""
+    """Apply `roi_align` where bin (i, j) of output channel c reads input channel (c, i, j)."""
     height, width = pair(output_size)
     return _ps_roi_align(input, rows_of(boxes), float(spatial_scale), height, width, sampling_ratio)[0]
 

@@ -18,7 +18,7 @@ from .roi_align import _channels_read
 
 
 def _bins(start: np.ndarray, length: np.ndarray, count: int, size: int, whole: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(K, count): where each bin starts and ends. `whole`: bins are rounded before they are moved to the region."""
+    """Return where each bin starts and ends: (K, count). `whole`: bins are rounded before they are moved to the region."""
     step = (length / count).astype(start.dtype)[:, None]
     first, last = np.arange(count, dtype=start.dtype) * step, np.arange(1, count + 1, dtype=start.dtype) * step
     origin = start[:, None]
@@ -116,14 +116,14 @@ def _ps_roi_pool(input: Tensor, rois: Tensor, spatial_scale: float, pooled_heigh
 def roi_pool(
     input: Tensor, boxes: Tensor | Sequence[Tensor], output_size: int | Sequence[int], spatial_scale: float = 1.0
 ) -> Tensor:
-    """(K, C, h, w): the largest elements of the bins of each region of input (N, C, H, W); boxes as for `roi_align`."""
+    """Return the largest elements of the bins of each region of input (N, C, H, W): (K, C, h, w); boxes as for `roi_align`."""
     return _roi_pool(input, rows_of(boxes), float(spatial_scale), *pair(output_size))[0]
 
 
 def ps_roi_pool(
     input: Tensor, boxes: Tensor | Sequence[Tensor], output_size: int | Sequence[int], spatial_scale: float = 1.0
 ) -> Tensor:
-    """Averages over the bins of each region, where bin (i, j) of output channel c reads input channel (c, i, j)."""
+    """Return averages over the bins of each region, where bin (i, j) of output channel c reads input channel (c, i, j)."""
     return _ps_roi_pool(input, rows_of(boxes), float(spatial_scale), *pair(output_size))[0]
 
 

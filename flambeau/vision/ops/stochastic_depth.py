@@ -1,4 +1,4 @@
-"""Stochastic depth (Huang et al., 2016): whole residual branches dropped while training."""
+"""Stochastic depth (Huang et al., 2016): whole residual branches are dropped during training."""
 
 from __future__ import annotations
 

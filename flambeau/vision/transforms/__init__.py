@@ -32,7 +32,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The second generation is imported when first used."""
+    """Import `v2` on first use."""
     if name == "v2":
         return _naming.submodule(__name__, "v2")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

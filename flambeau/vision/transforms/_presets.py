@@ -17,7 +17,7 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class _Preset(nn.Module):
-    """Resize, crop, scale to 0..1 and normalise, as far as asked for; PIL images or tensors (..., C, H, W)."""
+    """Base of presets: resize, crop, scale to 0..1 and normalise, as configured; for PIL images or tensors (..., C, H, W)."""
 
     resize_size: list[int] | None = None
     crop_size: list[int] | None = None

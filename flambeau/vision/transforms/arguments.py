@@ -1,4 +1,4 @@
-"""Checking what transforms are given."""
+"""Validation of the arguments of transforms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_number(value: Any) -> bool:
 
 
 def pair(size: Any, message: str) -> tuple[int, int]:
-    """(height, width) from a number or a sequence."""
+    """Return (height, width) from a number or a sequence."""
     if is_number(size):
         return int(size), int(size)
     if isinstance(size, Sequence) and len(size) == 1:
@@ -26,7 +26,7 @@ def pair(size: Any, message: str) -> tuple[int, int]:
 
 
 def crop_size(size: Any, exact: bool = False) -> tuple[int, int]:
-    """(height, width) from a number or a sequence; `exact`: of no more than two numbers."""
+    """Return (height, width) from a number or a sequence; `exact`: of no more than two numbers."""
     if is_number(size):
         return int(size), int(size)
     if exact and len(size) not in (1, 2):
@@ -43,7 +43,7 @@ def check_sequence(value: Any, name: str, lengths: tuple[int, ...]) -> None:
 
 
 def symmetric_range(value: Any, name: str, lengths: tuple[int, ...] = (2,)) -> list[float]:
-    """[-value, value], or the given bounds as floats."""
+    """Return [-value, value], or the given bounds as floats."""
     if is_number(value):
         if value < 0:
             raise ValueError(f"If {name} is a single number, it must be positive.")
@@ -113,7 +113,7 @@ def check_gamma(gamma: float) -> None:
 
 
 def blur_arguments(kernel_size: Any, sigma: Any) -> tuple[list[int], list[float]]:
-    """Kernel size and standard deviation as (x, y), checked."""
+    """Check kernel size and standard deviation; return both as (x, y)."""
     if not isinstance(kernel_size, (int, list, tuple)):
         raise TypeError(f"kernel_size should be int or a sequence of integers. Got {type(kernel_size)}")
     sizes = [kernel_size] * 2 if isinstance(kernel_size, int) else list(kernel_size)

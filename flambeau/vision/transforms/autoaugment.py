@@ -21,7 +21,7 @@ def _randint(high: int, low: int = 0) -> int:
 
 
 class _Automatic(nn.Module):
-    """Choosing an operation of a space, and its magnitude."""
+    """Base of automatic augmentations: chooses an operation of a space, and its magnitude."""
 
     space: tables.Space
     shown: tuple[str, ...]
@@ -74,7 +74,7 @@ class AutoAugment(_Automatic):
 
     @staticmethod
     def get_params(transform_num: int) -> tuple[int, Tensor, Tensor]:
-        """(policy, probabilities, signs)."""
+        """Draw (policy, probabilities, signs)."""
         return _randint(transform_num), flambeau.rand((2,)), flambeau.randint(2, (2,))
 
     def forward(self, img: Any) -> Any:
@@ -91,7 +91,7 @@ class AutoAugment(_Automatic):
 
 
 class RandAugment(_Automatic):
-    """`num_ops` random operations of one strength."""
+    """Apply `num_ops` random operations of one strength."""
 
     space = tables.IN_BYTES.rand_augment
     shown = ("num_ops", "magnitude", "num_magnitude_bins", "interpolation", "fill")
@@ -124,7 +124,7 @@ class TrivialAugmentWide(_Automatic):
 
 
 class AugMix(_Automatic):
-    """A random blend of the image with chains of random operations on it."""
+    """Blend the image at random with chains of random operations on it."""
 
     shown = ("severity", "mixture_width", "chain_depth", "alpha", "all_ops", "interpolation", "fill")
 
@@ -157,7 +157,7 @@ class AugMix(_Automatic):
 
 
 def mixing_weights(count: int, alpha: float, width: int) -> tuple[Tensor, Tensor]:
-    """Weights: how much of each image is kept, and how much of every chain is added."""
+    """Draw the weights of each image and of every chain."""
     shares = flambeau._sample_dirichlet(flambeau.tensor([alpha, alpha]).expand(count, -1))
     chains = flambeau._sample_dirichlet(flambeau.tensor([alpha] * width).expand(count, -1))
     return shares[:, 0], chains * shares[:, 1].reshape(count, -1)

@@ -1,4 +1,4 @@
-"""Classic transforms that chain others or change what an image is kept in."""
+"""Classic transforms that chain others, or convert between PIL images, arrays and tensors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Compose:
 
 
 class ToTensor:
-    """PIL image or array (H, W, C) of bytes to a float tensor (C, H, W) from 0 to 1."""
+    """Convert a PIL image or array (H, W, C) of bytes to a float tensor (C, H, W) from 0 to 1."""
 
     def __call__(self, pic: Any) -> Tensor:
         return F.to_tensor(pic)
@@ -57,7 +57,7 @@ class ToTensor:
 
 
 class PILToTensor:
-    """PIL image to a tensor (C, H, W) of the same numbers."""
+    """Convert a PIL image to a tensor (C, H, W) of the same values."""
 
     def __call__(self, pic: Any) -> Tensor:
         return F.pil_to_tensor(pic)
@@ -67,7 +67,7 @@ class PILToTensor:
 
 
 class ConvertImageDtype(nn.Module):
-    """An image tensor in another dtype, its values scaled to that range."""
+    """Convert an image tensor to another dtype, with its values scaled to that range."""
 
     def __init__(self, dtype: Any) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class ConvertImageDtype(nn.Module):
 
 
 class ToPILImage:
-    """A tensor (C, H, W) or array (H, W, C) to a PIL image."""
+    """Convert a tensor (C, H, W) or array (H, W, C) to a PIL image."""
 
     def __init__(self, mode: str | None = None) -> None:
         self.mode = mode
@@ -91,7 +91,7 @@ class ToPILImage:
 
 
 class Normalize(nn.Module):
-    """(x - mean) / std of every channel."""
+    """Normalise every channel: (x - mean) / std."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Lambda:
 
 
 class RandomTransforms:
-    """A list of transforms of which chance decides."""
+    """Base of transforms that apply some of a list at random."""
 
     def __init__(self, transforms: Sequence[Callable[..., Any]]) -> None:
         if not isinstance(transforms, Sequence):
@@ -156,7 +156,7 @@ class RandomApply(nn.Module):
 
 
 class RandomOrder(RandomTransforms):
-    """The transforms in a random order (of Python's generator)."""
+    """Apply the transforms in a random order (by Python's generator)."""
 
     def __call__(self, img: Any) -> Any:
         order = list(range(len(self.transforms)))
@@ -183,7 +183,7 @@ class RandomChoice(RandomTransforms):
 
 
 class LinearTransformation(nn.Module):
-    """A flattened image, less a mean vector, times a square matrix: whitening."""
+    """Whitening: subtract a mean vector from the flattened image and multiply by a square matrix."""
 
     def __init__(self, transformation_matrix: Tensor, mean_vector: Tensor) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The random choices of transforms: the same numbers in the same order as torchvision, from the same seed."""
+"""Random draws of transforms: the same numbers in the same order as torchvision, from the same seed."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def _logarithms(values: tuple[float, ...], dtype: Any) -> list[float]:
 
 
 def happens(p: float) -> bool:
-    """True with probability p, which is compared in float32 as a tensor would do it."""
+    """Return True with probability p, which is compared in float32 as a tensor would be."""
     return uniform(0.0, 1.0) < np.float32(p)
 
 
 def whole(low: int, high: int) -> int:
-    """Draw a whole number in low..high-1."""
+    """Draw an integer in low..high-1."""
     return fill(empty((1,), flambeau.int64), default_generator, Integers(low, high)).item()
 
 
 def crop_corner(own: Sequence[int], size: Sequence[int]) -> tuple[int, int]:
-    """Top and left of a window inside the image."""
+    """Draw top and left of a window inside the image."""
     return whole(0, own[0] - size[0] + 1), whole(0, own[1] - size[1] + 1)
 
 
 def resized_crop(own: Sequence[int], scale: Sequence[float], ratio: Sequence[float]) -> tuple[int, int, int, int]:
-    """(top, left, height, width): a window of random area and shape, ten tries; else the largest central one that fits `ratio`."""
+    """Draw a window of random area and shape, (top, left, height, width), in ten tries; else the largest central one that fits `ratio`."""
     height, width = own
     area = height * width
     log_ratio = _logarithms(tuple(ratio), flambeau.get_default_dtype())
@@ -77,7 +77,7 @@ def resized_crop(own: Sequence[int], scale: Sequence[float], ratio: Sequence[flo
 def erasing(
     own: Sequence[int], scale: Sequence[float], ratio: Sequence[float], value: Sequence[float] | None
 ) -> tuple[int, int, int, int, Any] | None:
-    """(top, left, height, width, colour) of a box to erase, or None where ten tries found none that fits."""
+    """Draw (top, left, height, width, colour) of a box to erase, or None if none of ten tries fits."""
     channels, height, width = own
     area = height * width
     log_ratio = _logarithms(tuple(ratio), flambeau.get_default_dtype())
@@ -96,7 +96,7 @@ def erasing(
 
 
 def perspective_points(width: int, height: int, distortion: float) -> tuple[list[list[int]], list[list[int]]]:
-    """The corners of the image, and where they move to: each up to half of the image times `distortion` inwards."""
+    """Return the corners of the image, and random new ones: each moved inwards by up to half of the image times `distortion`."""
     dx, dy = int(distortion * (width // 2)), int(distortion * (height // 2))
     top_left = [whole(0, dx + 1), whole(0, dy + 1)]
     top_right = [whole(width - dx - 1, width), whole(0, dy + 1)]
@@ -113,7 +113,7 @@ def affine(
     shear: Sequence[float] | None,
     size: Sequence[int],
 ) -> tuple[float, tuple[int, int], float, tuple[float, float]]:
-    """(angle, translation, scale, shear) for an image of `size` (width, height)."""
+    """Draw (angle, translation, scale, shear) for an image of `size` (width, height)."""
     angle = uniform(float(degrees[0]), float(degrees[1]))
     moved = (0, 0)
     if translate is not None:
@@ -129,6 +129,6 @@ def affine(
 
 
 def jitter(*ranges: Sequence[float] | None) -> tuple[flambeau.Tensor, list[float | None]]:
-    """The order of the four colour changes, and how much of each (None where its range is None)."""
+    """Draw the order of the four colour changes, and the factor of each (None if its range is None)."""
     order = flambeau.randperm(4)
     return order, [None if bounds is None else float(uniform(bounds[0], bounds[1])) for bounds in ranges]

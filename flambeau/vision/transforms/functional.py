@@ -76,7 +76,7 @@ def get_image_num_channels(img: Any) -> int:
 
 
 def to_tensor(pic: Any) -> Tensor:
-    """A PIL image or (H, W, C) array as a (C, H, W) tensor; bytes become floats from 0 to 1.
+    """Convert a PIL image or (H, W, C) array to a (C, H, W) tensor; bytes become floats from 0 to 1.
 
     >>> import numpy
     >>> to_tensor(numpy.full((1, 2, 1), 255, dtype=numpy.uint8))

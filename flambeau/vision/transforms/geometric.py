@@ -33,7 +33,7 @@ def _fill_for(img: Any, fill: Any) -> Any:
 
 
 class Resize(nn.Module):
-    """Resizes to (h, w), or the shorter side to a number."""
+    """Resize an image to (h, w), or its shorter side to a number."""
 
     def __init__(self, size: Any, interpolation: Any = InterpolationMode.BILINEAR, max_size: int | None = None, antialias: bool | None = True) -> None:  # fmt: skip
         super().__init__()
@@ -97,7 +97,7 @@ def check_padding(padding: Any, fill: Any, padding_mode: Any) -> None:
 
 
 class RandomCrop(nn.Module):
-    """A window at a random place, after an optional border."""
+    """Crop a window at a random position, after optional padding."""
 
     @staticmethod
     def get_params(img: Any, output_size: tuple[int, int]) -> tuple[int, int, int, int]:
@@ -184,7 +184,7 @@ class RandomPerspective(nn.Module):
 
 
 class RandomResizedCrop(nn.Module):
-    """A window of random area and shape, resized: the standard augmentation of ImageNet training."""
+    """Crop a window of random area and shape and resize it: the standard augmentation of ImageNet training."""
 
     def __init__(self, size: Any, scale: Sequence[float] = (0.08, 1.0), ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0), interpolation: Any = InterpolationMode.BILINEAR, antialias: bool | None = True) -> None:  # fmt: skip
         super().__init__()
@@ -221,7 +221,7 @@ def check_scale_and_ratio(scale: Any, ratio: Any) -> None:
 
 
 class FiveCrop(nn.Module):
-    """Four corners and the centre, as a tuple."""
+    """Crop the four corners and the centre, as a tuple."""
 
     def __init__(self, size: Any) -> None:
         super().__init__()
@@ -235,7 +235,7 @@ class FiveCrop(nn.Module):
 
 
 class TenCrop(nn.Module):
-    """The five crops, and those of the mirrored image."""
+    """Crop the four corners and the centre of the image and of its mirror image."""
 
     def __init__(self, size: Any, vertical_flip: bool = False) -> None:
         super().__init__()
@@ -303,7 +303,7 @@ class RandomAffine(nn.Module):
 
     @staticmethod
     def get_params(degrees: Any, translate: Any, scale_ranges: Any, shears: Any, img_size: Any) -> tuple[Any, ...]:
-        """(angle, translation, scale, shear) for an image of (width, height)."""
+        """Draw (angle, translation, scale, shear) for an image of (width, height)."""
         return draws.affine(degrees, translate, scale_ranges, shears, img_size)
 
     def forward(self, img: Any) -> Any:
@@ -388,7 +388,7 @@ def two_floats(value: Any, name: str) -> list[float]:
 
 
 def displacement_field(alpha: Sequence[float], sigma: Sequence[float], size: Sequence[int]) -> Tensor:
-    """Uniform noise, blurred by `sigma` and scaled by `alpha`; one plane for x, one for y."""
+    """Return uniform noise, blurred by `sigma` and scaled by `alpha`; one plane for x, one for y."""
     planes = []
     for strength, width, side in zip(alpha, sigma, reversed(size)):
         noise = flambeau.rand([1, 1, *size]) * 2 - 1

@@ -1,4 +1,4 @@
-"""The ways to read between pixels, and their names in Pillow."""
+"""Interpolation modes, and their names in Pillow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class InterpolationMode(Enum):
-    """The way in which a pixel between pixels is computed. BOX and HAMMING work on PIL images only."""
+    """Interpolation between pixels. BOX and HAMMING work on PIL images only."""
 
     NEAREST = "nearest"
     NEAREST_EXACT = "nearest-exact"
@@ -31,7 +31,7 @@ TO_PIL = {mode: number for number, mode in _FROM_PIL.items()} | {InterpolationMo
 
 
 def interpolation_mode(value: Any, *, names: bool = True) -> InterpolationMode:
-    """A mode from itself, Pillow's number or (where `names` allows it) its name."""
+    """Return a mode given as itself, by Pillow's number or (if `names`) by its name."""
     if isinstance(value, InterpolationMode):
         return value
     if isinstance(value, int):

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def jitter_range(value: Any, name: str, center: float = 1.0, bound: tuple[float, float] = (0.0, float("inf")), clip_first: bool = True) -> tuple[float, float] | None:  # fmt: skip
-    """(low, high) around `center` from one number, or the given bounds; None where nothing would change."""
+    """Return (low, high) around `center` from one number, or the given bounds; None if nothing would change."""
     if is_number(value):
         if value < 0:
             raise ValueError(f"If {name} is a single number, it must be non negative.")
@@ -39,7 +39,7 @@ JITTERS: tuple[Callable, ...] = (F.adjust_brightness, F.adjust_contrast, F.adjus
 
 
 class ColorJitter(nn.Module):
-    """Brightness, contrast, saturation and hue changed by random amounts, in a random order."""
+    """Change brightness, contrast, saturation and hue by random amounts, in a random order."""
 
     def __init__(self, brightness: Any = 0, contrast: Any = 0, saturation: Any = 0, hue: Any = 0) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class ColorJitter(nn.Module):
 
     @staticmethod
     def get_params(brightness: Any, contrast: Any, saturation: Any, hue: Any) -> tuple[Any, ...]:
-        """(order, brightness, contrast, saturation, hue)."""
+        """Draw (order, brightness, contrast, saturation, hue)."""
         order, amounts = draws.jitter(brightness, contrast, saturation, hue)
         return (order, *amounts)
 
@@ -96,7 +96,7 @@ class RandomGrayscale(nn.Module):
 
 
 class RandomErasing(nn.Module):
-    """A random box of the tensor erased with probability p: filled with a value, a colour or noise ("random")."""
+    """Erase a random box of the tensor with probability p: fill it with a value, a colour or noise ("random")."""
 
     def __init__(self, p: float = 0.5, scale: Any = (0.02, 0.33), ratio: Any = (0.3, 3.3), value: Any = 0, inplace: bool = False) -> None:  # fmt: skip
         super().__init__()
@@ -109,7 +109,7 @@ class RandomErasing(nn.Module):
 
     @staticmethod
     def get_params(img: Tensor, scale: Any, ratio: Any, value: Any = None) -> tuple[Any, ...]:
-        """(top, left, height, width, colour); the whole image unchanged where no box fits."""
+        """Draw (top, left, height, width, colour); the whole image unchanged if no box fits."""
         box = draws.erasing(img.shape[-3:], scale, ratio, value)
         return (0, 0, *img.shape[-2:], img) if box is None else box
 

@@ -17,7 +17,7 @@ _DATA = Path(__file__).parents[2] / "data"
 
 
 class AutoAugmentPolicy(Enum):
-    """The data set an AutoAugment policy was learned on."""
+    """The data set that an AutoAugment policy was learned on."""
 
     IMAGENET = "imagenet"
     CIFAR10 = "cifar10"
@@ -82,7 +82,7 @@ def _tones(bits: int, steps: float, white: float) -> Space:
 
 
 def _part_of(fraction: float) -> tuple[Callable, Callable]:
-    """Translations up to a fraction of the width, and of the height."""
+    """Return translations up to a fraction of the width, and of the height."""
     return (
         lambda bins, height, width: flambeau.linspace(0.0, fraction * width, bins),
         lambda bins, height, width: flambeau.linspace(0.0, fraction * height, bins),
@@ -107,7 +107,7 @@ IN_BYTES, IN_UNITS = Spaces(255.0), Spaces(1.0)
 
 
 def apply(F: Any, img: Any, name: str, magnitude: float, interpolation: Any, fill: Any) -> Any:
-    """Apply an operation by the functions of `F` (either generation's)."""
+    """Apply an operation by the functions of `F` (of either generation)."""
     options = {"interpolation": interpolation, "fill": fill}
     still: dict[str, Any] = {"angle": 0.0, "translate": [0, 0], "scale": 1.0, "shear": [0.0, 0.0]}
     if name == "Identity":

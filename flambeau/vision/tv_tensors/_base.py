@@ -1,7 +1,7 @@
-"""Base of tensors with a kind (images, boxes, masks, ...): they are tensors by storage, and plain tensors by arithmetic.
+"""Base of tensors with a content type (images, boxes, masks, ...); results of arithmetic are plain tensors.
 
-`image + 1` is a plain tensor: an operator does not know whether its result is still an image. Only copies keep the kind (clone, to,
-detach, requires_grad_), unless `set_return_type("TVTensor")` asks for more.
+`image + 1` is a plain tensor: an operator does not know whether its result is still an image. Only copies keep the type (clone, to, detach,
+requires_grad_), unless `set_return_type("TVTensor")` asks for more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KIND_KEPT = (Tensor.clone, Tensor.to, Tensor.detach, Tensor.requires_grad_)
 
 
 class _ReturnType:
-    """Switch: whether operators on the special kinds return that kind."""
+    """Switch: whether operators on TVTensors return TVTensors."""
 
     keep_kind = False
 
@@ -50,7 +50,7 @@ class set_return_type:
 
 
 def plain(value: Tensor) -> Tensor:
-    """An ordinary tensor over the same memory: kernels work on these, so that no operator looks for overrides."""
+    """Return an ordinary tensor over the same memory: kernels work on these, so that no operator looks for overrides."""
     if type(value) is Tensor:
         return value
     with DisableTorchFunctionSubclass():
@@ -58,7 +58,7 @@ def plain(value: Tensor) -> Tensor:
 
 
 class TVTensor(Tensor):
-    """A tensor with a meaning. Derive from it, and register kernels, to make transforms understand a kind of your own."""
+    """A tensor with a content type. Derive from it, and register kernels, so that transforms support a type of your own."""
 
     _known_when_made = True  # programs that import transforms and never make one pay nothing for it
 
@@ -83,7 +83,7 @@ class TVTensor(Tensor):
 
     @classmethod
     def wrap(cls: type[D], tensor: Tensor, like: Any, **details: Any) -> D:
-        """Return `tensor` as this kind, with the details of `like` unless `details` overrides them."""
+        """Return `tensor` as this type, with the details of `like` unless `details` overrides them."""
         names = cls._detail_names()
         return cls._of(tensor, **{name: details[name] if name in details else getattr(like, name) for name in names})
 
@@ -129,7 +129,7 @@ class TVTensor(Tensor):
 
 
 def wrap(wrappee: Tensor, *, like: Tensor, **kwargs: Any) -> Any:
-    """`wrappee` as the kind of `like`, with its details (format, canvas size, ...) unless given."""
+    """Return `wrappee` as the type of `like`, with its details (format, canvas size, ...) unless given."""
     rewrap = getattr(type(like), "wrap", None)
     if rewrap is None:
         return wrappee.as_subclass(type(like))

@@ -1,4 +1,4 @@
-"""Bounding boxes and the ways to write them."""
+"""Bounding boxes and their formats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROTATED = (BoundingBoxFormat.XYWHR, BoundingBoxFormat.CXCYWHR, BoundingBoxForma
 
 
 def box_format(value: BoundingBoxFormat | str) -> BoundingBoxFormat:
-    """A format from itself or its name in any case."""
+    """Return a format given as itself or by its name in any case."""
     return value if isinstance(value, BoundingBoxFormat) else BoundingBoxFormat[value.upper()]
 
 

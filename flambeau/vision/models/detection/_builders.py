@@ -40,10 +40,10 @@ def settle(
 def detector(
     weights: Any, backbone: Any, pretrained: str | None = "IMAGENET1K_V1", zero_eps: bool = False
 ) -> Callable[[Callable[..., nn.Module]], Callable[..., nn.Module]]:
-    """Decorator: makes a builder of a function f(start, num_classes, **kwargs) that puts the model together.
+    """Decorator: make a builder from a function f(start, num_classes, **kwargs) that assembles the model.
 
-    `pretrained` names the member of `backbone` that the backbone has by default. `zero_eps`: the file COCO_V1 was trained with
-    an eps of 0 in its frozen norms."""
+    `pretrained` names the member of `backbone` that the backbone has by default. `zero_eps`: the file COCO_V1 was trained with an eps of 0
+    in its frozen norms."""
     by_default = None if pretrained is None else backbone[pretrained]
     enum = weights
 
@@ -74,7 +74,7 @@ def detector(
 
 
 def resnet50_body(start: Start, frozen: bool = True, **fpn: Any) -> Any:
-    """ResNet-50 with a feature pyramid; trained norms are frozen with `frozen`."""
+    """Return a ResNet-50 with a feature pyramid; trained norms are frozen with `frozen`."""
     trainable = start.layers_to_train(5, 3)
     norm = FrozenBatchNorm2d if start.is_trained and frozen else nn.BatchNorm2d
     backbone = resnet50(weights=start.weights, progress=start.progress, norm_layer=norm)

@@ -15,7 +15,7 @@ Target = dict[str, Tensor]
 
 
 class SingleStageDetector(nn.Module):
-    """Images -> transform -> backbone -> head, for anchors at every location. A subclass defines the loss
+    """Base of single-stage detectors: images -> transform -> backbone -> head, for anchors at every location. A subclass defines the loss
     (`compute_loss`) and how outputs become detections (`detect`)."""
 
     backbone: nn.Module
@@ -56,7 +56,7 @@ class SingleStageDetector(nn.Module):
 def level_candidates(
     scores: Tensor, codes: Tensor, anchors: Tensor, decode: Any, shape: tuple[int, int], threshold: float, most: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The best boxes of one level, their scores and labels, from scores (anchors, classes)."""
+    """Return the best boxes of one level, their scores and labels, from scores (anchors, classes)."""
     classes = scores.shape[-1]
     flat = scores.flatten()
     above = flambeau.where(flat > threshold)[0]
@@ -67,6 +67,6 @@ def level_candidates(
 
 
 def detections(levels: Sequence[tuple[Tensor, Tensor, Tensor]], threshold: float, most: int) -> Target:
-    """The candidates of all levels that are left after suppression."""
+    """Return the candidates of all levels that remain after non-maximum suppression."""
     boxes, scores, labels = (flambeau.cat([level[i] for level in levels]) for i in range(3))
     return keep_best(boxes, scores, labels, threshold, most)

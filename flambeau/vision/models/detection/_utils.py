@@ -1,4 +1,4 @@
-"""Helpers of detectors: matching boxes to truths, sampling, and boxes as numbers a network can predict."""
+"""Helpers of detectors: matching of boxes with ground truth, sampling, and encoding of boxes relative to anchors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...ops.misc import FrozenBatchNorm2d
 
 
 class BalancedPositiveNegativeSampler:
-    """Random examples, of which at most a given fraction is positive (label >= 1; 0 is negative, less is ignored)."""
+    """Samples random examples, of which at most a given fraction is positive (label >= 1; 0 is negative, less is ignored)."""
 
     def __init__(self, batch_size_per_image: int, positive_fraction: float):
         self.batch_size_per_image, self.positive_fraction = batch_size_per_image, positive_fraction
@@ -40,7 +40,7 @@ def _centres(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 class BoxCoder:
-    """A box relative to a reference: shifts of the centre in units of the reference's size, and logarithms of the size."""
+    """Encodes a box relative to a reference: shifts of the centre in units of the reference's size, and logarithms of the size."""
 
     def __init__(self, weights: tuple[float, float, float, float], bbox_xform_clip: float = math.log(1000.0 / 16)):
         self.weights, self.bbox_xform_clip = weights, bbox_xform_clip
@@ -72,7 +72,7 @@ class BoxCoder:
 
 
 class BoxLinearCoder:
-    """A box by its distances from a reference's centre, in units of the reference's size if so asked."""
+    """Encodes a box by its distances from a reference's centre, optionally in units of the reference's size."""
 
     def __init__(self, normalize_by_size: bool = True):
         self.normalize_by_size = normalize_by_size
@@ -98,7 +98,7 @@ class BoxLinearCoder:
 
 
 class Matcher:
-    """The truth that fits each prediction best, by a table (truths, predictions) of how well they fit: its number, or
+    """Matches each prediction with the best ground truth, by a table (truths, predictions) of quality: returns its index, or
     BELOW_LOW_THRESHOLD, or BETWEEN_THRESHOLDS. With `allow_low_quality_matches`, each truth keeps its best predictions."""
 
     BELOW_LOW_THRESHOLD = -1
@@ -126,7 +126,7 @@ class Matcher:
 
 
 class SSDMatcher(Matcher):
-    """Each truth gets at least the prediction that fits it best."""
+    """Matcher in which each ground truth gets at least its best prediction."""
 
     def __init__(self, threshold: float):
         super().__init__(threshold, threshold, allow_low_quality_matches=False)
@@ -139,7 +139,7 @@ class SSDMatcher(Matcher):
 
 
 def overwrite_eps(model: nn.Module, eps: float) -> None:
-    """Old published files were trained with this eps in frozen norms."""
+    """Set the eps of frozen norms to the value that old published files were trained with."""
     for module in model.modules():
         if isinstance(module, FrozenBatchNorm2d):
             module.eps = eps
@@ -161,7 +161,7 @@ def sum_of(losses: Sequence[Tensor]) -> Tensor:
 
 
 def box_loss(kind: str, coder: BoxCoder, anchors: Tensor, truths: Tensor, codes: Tensor) -> Tensor:
-    """Return the distance of predicted codes from those of the target boxes."""
+    """Return the loss between predicted codes and those of the target boxes."""
     if kind in ("l1", "smooth_l1"):
         target = coder.encode_single(truths, anchors)
         if kind == "l1":
@@ -182,7 +182,7 @@ def check_backbone(backbone: nn.Module, remark: str = "") -> None:
 
 
 def check_targets(targets: list[dict[str, Tensor]] | None, count: int) -> list[dict[str, Tensor]]:
-    """Check that targets hold what a detector learns from, with boxes that are boxes."""
+    """Check that targets have the entries that a detector needs, with valid boxes."""
     if targets is None:
         raise AssertionError("targets should not be none when in training mode")
     if len(targets) != count:

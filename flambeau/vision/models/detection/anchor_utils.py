@@ -1,4 +1,4 @@
-"""Anchors: boxes at every place of feature maps, from which detections are measured."""
+"""Anchors: reference boxes at every location of feature maps."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .image_list import ImageList
 
 
 def _grid(height: int, width: int, down: float, right: float, middle: float = 0.0) -> tuple[Tensor, Tensor]:
-    """x and y of all places of a map, row by row."""
+    """Return x and y of all locations of a feature map, row by row."""
     x, y = (flambeau.arange(0, n, dtype=flambeau.float32) + middle for n in (width, height))
     rows, columns = flambeau.meshgrid(y * down, x * right, indexing="ij")
     return columns.reshape(-1), rows.reshape(-1)
 
 
 class AnchorGenerator(nn.Module):
-    """Module that makes boxes of these sizes (in image pixels) and ratios (height over width) at every place of each feature map."""
+    """Module that makes boxes of these sizes (in image pixels) and ratios (height over width) at every location of each feature map."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class AnchorGenerator(nn.Module):
 
 
 class DefaultBoxGenerator(nn.Module):
-    """The default boxes of SSD: two squares and pairs of upright and lying boxes per place, sizes relative to the image."""
+    """The default boxes of SSD: two squares and pairs of upright and wide boxes per location, sizes relative to the image."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from .._utils import IntermediateLayerGetter
 
 
 class BackboneWithFPN(nn.Module):
-    """Layers of a network with a feature pyramid over them."""
+    """Layers of a network with a feature pyramid on top."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ def resnet_fpn_backbone(
     returned_layers: list[int] | None = None,
     extra_blocks: ExtraFPNBlock | None = None,
 ) -> BackboneWithFPN:
-    """A ResNet with a feature pyramid."""
+    """Make a ResNet backbone with a feature pyramid."""
     backbone = getattr(resnet, backbone_name)(weights=weights, norm_layer=norm_layer)
     return _resnet_fpn_extractor(backbone, trainable_layers, returned_layers, extra_blocks)
 
@@ -74,7 +74,7 @@ def _resnet_fpn_extractor(
 def _validate_trainable_layers(
     is_trained: bool, trainable_backbone_layers: int | None, max_value: int, default_value: int
 ) -> int:
-    """Return the number of layers to train: all of them where nothing was trained before."""
+    """Return the number of layers to train: all of them if the backbone is not pretrained."""
     if not is_trained:
         if trainable_backbone_layers is not None:
             warnings.warn(
@@ -101,13 +101,13 @@ def mobilenet_backbone(
     returned_layers: list[int] | None = None,
     extra_blocks: ExtraFPNBlock | None = None,
 ) -> nn.Module:
-    """A MobileNet, with or without a feature pyramid."""
+    """Make a MobileNet backbone, with or without a feature pyramid."""
     backbone = getattr(mobilenet, backbone_name)(weights=weights, norm_layer=norm_layer)
     return _mobilenet_extractor(backbone, fpn, trainable_layers, returned_layers, extra_blocks)
 
 
 def mobilenet_stages(features: Any) -> list[int]:
-    """Indices of the layers at which the size of the map changes, and of the last."""
+    """Return the indices of the layers at which the size of the feature map changes, and of the last."""
     return [0, *(i for i, block in enumerate(features) if getattr(block, "_is_cn", False)), len(features) - 1]
 
 

@@ -38,10 +38,10 @@ def _default_anchorgen() -> AnchorGenerator:
 
 
 class FasterRCNN(GeneralizedRCNN):
-    """Boxes and classes of objects.
+    """Faster R-CNN detector of boxes and classes.
 
-    Training: called with images and targets (boxes, labels), it returns a dict of losses. Evaluation: called with images, it
-    returns for each a dict of boxes (in its own pixels), labels and scores.
+    Training: called with images and targets (boxes, labels), it returns a dict of losses. Evaluation: called with images, it returns for
+    each a dict of boxes (in the image's pixels), labels and scores.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class FastRCNNConvFCHead(Sequential):
 
 
 class FastRCNNPredictor(nn.Module):
-    """Class logits and one box per class."""
+    """Head that predicts class logits and one box per class."""
 
     def __init__(self, in_channels: int, num_classes: int):
         super().__init__()
@@ -194,7 +194,7 @@ def fasterrcnn_resnet50_fpn(start: Start, num_classes: int, **kwargs: Any) -> Fa
 
 
 def v2_parts(body: Any, anchors: AnchorGenerator) -> dict[str, Any]:
-    """The heads of the improved recipe (Li et al., 2021)."""
+    """Return the heads of the improved recipe (Li et al., 2021)."""
     return {
         "rpn_anchor_generator": anchors,
         "rpn_head": RPNHead(body.out_channels, anchors.num_anchors_per_location()[0], conv_depth=2),

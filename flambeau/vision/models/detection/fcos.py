@@ -1,4 +1,4 @@
-"""FCOS (Tian et al., 2019): one anchor per place, no sizes to choose."""
+"""FCOS (Tian et al., 2019): detection with one anchor per location, without sizes to choose."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class FCOSClassificationHead(nn.Module):
 
 
 class FCOSRegressionHead(nn.Module):
-    """Distances to the sides of the box, and how central the place is in it."""
+    """Compute distances to the sides of the box, and the centerness of each location."""
 
     def __init__(self, in_channels: int, num_anchors: int, num_convs: int = 4, norm_layer: Layer | None = None):
         super().__init__()
@@ -131,7 +131,7 @@ class FCOSHead(nn.Module):
 
 
 class FCOS(SingleStageDetector):
-    """Every place predicts the box around it. Called as FasterRCNN is."""
+    """Detector in which every location predicts the box around it. Called like FasterRCNN."""
 
     def __init__(
         self,

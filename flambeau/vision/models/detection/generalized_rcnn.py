@@ -1,4 +1,4 @@
-"""The frame of two-stage detectors."""
+"""Common structure of two-stage detectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._utils import check_sizes, check_targets
 
 
 class GeneralizedRCNN(nn.Module):
-    """Images -> transform -> backbone -> proposals -> regions. Training returns losses, evaluation detections."""
+    """Two-stage detector: images -> transform -> backbone -> proposals -> regions. Training returns losses, evaluation detections."""
 
     def __init__(self, backbone: nn.Module, rpn: nn.Module, roi_heads: nn.Module, transform: nn.Module):
         super().__init__()

@@ -59,7 +59,7 @@ class KeypointRCNNHeads(Sequential):
 
 
 class KeypointRCNNPredictor(nn.Module):
-    """A map per keypoint, four times the size."""
+    """Head that predicts a heatmap per keypoint, at four times the size."""
 
     def __init__(self, in_channels: int, num_keypoints: int):
         super().__init__()

@@ -77,7 +77,7 @@ class MaskRCNNHeads(Sequential):
 
 
 class MaskRCNNPredictor(Sequential):
-    """Twice the size, then one mask per class."""
+    """Head that doubles the size and predicts one mask per class."""
 
     def __init__(self, in_channels: int, dim_reduced: int, num_classes: int):
         super().__init__(

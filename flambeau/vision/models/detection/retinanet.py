@@ -145,7 +145,7 @@ class RetinaNetHead(nn.Module):
 
 
 class RetinaNet(SingleStageDetector):
-    """Anchors scored with the focal loss. Called as FasterRCNN is."""
+    """Detector with anchors and the focal loss. Called like FasterRCNN."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ RetinaNet_ResNet50_FPN_Weights, RetinaNet_ResNet50_FPN_V2_Weights = weights_enum
 
 
 def p6p7_body(start: Start, width: int = 256, frozen: bool = True) -> Any:
-    """ResNet-50 with a pyramid of its last three feature maps and two more computed from the one of this width."""
+    """Return a ResNet-50 with a pyramid of its last three feature maps and two more computed from the one of this width."""
     more: dict[str, Any] = {"returned_layers": [2, 3, 4], "extra_blocks": partial(LastLevelP6P7, width, 256)}
     return resnet50_body(start, frozen, **more)
 

@@ -19,7 +19,7 @@ Target = dict[str, Tensor]
 def fastrcnn_loss(
     class_logits: Tensor, box_regression: Tensor, labels: list[Tensor], regression_targets: list[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Cross entropy of the classes, and smooth L1 of the boxes of objects."""
+    """Return the cross entropy of the classes, and the smooth L1 loss of the boxes of objects."""
     label, target = flambeau.cat(labels), flambeau.cat(regression_targets)
     objects = flambeau.where(label > 0)[0]
     codes = box_regression.reshape(class_logits.shape[0], -1, 4)[objects, label[objects]]
@@ -28,7 +28,7 @@ def fastrcnn_loss(
 
 
 class RoIHeads(nn.Module):
-    """Pools regions and applies the heads for boxes and, where given, masks and keypoints."""
+    """Pools regions and applies the heads for boxes and, if given, masks and keypoints."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class RoIHeads(nn.Module):
     def select_training_samples(
         self, proposals: list[Tensor], targets: list[Target] | None
     ) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
-        """Sampled proposals (truths added), their truths' numbers, labels, and the codes to predict."""
+        """Return sampled proposals (ground truth included), indices of their ground truth, labels, and the codes to predict."""
         self.check_targets(targets)
         assert targets is not None
         truths = [t["boxes"].to(proposals[0].dtype) for t in targets]

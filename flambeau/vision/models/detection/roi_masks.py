@@ -1,4 +1,4 @@
-"""Masks and keypoints of regions: what to learn them from, and back to the image."""
+"""Masks and keypoints of regions: their training targets and losses, and their projection to the image."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...ops.roi_align import roi_align
 
 
 def maskrcnn_inference(x: Tensor, labels: list[Tensor]) -> list[Tensor]:
-    """The mask of each detection's own class, as probabilities, per image."""
+    """Return the mask of each detection's own class, as probabilities, per image."""
     chosen = x.sigmoid()[flambeau.arange(x.shape[0]), flambeau.cat(labels)][:, None]
     return list(chosen.split([label.shape[0] for label in labels], dim=0))
 
 
 def project_masks_on_boxes(gt_masks: Tensor, boxes: Tensor, matched_idxs: Tensor, M: int) -> Tensor:
-    """The part of each matched mask inside its box, M by M."""
+    """Return the part of each matched mask inside its box, resized to M x M."""
     rows = flambeau.cat([matched_idxs.to(boxes)[:, None], boxes], dim=1)
     return roi_align(gt_masks[:, None].to(rows), rows, (M, M), 1.0)[:, 0]
 
@@ -31,7 +31,7 @@ def maskrcnn_loss(
     gt_labels: list[Tensor],
     mask_matched_idxs: list[Tensor],
 ) -> Tensor:
-    """Binary cross entropy of the true class's mask."""
+    """Return the binary cross entropy of the true class's mask."""
     size = mask_logits.shape[-1]
     labels = flambeau.cat([label[idxs] for label, idxs in zip(gt_labels, mask_matched_idxs)])
     targets = flambeau.cat(
@@ -43,7 +43,7 @@ def maskrcnn_loss(
 
 
 def keypoints_to_heatmap(keypoints: Tensor, rois: Tensor, heatmap_size: int) -> tuple[Tensor, Tensor]:
-    """The place of each keypoint in its region's map, and whether it is visible and inside."""
+    """Return the location of each keypoint in its region's heatmap, and whether it is visible and inside."""
     x0, y0, x1, y1 = (t[:, None] for t in rois.unbind(1))
     x, y = keypoints[..., 0], keypoints[..., 1]
     column, row = (
@@ -60,7 +60,7 @@ def keypoints_to_heatmap(keypoints: Tensor, rois: Tensor, heatmap_size: int) -> 
 def keypointrcnn_loss(
     keypoint_logits: Tensor, proposals: list[Tensor], gt_keypoints: list[Tensor], keypoint_matched_idxs: list[Tensor]
 ) -> Tensor:
-    """Cross entropy over the places of the maps."""
+    """Return the cross entropy over the locations of the heatmaps."""
     n, k, h, w = keypoint_logits.shape
     if h != w:
         raise ValueError(f"keypoint_logits height and width should be equal. Instead got height = {h} and width = {w}")
@@ -76,7 +76,7 @@ def keypointrcnn_loss(
 
 
 def heatmaps_to_keypoints(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
-    """(regions, keypoints, 3): x, y, 1 of the highest place of each map resized to its region; and the heights."""
+    """Return (regions, keypoints, 3): x, y, 1 of the maximum of each heatmap resized to its region; and the maxima."""
     return _Keypoints.apply(maps, rois)
 
 
@@ -149,7 +149,7 @@ class _Keypoints(flambeau.autograd.Function):
 
 
 def keypointrcnn_inference(x: Tensor, boxes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Keypoints and their scores, per image."""
+    """Return keypoints and their scores, per image."""
     pairs = [heatmaps_to_keypoints(m, b) for m, b in zip(x.split([b.shape[0] for b in boxes], dim=0), boxes)]
     return [p for p, _ in pairs], [s for _, s in pairs]
 
@@ -162,7 +162,7 @@ def expand_boxes(boxes: Tensor, scale: float) -> Tensor:
 
 
 def paste_mask_in_image(mask: Tensor, box: Tensor, im_h: int, im_w: int) -> Tensor:
-    """A mask of one box, resized to it, in an image of zeros."""
+    """Return a mask of one box, resized to it, in an image of zeros."""
     x0, y0, x1, y1 = (int(v) for v in box)
     width, height = max(x1 - x0 + 1, 1), max(y1 - y0 + 1, 1)
     grown = F.interpolate(mask[None, None], size=(height, width), mode="bilinear", align_corners=False)[0, 0]
@@ -189,7 +189,7 @@ def _pasted_at_once(masks: Tensor, boxes: Tensor, height: int, width: int) -> Te
 
 
 def paste_masks_in_image(masks: Tensor, boxes: Tensor, img_shape: Sequence[int], padding: int = 1) -> Tensor:
-    """(detections, 1, height, width) from masks (detections, 1, M, M) of boxes."""
+    """Paste masks (detections, 1, M, M) of boxes into images (detections, 1, height, width)."""
     size = masks.shape[-1]
     padded = F.pad(masks, (padding,) * 4)  # so that interpolation fades to zero at the border
     grown = expand_boxes(boxes, float(size + 2 * padding) / size).to(flambeau.int64)

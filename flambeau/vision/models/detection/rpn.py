@@ -1,4 +1,4 @@
-"""The region proposal network (Ren et al., 2015): where objects may be."""
+"""Region proposal network (Ren et al., 2015): proposes regions that may contain objects."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class RPNHead(nn.Module):
 
 
 def permute_and_flatten(layer: Tensor, width: int) -> Tensor:
-    """(N, anchors * width, H, W) -> (N, H * W * anchors, width)."""
+    """Reshape (N, anchors * width, H, W) to (N, H * W * anchors, width)."""
     n, channels, h, w = layer.shape
     return layer.view(n, channels // width, width, h, w).permute(0, 3, 4, 1, 2).reshape(n, -1, width)
 
 
 class RegionProposalNetwork(nn.Module):
-    """Anchors, moved and ranked by a head: the best become proposals."""
+    """Network whose head refines and ranks anchors; the best become proposals."""
 
     def __init__(
         self,

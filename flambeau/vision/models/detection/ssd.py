@@ -26,7 +26,7 @@ __all__ = ["SSD300_VGG16_Weights", "ssd300_vgg16"]
 
 
 class SSDScoringHead(nn.Module):
-    """A predictor per map; their outputs, `num_columns` per anchor, in one table."""
+    """Base of SSD's heads: a predictor per feature map; their outputs, `num_columns` per anchor, are concatenated."""
 
     def __init__(self, module_list: nn.Module, num_columns: int):
         super().__init__()
@@ -47,7 +47,7 @@ def _predictors(in_channels: Sequence[int], num_anchors: Sequence[int], columns:
 
 
 class SSDClassificationHead(SSDScoringHead):
-    """Class logits of each default box."""
+    """Compute class logits for each default box."""
 
     def __init__(self, in_channels: Sequence[int], num_anchors: Sequence[int], num_classes: int):
         super().__init__(_predictors(in_channels, num_anchors, num_classes), num_classes)
@@ -73,7 +73,7 @@ class SSDHead(nn.Module):
 
 
 class SSD(SingleStageDetector):
-    """Default boxes of several maps, for images of one size; hard negatives are mined. Called as FasterRCNN is."""
+    """Detector with default boxes of several feature maps, for images of one size; mines hard negatives. Called like FasterRCNN."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ def _extra(*rows: tuple[int, int, int, dict[str, Any]]) -> Any:
 
 
 class SSDFeatureExtractorVGG(nn.Module):
-    """VGG-16, its fully connected layers turned into dilated convolutions, and smaller maps beyond."""
+    """VGG-16 with its fully connected layers converted to dilated convolutions, and further smaller feature maps."""
 
     def __init__(self, backbone: Any, highres: bool):
         super().__init__()

@@ -49,7 +49,7 @@ def _extra_block(inputs: int, outputs: int, norm: Layer) -> nn.Module:
 
 
 class SSDLiteClassificationHead(SSDScoringHead):
-    """Class logits of each default box."""
+    """Compute class logits for each default box."""
 
     def __init__(self, in_channels: Sequence[int], num_anchors: Sequence[int], num_classes: int, norm_layer: Layer):
         super().__init__(_predictors(in_channels, num_anchors, num_classes, norm_layer), num_classes)
@@ -75,7 +75,7 @@ class SSDLiteHead(nn.Module):
 
 
 class SSDLiteFeatureExtractorMobileNet(nn.Module):
-    """MobileNet's map inside block C4, its last one, and four smaller ones beyond."""
+    """MobileNet's feature map inside block C4, its last one, and four smaller ones."""
 
     def __init__(self, backbone: Any, c4_pos: int, norm_layer: Layer, width_mult: float = 1.0, min_depth: int = 16):
         super().__init__()

@@ -1,4 +1,4 @@
-"""From a list of images to a batch, and from its detections back to the images."""
+"""Batching of a list of images for detectors, and mapping of detections back to the images."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _ratios(old: Sequence[int], new: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 
 def resize_boxes(boxes: Tensor, original_size: Sequence[int], new_size: Sequence[int]) -> Tensor:
-    """Boxes after their image went from one (height, width) to another."""
+    """Scale boxes for the resizing of their image from one (height, width) to another."""
     down, right = _ratios(original_size, new_size)
     x1, y1, x2, y2 = boxes.unbind(1)
     return flambeau.stack((x1 * right, y1 * down, x2 * right, y2 * down), dim=1)
 
 
 def resize_keypoints(keypoints: Tensor, original_size: Sequence[int], new_size: Sequence[int]) -> Tensor:
-    """Keypoints (..., x y visibility) after their image changed its size."""
+    """Scale keypoints (..., x y visibility) for the resizing of their image."""
     down, right = _ratios(original_size, new_size)
     resized = keypoints.clone()
     resized[..., 0] *= right

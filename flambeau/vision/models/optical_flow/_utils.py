@@ -1,4 +1,4 @@
-"""Sampling at pixel coordinates, grids of them, and finer flows from coarse ones."""
+"""Sampling at pixel coordinates, coordinate grids, and upsampling of flows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def grid_sample(
 
 
 def make_coords_grid(batch_size: int, h: int, w: int, device: str = "cpu") -> Tensor:
-    """(batch_size, 2, h, w): the coordinates (x, y) of every pixel."""
+    """Return the coordinates (x, y) of every pixel: (batch_size, 2, h, w)."""
     rows, columns = flambeau.meshgrid(
         flambeau.arange(h, device=device), flambeau.arange(w, device=device), indexing="ij"
     )
@@ -28,7 +28,7 @@ def make_coords_grid(batch_size: int, h: int, w: int, device: str = "cpu") -> Te
 
 
 def upsample_flow(flow: Tensor, up_mask: Tensor | None = None, factor: int = 8) -> Tensor:
-    """A flow at `factor` times the resolution: interpolated, or, with `up_mask`, weighted sums of the nine neighbours."""
+    """Return a flow at `factor` times the resolution: interpolated, or, with `up_mask`, by weighted sums of the nine neighbours."""
     batch, channels, h, w = flow.shape
     if up_mask is None:
         return factor * F.interpolate(flow, size=(h * factor, w * factor), mode="bilinear", align_corners=True)

@@ -1,4 +1,4 @@
-"""RAFT (Teed and Deng, 2020): optical flow, refined again and again from correlations of all pairs of pixels."""
+"""RAFT (Teed and Deng, 2020): optical flow, refined iteratively from correlations of all pairs of pixels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _shortcut(in_channels: int, out_channels: int, norm_layer: Layer | None, str
 
 
 class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut; convolutions have biases, because norms may be frozen while training."""
+    """Two 3x3 convolutions with a shortcut; convolutions have biases, because norms may be frozen during training."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ResidualBlock(nn.Module):
 
 
 class BottleneckBlock(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions with biases, beside a shortcut."""
+    """1x1, 3x3 and 1x1 convolutions with biases and a shortcut."""
 
     def __init__(self, in_channels: int, out_channels: int, *, norm_layer: Layer | None, stride: int = 1):
         super().__init__()
@@ -156,7 +156,7 @@ class ConvGRU(nn.Module):
 
 
 def _pass_through_h(h: Tensor, _: Tensor) -> Tensor:
-    """Return the hidden state unchanged: replaces a second recurrent unit that is not wanted."""
+    """Return the hidden state unchanged, in place of a second recurrent unit."""
     return h
 
 
@@ -193,7 +193,7 @@ class RecurrentBlock(nn.Module):
 
 
 class FlowHead(nn.Module):
-    """The change of the flow, from the hidden state."""
+    """Head that predicts the change of the flow from the hidden state."""
 
     def __init__(self, *, in_channels: int, hidden_size: int):
         super().__init__()
@@ -222,7 +222,7 @@ class UpdateBlock(nn.Module):
 
 
 class MaskPredictor(nn.Module):
-    """The weights of the nine neighbours, for each of the 8x8 fine pixels, from the hidden state."""
+    """Head that predicts the weights of the nine neighbours, for each of the 8x8 fine pixels, from the hidden state."""
 
     def __init__(self, *, in_channels: int, hidden_size: int, multiplier: float = 0.25):
         super().__init__()
@@ -235,7 +235,7 @@ class MaskPredictor(nn.Module):
 
 
 class CorrBlock(nn.Module):
-    """Correlations of all pairs of pixels at several resolutions, read around given coordinates."""
+    """Correlations of all pairs of pixels at several resolutions, looked up around given coordinates."""
 
     def __init__(self, *, num_levels: int = 4, radius: int = 4):
         super().__init__()
@@ -262,7 +262,7 @@ class CorrBlock(nn.Module):
             self.corr_pyramid.append(corr)
 
     def index_pyramid(self, centroids_coords: Tensor) -> Tensor:
-        """(B, levels * side * side, H, W): the correlations within `radius` of the coordinates (B, 2, H, W)."""
+        """Return the correlations within `radius` of the coordinates (B, 2, H, W): (B, levels * side * side, H, W)."""
         side = 2 * self.radius + 1
         steps = flambeau.linspace(-self.radius, self.radius, side)
         around = flambeau.stack(flambeau.meshgrid(steps, steps, indexing="ij"), dim=-1).to(centroids_coords.device)
@@ -346,7 +346,7 @@ def _raft(
     masked: bool,
     **given: Any,
 ) -> RAFT:
-    """RAFT of these parts, any of which may be given instead."""
+    """Build a RAFT model from these parts, any of which may be overridden by keyword."""
     parts = (
         dict.fromkeys(("feature_encoder", "context_encoder", "corr_block", "update_block", "mask_predictor"), None)
         | given

@@ -1,4 +1,4 @@
-"""Models with torchvision's names that can be quantized: their sums and joins are modules, which observers can watch.
+"""Models with torchvision's names that can be quantized: their sums and concatenations are modules, which can be observed.
 
 >>> from flambeau.vision.models import quantization
 >>> model = quantization.shufflenet_v2_x0_5(num_classes=4)

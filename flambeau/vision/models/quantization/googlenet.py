@@ -28,7 +28,7 @@ class QuantizableBasicConv2d(BasicConv2d):
 
 
 class QuantizableInception(Inception):
-    """Four branches, joined by a module."""
+    """Four branches, concatenated by a FloatFunctional."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **{**kwargs, "conv_block": QuantizableBasicConv2d})
@@ -51,8 +51,8 @@ class QuantizableInceptionAux(InceptionAux):
 
 
 class QuantizableInceptions(Quantizable):
-    """The base of networks of inception modules: images are quantized once they are normalised, and only the logits of the last
-    classifier are dequantized."""
+    """Base of quantizable inception networks: images are quantized after normalisation, and only the logits of the last classifier are
+    dequantized."""
 
     def _transform_input(self, x: Tensor) -> Tensor:
         return self.quant(super()._transform_input(x))  # type: ignore[misc]
@@ -64,7 +64,7 @@ class QuantizableInceptions(Quantizable):
         return self.dequant(result)
 
     def fuse_model(self, is_qat: bool | None = None) -> None:
-        """Convolutions, norms and relus made one module each, in place."""
+        """Fuse convolutions, norms and relus, in place."""
         for module in self.modules():
             if type(module) is QuantizableBasicConv2d:
                 module.fuse_model(is_qat)

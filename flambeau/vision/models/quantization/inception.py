@@ -15,7 +15,7 @@ __all__ = ["Inception_V3_QuantizedWeights", "QuantizableInception3", "inception_
 
 
 class _Joined(nn.Module):
-    """Mixin before a block's class: its branches are joined by a module."""
+    """Mixin before a block's class: its branches are concatenated by a FloatFunctional."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **{**kwargs, "conv_block": QuantizableBasicConv2d})

@@ -14,7 +14,7 @@ __all__ = ["MobileNet_V2_QuantizedWeights", "QuantizableMobileNetV2", "mobilenet
 
 
 class QuantizableInvertedResidual(InvertedResidual):
-    """The block with its sum as a module."""
+    """Inverted residual block whose sum is a FloatFunctional."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -33,7 +33,7 @@ class QuantizableMobileNetV2(Quantizable, MobileNetV2):
     """MobileNet V2 that can be quantized."""
 
     def fuse_model(self, is_qat: bool | None = None) -> None:
-        """Convolutions, norms and relus made one module each, in place."""
+        """Fuse convolutions, norms and relus, in place."""
         for module in self.modules():
             if type(module) is Conv2dNormActivation:
                 fuse(module, ["0", "1", "2"], is_qat)

@@ -15,7 +15,7 @@ __all__ = ["MobileNet_V3_Large_QuantizedWeights", "QuantizableMobileNetV3", "mob
 
 
 class QuantizableSqueezeExcitation(SqueezeExcitation):
-    """Gates for channels, with the product as a module."""
+    """Channel gate whose product is a FloatFunctional."""
 
     _version = 2
 
@@ -30,7 +30,7 @@ class QuantizableSqueezeExcitation(SqueezeExcitation):
         fuse(self, ["fc1", "activation"], is_qat)
 
     def _load_from_state_dict(self, state: Any, prefix: str, about: Any, *rest: Any) -> None:
-        """Files of the first version have nothing about the gate's own observer."""
+        """Load a state dict; files of the first version lack the observer of the gate."""
         version = about.get("version")
         if hasattr(self, "qconfig") and (version is None or version < 2):
             gate = f"{prefix}scale_activation.activation_post_process."
@@ -43,7 +43,7 @@ class QuantizableSqueezeExcitation(SqueezeExcitation):
 
 
 class QuantizableInvertedResidual(InvertedResidual):
-    """The block with its sum as a module."""
+    """Inverted residual block whose sum is a FloatFunctional."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **{**kwargs, "se_layer": QuantizableSqueezeExcitation})
@@ -57,7 +57,7 @@ class QuantizableMobileNetV3(Quantizable, MobileNetV3):
     """MobileNet V3 that can be quantized."""
 
     def fuse_model(self, is_qat: bool | None = None) -> None:
-        """Convolutions, norms and relus made one module each, in place."""
+        """Fuse convolutions, norms and relus, in place."""
         for module in self.modules():
             if type(module) is Conv2dNormActivation:
                 relu = len(module) == 3 and type(module[2]) is nn.ReLU

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class QuantizableBasicBlock(BasicBlock):
-    """The block with its sum and last relu as one module."""
+    """Residual block whose sum and last relu are one FloatFunctional."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -67,7 +67,7 @@ class QuantizableResNet(Quantizable, ResNet):
     """A residual network that can be quantized."""
 
     def fuse_model(self, is_qat: bool | None = None) -> None:
-        """Convolutions, norms and relus made one module each, in place."""
+        """Fuse convolutions, norms and relus, in place."""
         fuse(self, ["conv1", "bn1", "relu"], is_qat)
         for module in self.modules():
             if type(module) in (QuantizableBottleneck, QuantizableBasicBlock):

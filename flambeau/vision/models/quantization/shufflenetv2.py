@@ -25,7 +25,7 @@ __all__ = [
 
 
 class QuantizableInvertedResidual(InvertedResidual):
-    """The block with its join as a module."""
+    """ShuffleNet block whose concatenation is a FloatFunctional."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -42,7 +42,7 @@ class QuantizableShuffleNetV2(Quantizable, ShuffleNetV2):
         super().__init__(*args, inverted_residual=QuantizableInvertedResidual, **kwargs)
 
     def fuse_model(self, is_qat: bool | None = None) -> None:
-        """Convolutions, norms and relus made one module each, in place."""
+        """Fuse convolutions, norms and relus, in place."""
         for layer in (self.conv1, self.conv5):
             fuse(layer, [["0", "1", "2"]], is_qat)
         for module in self.modules():

@@ -1,4 +1,4 @@
-"""Helpers of models that can be quantized: stubs at both ends, fusing, and their builders."""
+"""Helpers of models that can be quantized: stubs at both ends, fusion, and their builders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .._api import expect_option, load_weights, model_builder, published_weights
 
 
 class Quantizable(nn.Module):
-    """Mixin before a model's class: its forward runs between a stub that will quantize and one that will dequantize."""
+    """Mixin before a model's class: its forward runs between a QuantStub and a DeQuantStub."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -31,7 +31,7 @@ def fuse(model: nn.Module, names: list, is_qat: bool | None) -> None:
 
 
 def plain_relus(model: nn.Module) -> None:
-    """Every ReLU and ReLU6 made a ReLU that writes a new tensor: that is what can be fused."""
+    """Replace every ReLU and ReLU6 by a ReLU that is not in place, which can be fused."""
     for name, child in model.named_children():
         plain_relus(child)
         if type(child) in (nn.ReLU, nn.ReLU6):
@@ -39,7 +39,7 @@ def plain_relus(model: nn.Module) -> None:
 
 
 def quantize_model(model: Any, backend: str) -> None:
-    """Fuse, prepare and convert a model in place, with random data to observe: weights are loaded afterwards."""
+    """Fuse, prepare and convert a model in place, calibrated with random data: weights are loaded afterwards."""
     if backend not in flambeau.backends.quantized.supported_engines:
         raise RuntimeError("Quantized backend not supported ")
     flambeau.backends.quantized.engine = backend
@@ -53,14 +53,14 @@ def quantize_model(model: Any, backend: str) -> None:
 
 
 def trained_in_8_bits(model: Any, backend: str) -> None:
-    """Prepare a model for training with rounding in place: its published weights are those of that training."""
+    """Prepare a model for quantization-aware training, in place: its published weights come from such training."""
     model.fuse_model(is_qat=True)
     model.qconfig = flow.get_default_qat_qconfig(backend)
     flow.prepare_qat(model, inplace=True)
 
 
 def quantized_weights(*models: str) -> list[Any]:
-    """The enums `<model>_QuantizedWeights` of these models, as if written in the caller's module."""
+    """Return the enums `<model>_QuantizedWeights` of these models, as if defined in the caller's module."""
     module = sys._getframe(1).f_globals["__name__"]
     return [published_weights(f"{model}_QuantizedWeights", module) for model in models]
 
@@ -76,7 +76,7 @@ def builder(
     auxiliary: tuple[str, ...] = (),
     by_training: bool = False,
 ) -> Callable[..., nn.Module]:
-    """The builder of a model that can be quantized, or with `quantize=True` is. `plain` and `quantized` are the enums of weights for
+    """Return the builder of a quantizable model, quantized with `quantize=True`. `plain` and `quantized` are the enums of weights for
     these. `auxiliary` names classifiers that published files have and results do not; `by_training`: see trained_in_8_bits."""
 
     def build(*, weights: Any = None, progress: bool = True, quantize: bool = False, **kwargs: Any) -> nn.Module:

@@ -19,7 +19,7 @@ def resized(x: Tensor, size: list[int]) -> Tensor:
 
 
 class _SimpleSegmentationModel(nn.Module):
-    """A classifier of every place of a backbone's map, resized to the image; "aux" from an earlier map if there is one."""
+    """Classifier of every location of a backbone's feature map, resized to the image; "aux" from an earlier map if there is one."""
 
     def __init__(self, backbone: nn.Module, classifier: nn.Module, aux_classifier: nn.Module | None = None):
         super().__init__()
@@ -57,7 +57,7 @@ def mobilenet_body(
 def segmentation_builder(
     name: str, make: Callable[..., nn.Module], weights: Any, make_backbone: Any, backbone: Any, **options: Any
 ) -> Callable[..., nn.Module]:
-    """The builder of a model that is `make(backbone, num_classes, aux_loss)`; `options` go to the backbone's builder."""
+    """Return the builder of a model that is `make(backbone, num_classes, aux_loss)`; `options` go to the backbone's builder."""
 
     def build(
         *,

@@ -39,7 +39,7 @@ class ASPPConv(Sequential):
 
 
 class ASPPPooling(Sequential):
-    """The average of the whole map, everywhere."""
+    """Global average of the feature map, expanded to its size."""
 
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__(nn.AdaptiveAvgPool2d(1), *_conv(in_channels, out_channels))
@@ -49,7 +49,7 @@ class ASPPPooling(Sequential):
 
 
 class ASPP(nn.Module):
-    """Convolutions of several dilations side by side."""
+    """Parallel convolutions of several dilations."""
 
     def __init__(self, in_channels: int, atrous_rates: Sequence[int], out_channels: int = 256):
         super().__init__()

@@ -15,7 +15,7 @@ __all__ = ["LRASPP", "LRASPP_MobileNet_V3_Large_Weights", "lraspp_mobilenet_v3_l
 
 
 class LRASPPHead(nn.Module):
-    """The coarse map, gated by its own averages, added to the fine one."""
+    """Head that gates the coarse feature map by its averages and adds it to the fine one."""
 
     def __init__(self, low_channels: int, high_channels: int, num_classes: int, inter_channels: int):
         super().__init__()
@@ -37,7 +37,7 @@ class LRASPPHead(nn.Module):
 
 
 class LRASPP(nn.Module):
-    """A backbone with maps "low" and "high", and the head; called with images, it returns {"out": logits}."""
+    """A backbone with feature maps "low" and "high", and the head; called with images, it returns {"out": logits}."""
 
     def __init__(
         self, backbone: nn.Module, low_channels: int, high_channels: int, num_classes: int, inter_channels: int = 128

@@ -70,14 +70,14 @@ class Pool(nn.Module):
 
 
 def _stretched(table: Tensor, length: int) -> Tensor:
-    """A table of relative positions (positions, C), interpolated to another number of them."""
+    """Interpolate a table of relative positions (positions, C) to another number of them."""
     if table.shape[0] == length:
         return table
     return F.interpolate(table.permute(1, 0).unsqueeze(0), size=length, mode="linear").squeeze(0).permute(1, 0)
 
 
 def _relative(table: Tensor, queries: int, keys: int) -> Tensor:
-    """(queries, keys, C): the entry of the table for the distance of each pair, counted in the finer of the two grids."""
+    """Return the table's entry for the distance of each pair, counted in the finer of the two grids: (queries, keys, C)."""
     q_step, k_step = max(keys / queries, 1.0), max(queries / keys, 1.0)
     q = flambeau.arange(queries)[:, None] * q_step
     k = (flambeau.arange(keys)[None, :] + (1.0 - keys)) * k_step
@@ -108,7 +108,7 @@ def _add_rel_pos(
 
 
 def _pooling(channels: int, kernel: list[int], stride: list[int], norm_layer: Layer) -> nn.Module | None:
-    """Pooling by a convolution of each channel, or None where neither kernel nor stride asks for it."""
+    """Return a depthwise pooling convolution, or None if neither kernel nor stride asks for it."""
     if math.prod(kernel) <= 1 and math.prod(stride) <= 1:
         return None
     padding = [int(size // 2) for size in kernel]
@@ -186,7 +186,7 @@ class MultiscaleAttention(nn.Module):
 
 
 class MultiscaleBlock(nn.Module):
-    """Pooled attention and an MLP, each after a normalisation and beside a shortcut that is pooled as well."""
+    """Pooled attention and an MLP, each after a normalisation and with a shortcut that is pooled as well."""
 
     def __init__(
         self,
@@ -361,7 +361,7 @@ _HALVED = (1, 3, 14)  # the blocks whose queries are pooled to half the height a
 
 
 def _settings(inside: Sequence[int], outside: Sequence[int], always_pooled: bool) -> list[MSBlockConfig]:
-    """The 16 blocks; `always_pooled`: queries pass a convolution in every block, not only where they are halved."""
+    """Return the 16 block configurations; with `always_pooled`, queries are pooled in every block, not only where they are halved."""
     settings = []
     for i, heads in enumerate(_HEADS):
         stride = [1, 2, 2] if i in _HALVED else [1, 1, 1] if always_pooled else []
@@ -392,7 +392,7 @@ def _mvit(block_setting: list[MSBlockConfig], **kwargs: Any) -> MViT:
 
 
 def _fit(kwargs: dict[str, Any], weights: Any) -> None:
-    """Chosen weights dictate the size of the videos."""
+    """Set the size of the videos that the chosen weights require."""
     expect_option(kwargs, "spatial_size", weights.meta["min_size"])
     expect_option(kwargs, "temporal_size", weights.meta["min_temporal_size"])
 

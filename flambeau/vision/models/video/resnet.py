@@ -25,12 +25,12 @@ class Conv3DSimple(nn.Conv3d):
 
     @staticmethod
     def get_downsample_stride(stride: int) -> tuple[int, int, int]:
-        """The stride of the shortcut over (T, H, W)."""
+        """Return the stride of the shortcut over (T, H, W)."""
         return stride, stride, stride
 
 
 class Conv3DNoTemporal(nn.Conv3d):
-    """1x3x3 convolution: every frame on its own."""
+    """1x3x3 convolution: each frame separately."""
 
     def __init__(
         self, in_planes: int, out_planes: int, midplanes: int | None = None, stride: int = 1, padding: int = 1
@@ -41,7 +41,7 @@ class Conv3DNoTemporal(nn.Conv3d):
 
     @staticmethod
     def get_downsample_stride(stride: int) -> tuple[int, int, int]:
-        """The stride of the shortcut over (T, H, W)."""
+        """Return the stride of the shortcut over (T, H, W)."""
         return 1, stride, stride
 
 
@@ -59,12 +59,12 @@ class Conv2Plus1D(nn.Sequential):
 
     @staticmethod
     def get_downsample_stride(stride: int) -> tuple[int, int, int]:
-        """The stride of the shortcut over (T, H, W)."""
+        """Return the stride of the shortcut over (T, H, W)."""
         return stride, stride, stride
 
 
 def _midplanes(inplanes: int, planes: int) -> int:
-    """The channels between the two convolutions of (2+1) that give it as many weights as a full 3x3x3 convolution."""
+    """Return the channels between the two convolutions of (2+1) that give it as many weights as a full 3x3x3 convolution."""
     return (inplanes * planes * 27) // (inplanes * 9 + 3 * planes)
 
 

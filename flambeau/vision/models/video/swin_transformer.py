@@ -35,7 +35,7 @@ class ShiftedWindowAttention3d(ShiftedWindowAttention):
         self.register_buffer("relative_position_index", self._index())
 
     def get_relative_position_bias(self, window_size: list[int] | None = None) -> Tensor:
-        """(1, heads, positions, positions) of a window that may be smaller than the module's."""
+        """Return the bias (1, heads, positions, positions) of a window that may be smaller than the module's."""
         size = self.window_size if window_size is None else window_size
         count = size[0] * size[1] * size[2]
         bias = self.relative_position_bias_table[self.relative_position_index[:count, :count].flatten()]

@@ -1,6 +1,6 @@
 """Bounding boxes on plain tensors (..., K): formats, clamping, and moving with an image.
 
-Everything that moves boxes works on their corners (N, 4, 2), in the order top left, top right, bottom right, bottom left. An upright box
+All functions that move boxes work on their corners (N, 4, 2), in the order top left, top right, bottom right, bottom left. An upright box
 becomes the upright box around its moved corners; a rotated one the rectangle along its longer side.
 """
 
@@ -56,7 +56,7 @@ def _from_xyxy(boxes: Tensor, new: Format) -> Tensor:
 
 
 def _sides(size: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
-    """The vectors along the width and along the height; angles turn against the clock, y points down."""
+    """Return the vectors along the width and along the height; angles are counter-clockwise, y points down."""
     radians = angle.deg2rad()
     cos, sin = radians.cos(), radians.sin()
     width, height = size[..., 0:1], size[..., 1:2]
@@ -101,7 +101,7 @@ def corners(boxes: Tensor, format: Format) -> Tensor:
 
 
 def around(points: Tensor, format: Format, like: Tensor) -> Tensor:
-    """The boxes in `format` and the shape of `like` around corners (N, 4, 2)."""
+    """Return the boxes in `format` and the shape of `like` around corners (N, 4, 2)."""
     if is_rotated_bounding_format(format):
         boxes = convert(points.reshape(-1, 8), Format.XYXYXYXY, format)
     else:
@@ -136,8 +136,8 @@ def moved(
     clamping_mode: str | None,
     whole_corners: bool = False,
 ) -> Tensor:
-    """Boxes whose corners are moved, on a new canvas. Integer boxes are cut off at the end, or with `whole_corners` before
-    their format is restored."""
+    """Return boxes whose corners are moved, on a new canvas. Integer boxes are truncated at the end, or with `whole_corners` before their
+    format is restored."""
     points = corners(boxes, format)
     points = move(points.view(-1, 2)).view(-1, 4, 2)
     if is_rotated_bounding_format(format):
@@ -186,7 +186,7 @@ def _clamp_xyxy(boxes: Tensor, canvas: Sequence[int]) -> Tensor:
 
 
 def _clamp_rotated(points: Tensor, canvas: Sequence[int], clamping_mode: str) -> Tensor:
-    """Clamp softly: move a side that is wholly beyond a border inwards until it touches the border."""
+    """Clamp softly: move a side that is completely beyond a border inwards until it touches the border."""
     height, width = canvas
     borders = [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-1.0, 0.0, float(width)), (0.0, -1.0, float(height))]
     if clamping_mode == "hard":
@@ -227,7 +227,7 @@ def _all_outside(points: Tensor, canvas: Sequence[int]) -> Tensor:
 
 
 def valid(boxes: Tensor, format: Format, canvas: Sequence[int], min_size: float, min_area: float) -> Tensor:
-    """A mask of the boxes (N, K) that are large enough and wholly inside."""
+    """Return a mask of the boxes (N, K) that are large enough and completely inside."""
     height, width = canvas
     if is_rotated_bounding_format(format):
         size = convert(boxes, format, Format.XYWHR)[:, 2:4]
@@ -245,7 +245,7 @@ def valid(boxes: Tensor, format: Format, canvas: Sequence[int], min_size: float,
 
 
 def affine_points(matrix: Sequence[float]) -> Points:
-    """x' = a x + b y + c, y' = d x + e y + f."""
+    """Return the map of points x' = a x + b y + c, y' = d x + e y + f."""
 
     def move(points: Tensor) -> Tensor:
         theta = flambeau.tensor(list(matrix), dtype=points.dtype, device=points.device).view(2, 3)
@@ -256,7 +256,7 @@ def affine_points(matrix: Sequence[float]) -> Points:
 
 
 def projected_points(coefficients: Sequence[float]) -> Points:
-    """Move points by the inverse of the projection that the image is read with."""
+    """Return the map of points by the inverse of the projection that the image is sampled with."""
     a, b, c, d, e, f, g, h = coefficients
     # The adjugate: the inverse up to a factor, which a projection does not see.
     top = [e - f * h, c * h - b, b * f - c * e, f * g - d, a - c * g, c * d - a * f]
@@ -276,7 +276,7 @@ def projected_points(coefficients: Sequence[float]) -> Points:
 
 
 def displaced_points(inverse_grid: Tensor, canvas: Sequence[int], up: bool) -> Points:
-    """Against a displacement field, as the pixel below (or with `up` above) each point has it."""
+    """Return the map of points against a displacement field, read at the pixel below (or with `up` above) each point."""
     height, width = canvas
 
     def move(points: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ def check_channels(image: Tensor, permitted: tuple[int, ...]) -> None:
 
 
 def rgb_to_grayscale(image: Tensor, channels: int = 1, exact: bool = False) -> Tensor:
-    """The grey channel, or three equal ones."""
+    """Return the grey channel, or three equal ones."""
     if image.shape[-3] == 3:
         red, green, blue = (image[..., i : i + 1, :, :] for i in range(3))
         image = (formulas.luminance_in_steps if exact else formulas.luminance)(red, green, blue)
@@ -36,7 +36,7 @@ def adjust_brightness(image: Tensor, factor: float) -> Tensor:
 
 
 def blend(image: Tensor, other: Tensor, ratio: float, exact: bool = False) -> Tensor:
-    """`ratio` of the image, the rest of the other; the dtype of the image."""
+    """Return `ratio` of the image plus the rest of the other, in the dtype of the image."""
     ratio, bound = float(ratio), float(max_value(image.dtype))
     if exact:
         if ratio == 1.0:
@@ -97,7 +97,7 @@ def solarize(image: Tensor, threshold: float) -> Tensor:
 
 
 def autocontrast(image: Tensor, exact: bool = False) -> Tensor:
-    """Stretches every channel to the whole range; a channel of one value stays."""
+    """Stretch every channel to the whole range; a channel of one value stays."""
     if image.numel() == 0:
         return image
     bound = float(max_value(image.dtype))
@@ -113,7 +113,7 @@ def autocontrast(image: Tensor, exact: bool = False) -> Tensor:
 
 
 def equalize(image: Tensor) -> Tensor:
-    """Flattens the histogram of every channel, with Pillow's integer arithmetic; floats go through bytes."""
+    """Equalize the histogram of every channel, with Pillow's integer arithmetic; floats are converted to bytes and back."""
     if image.numel() == 0:
         return image
     own = image.dtype

@@ -1,4 +1,4 @@
-"""Between arrays, PIL images and tensors, and between the ranges of dtypes."""
+"""Conversions between arrays, PIL images and tensors, and between the ranges of dtypes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from . import formulas
 
 
 def max_value(dtype: Any) -> int:
-    """White: 1 for floats, the largest value of an integer dtype."""
+    """Return the value of white: 1 for floats, the largest value of an integer dtype."""
     if dtype.is_floating_point or dtype == flambeau.bool:
         return 1
     return flambeau.iinfo(dtype).max
 
 
 def convert_dtype(image: Tensor, dtype: Any) -> Tensor:
-    """Convert an image to another dtype, its values scaled to that range. Raises where the range cannot hold them."""
+    """Convert an image to another dtype, with its values scaled to that range. Raises if the range cannot hold them."""
     if image.dtype == dtype:
         return image
     if image.is_floating_point():
@@ -53,7 +53,7 @@ def _integers_to_integers(image: Tensor, dtype: Any) -> Tensor:
 
 
 def normalize(image: Tensor, mean: Any, std: Any, inplace: bool = False) -> Tensor:
-    """(image - mean) / std per channel."""
+    """Return (image - mean) / std per channel."""
     mean_, std_ = _channel_values(mean, image), _channel_values(std, image, divides=True)
     if inplace:
         return image.sub_(mean_).div_(std_)
@@ -83,7 +83,7 @@ def _checked_values(found: Tensor, divides: bool) -> Tensor:
 
 
 def array_to_tensor(array: np.ndarray) -> Tensor:
-    """(H, W) or (H, W, C) to (C, H, W), sharing the memory where it can be."""
+    """Convert (H, W) or (H, W, C) to (C, H, W), sharing memory if possible."""
     if array.ndim == 2:
         array = array[:, :, None]
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
@@ -92,7 +92,7 @@ def array_to_tensor(array: np.ndarray) -> Tensor:
 
 
 def to_tensor(pic: Any) -> Tensor:
-    """A PIL image or array as a (C, H, W) tensor; bytes become floats from 0 to 1."""
+    """Convert a PIL image or array to a (C, H, W) tensor; bytes become floats from 0 to 1."""
     if isinstance(pic, np.ndarray):
         if pic.ndim not in (2, 3):
             raise ValueError(f"pic should be 2/3 dimensional. Got {pic.ndim} dimensions.")
@@ -108,7 +108,7 @@ def to_tensor(pic: Any) -> Tensor:
 
 
 def _bytes_to_unit(array: np.ndarray) -> Tensor:
-    """(H, W) or (H, W, C) bytes as (C, H, W) floats from 0 to 1, in one pass."""
+    """Convert (H, W) or (H, W, C) bytes to (C, H, W) floats from 0 to 1, in one pass."""
     height, width, channels = array.shape if array.ndim == 3 else (*array.shape, 1)
     dtype = flambeau.get_default_dtype()
     out = empty((channels, height, width), dtype)
@@ -122,8 +122,8 @@ def _bytes_to_unit(array: np.ndarray) -> Tensor:
 
 
 def as_planes(image: Tensor) -> Tensor:
-    """An image of bytes (C, H, W) whose channels are neighbours in memory, as files and PIL have them, with a plane per channel;
-    others as they are. Everything after that runs along rows."""
+    """Convert an image of bytes (C, H, W) with interleaved channels, as files and PIL have them, to one plane per channel; others are
+    returned unchanged. All later steps run along rows."""
     channels, height, width = image.shape[-3:] if image.ndim == 3 else (0, 0, 0)
     if image.dtype != flambeau.uint8 or not 1 < channels <= 4 or not image.is_cpu or image.numel() == 0:
         return image
@@ -149,7 +149,7 @@ _CHANNEL_MODES = {2: ("LA",), 4: ("RGBA", "CMYK", "RGBX"), 3: ("RGB", "YCbCr", "
 
 
 def to_pil_image(pic: Any, mode: str | None = None) -> Any:
-    """A (C, H, W) tensor or (H, W, C) array as a PIL image; floats from 0 to 1 become bytes."""
+    """Convert a (C, H, W) tensor or (H, W, C) array to a PIL image; floats from 0 to 1 become bytes."""
     if isinstance(pic, Tensor):
         array = _pixels(pic, mode)
     elif isinstance(pic, np.ndarray):

@@ -14,7 +14,7 @@ from .conversion import max_value
 
 
 def _bell(size: int, sigma: float, dtype: flambeau.dtype) -> Tensor:
-    """A Gaussian of odd length that sums to one."""
+    """Return a Gaussian kernel of odd length that sums to one."""
     half = (size - 1) * 0.5
     x = flambeau.linspace(-half, half, steps=size, dtype=dtype)
     weights = flambeau.exp(-0.5 * (x / sigma).pow(2))
@@ -27,7 +27,7 @@ def _per_channel(batch: Tensor, kernel: Tensor) -> Tensor:
 
 
 def gaussian_blur(image: Tensor, kernel_size: Sequence[int], sigma: Sequence[float]) -> Tensor:
-    """Convolution with a Gaussian, `kernel_size` and `sigma` as (x, y); the border is mirrored."""
+    """Convolve with a Gaussian, `kernel_size` and `sigma` as (x, y); the border is mirrored."""
     if image.numel() == 0:
         return image
     own = image.dtype
@@ -43,7 +43,7 @@ def gaussian_blur(image: Tensor, kernel_size: Sequence[int], sigma: Sequence[flo
 
 
 def adjust_sharpness(image: Tensor, factor: float, exact: bool = False) -> Tensor:
-    """Blends with a slightly smoothed image (weights 1, in the middle 5, of 13); the outermost pixels stay."""
+    """Blend with a slightly smoothed image (weights 1, in the middle 5, of 13); the outermost pixels stay."""
     height, width = image.shape[-2:]
     if image.numel() == 0 or height <= 2 or width <= 2:
         return image
@@ -67,7 +67,7 @@ def adjust_sharpness(image: Tensor, factor: float, exact: bool = False) -> Tenso
 
 
 def gaussian_noise(image: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Tensor:
-    """Add normal noise, in units of white; for bytes its fraction is cut off."""
+    """Add normal noise, in units of white; for bytes its fraction is truncated."""
     if image.dtype == flambeau.uint8:
         noise = flambeau.randn_like(image, dtype=flambeau.float32).mul_(sigma).add_(mean).mul_(255)
         noisy = image + noise.to(flambeau.int16)

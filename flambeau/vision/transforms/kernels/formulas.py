@@ -1,6 +1,6 @@
 """Colour formulas, each one pass over the image: bytes are read, computed on as floats and written as bytes.
 
-A conversion to an integer dtype cuts off the fraction, as torchvision's does; formulas clip first, so nothing wraps around.
+A conversion to an integer dtype truncates the fraction, as torchvision's does; formulas clip first, so nothing wraps around.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flambeau.ops.machinery.record import Op
 
 
 def _as_image(op: Any, operands: tuple) -> tuple[Any, Any]:
-    """Compute in float (float64 where the image is), return the image's own dtype."""
+    """Compute in float (float64 if the image is), return the image's own dtype."""
     own = operands[0].dtype
     return (own if own.is_floating_point else dt.float32), own
 
@@ -46,43 +46,43 @@ def _clip(x: Any, bound: Any) -> Any:
 
 @_formula(_as_image)
 def scaled(image, factor=1.0, bound=1.0):
-    """Brightness: every value times a factor."""
+    """Change the brightness: multiply every value by a factor."""
     return _clip(image * factor, bound)
 
 
 @_formula(_as_image)
 def blended(image, other, ratio=1.0, rest=0.0, bound=1.0):
-    """`ratio` of the image and `rest` of the other; above 1 it moves away from the other."""
+    """Return `ratio` of the image plus `rest` of the other; a ratio above 1 moves away from the other."""
     return _clip(image * ratio + other * rest, bound)
 
 
 @_formula(_as_image)
 def blended_in_one_step(image, other, ratio=1.0, rest=0.0, bound=1.0):
-    """The blended value, rounded once: it can cut off at the next integer."""
+    """Return the blend, rounded once: truncation may then give the next integer."""
     return _clip(fma(other, rest, image * ratio), bound)
 
 
 @_formula(_as_image)
 def moved_away(image, other, rest=0.0, bound=1.0):
-    """The image plus `rest` of what the other has more."""
+    """Return the image plus `rest` of the difference to the other."""
     return _clip(fma(other - image, rest, image), bound)
 
 
 @_formula(_as_image)
 def luminance(red, green, blue):
-    """Grey as the eye weighs the colours (ITU-R 601)."""
+    """Return the luminance of a colour (ITU-R 601)."""
     return 0.2989 * red + 0.587 * green + 0.114 * blue
 
 
 @_formula(_as_image)
 def luminance_in_steps(red, green, blue):
-    """The luminance, rounded once per addition."""
+    """Return the luminance, rounded after each addition."""
     return fma(blue, 0.114, fma(green, 0.587, red * 0.2989))
 
 
 @_formula(_as_image)
 def stretched(image, low, scale, bound=1.0):
-    """Autocontrast by multiplication."""
+    """Apply autocontrast, computed by multiplication."""
     return _clip((image - low) * scale, bound)
 
 
@@ -94,7 +94,7 @@ def stretched_by_division(image, low, width, bound=1.0):
 
 @_formula(_as_float)
 def gamma_curve(image, gamma=1.0, gain=1.0):
-    """Gamma correction of values from 0 to 1."""
+    """Apply gamma correction to values from 0 to 1."""
     return _clip(gain * pow_(image, gamma), 1.0)
 
 
@@ -122,7 +122,7 @@ def hue_shifted(red, green, blue, channel, shift=0.0):
 
 @_formula(_as_float)
 def normalized(image, mean, std):
-    """Mean taken off, divided by the deviation."""
+    """Subtract the mean and divide by the deviation."""
     return (image - mean) / std
 
 
@@ -134,23 +134,23 @@ def unit_from_bytes(image):
 
 @_formula(_as_image)
 def quantized(image, levels=1.0):
-    """Floats from 0 to 1 on `levels` steps."""
+    """Round floats from 0 to 1 to `levels` steps."""
     return _clip(floor(image * levels), levels - 1.0) / levels
 
 
 @_formula(_as_image)
 def filled_where_outside(image, inside, fill):
-    """The image where it was sampled inside, blended with `fill` at the border."""
+    """Return the image where it was sampled inside, blended with `fill` at the border."""
     return (image - fill) * inside + fill
 
 
 @_formula(_as_float)
 def mapped(x, y, a, b, c):
-    """A linear map of pixel places. Rounded after every step, because nearest neighbours decide ties by the last bit."""
+    """Apply a linear map to pixel coordinates, rounded after every step, because nearest neighbours decide ties by the last bit."""
     return x * a + y * b + c
 
 
 @_formula(_as_float)
 def projected(x, y, a, b, c, g, h):
-    """A projection of pixel places, counted from -1."""
+    """Apply a projection to pixel coordinates, counted from -1."""
     return (x * a + y * b + c) / (x * g + y * h + 1.0) - 1.0

@@ -1,4 +1,4 @@
-"""Cutting, flipping, padding and resizing tensors (..., H, W)."""
+"""Cropping, flipping, padding and resizing of tensors (..., H, W)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def vflip(image: Tensor) -> Tensor:
 
 
 def crop(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-    """A window of the image; zero outside of the image."""
+    """Return a window of the image; zero outside of the image."""
     own_h, own_w = image.shape[-2:]
     bottom, right = top + height, left + width
     inner = image[..., max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)]
@@ -37,7 +37,7 @@ def crop(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
 
 
 def parse_padding(padding: Any) -> list[int]:
-    """[left, right, top, bottom] from a number, (x, y) or (left, top, right, bottom)."""
+    """Return [left, right, top, bottom] from a number, (x, y) or (left, top, right, bottom)."""
     if isinstance(padding, int):
         return [padding] * 4
     if len(padding) == 1:
@@ -90,7 +90,7 @@ def _pad_by_reading(image: Tensor, border: list[int], mode: str) -> Tensor:
 
 
 def _pad_symmetric(image: Tensor, border: list[int]) -> Tensor:
-    """The border repeats the edge pixel and goes back inside; negative borders cut."""
+    """Pad by mirroring, including the edge pixel; negative padding crops."""
     left, right, top, bottom = border
     height, width = image.shape[-2:]
     rows = _mirrored(height, top, bottom, image.device)
@@ -107,7 +107,7 @@ def _mirrored(size: int, before: int, after: int, device: Any) -> Tensor:
 
 
 def center_window(own: tuple[int, int], size: tuple[int, int]) -> tuple[list[int] | None, int, int]:
-    """Padding (left, top, right, bottom) that makes the image large enough, or None; then top and left of the window."""
+    """Return padding (left, top, right, bottom) that makes the image large enough, or None; then top and left of the window."""
     own_h, own_w = own
     height, width = size
     padding = None
@@ -126,7 +126,7 @@ def center_crop(image: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def resized_size(own: tuple[int, int], size: Sequence[int] | None, max_size: int | None = None) -> list[int]:
-    """(height, width) after resizing: both given, or the shorter side given, or only the longest allowed."""
+    """Return (height, width) after resizing: both given, or the shorter side given, or only the longest allowed."""
     if size is not None and len(size) == 2:
         return list(size)
     height, width = own
@@ -155,7 +155,7 @@ _NEAREST = (InterpolationMode.NEAREST, InterpolationMode.NEAREST_EXACT)
 def resize(
     image: Tensor, size: Sequence[int], mode: InterpolationMode, antialias: bool, bytes_natively: bool = False
 ) -> Tensor:
-    """Resizes to (height, width). Bytes are resized as floats and rounded, or `bytes_natively` with Pillow's fixed-point weights."""
+    """Resize to (height, width). Bytes are resized as floats and rounded, or `bytes_natively` with Pillow's fixed-point weights."""
     if tuple(image.shape[-2:]) == tuple(size):
         return image
     if image.numel() == 0:

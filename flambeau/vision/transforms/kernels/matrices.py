@@ -1,7 +1,7 @@
-"""The mathematics of rotating, shearing and projecting: small matrices as lists of numbers.
+"""Matrices of rotations, shears and projections, as lists of numbers.
 
-An affine map is kept as six numbers (a, b, c, d, e, f): x' = a x + b y + c, y' = d x + e y + f. Images are warped with the
-*inverse* map, which says for every output pixel where to read; boxes and points move with the forward one.
+An affine map is kept as six numbers (a, b, c, d, e, f): x' = a x + b y + c, y' = d x + e y + f. Images are warped with the *inverse* map,
+which gives for every output pixel where to read; boxes and points move with the forward one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def affine_matrix(
     shear: Sequence[float],
     inverted: bool = True,
 ) -> list[float]:
-    """Translation * centre * rotation, shear and scale * centre^-1, or its inverse. Angles in degrees."""
+    """Return translation * centre * rotation, shear and scale * centre^-1, or its inverse. Angles in degrees."""
     turn, shear_x, shear_y = math.radians(angle), math.radians(shear[0]), math.radians(shear[1])
     cx, cy = center
     tx, ty = translate
@@ -46,7 +46,7 @@ def affine_matrix(
 
 
 def rotated_size(matrix: Sequence[float], width: int, height: int) -> tuple[int, int]:
-    """(width, height) that hold the whole image after the map whose inverse about the centre is `matrix`."""
+    """Return (width, height) that hold the whole image after the map whose inverse about the centre is `matrix`."""
     m = np.asarray(matrix, dtype=np.float32).reshape(2, 3)
     half_w, half_h = 0.5 * width, 0.5 * height
     corners = np.array(
@@ -63,7 +63,7 @@ def rotated_size(matrix: Sequence[float], width: int, height: int) -> tuple[int,
 
 
 def perspective_coefficients(startpoints: Sequence[Sequence[int]], endpoints: Sequence[Sequence[int]]) -> list[float]:
-    """The eight numbers of the projection that reads at `startpoints` for the output at `endpoints`.
+    """Return the eight coefficients of the projection that reads at `startpoints` for the output at `endpoints`.
 
     (x', y') = ((a x + b y + c) / (g x + h y + 1), (d x + e y + f) / (g x + h y + 1)), by least squares over four corners."""
     if len(startpoints) != 4 or len(endpoints) != 4:
@@ -80,5 +80,5 @@ def perspective_coefficients(startpoints: Sequence[Sequence[int]], endpoints: Se
 
 
 def from_middle(center: Sequence[float] | None, height: int, width: int) -> list[float]:
-    """A point of the image as seen from its middle; None is the middle."""
+    """Return a point of the image relative to its middle; None is the middle."""
     return [0.0, 0.0] if center is None else [c - s * 0.5 for c, s in zip(center, (width, height))]

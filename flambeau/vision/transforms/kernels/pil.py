@@ -37,7 +37,7 @@ def resize(image: Any, size: Sequence[int], mode: InterpolationMode) -> Any:
 
 
 def fill_option(fill: Any, img: Any, name: str = "fillcolor") -> dict[str, Any]:
-    """Pillow's keyword for a colour: as many whole numbers as the image has bands."""
+    """Return Pillow's keyword argument for a colour: as many integers as the image has bands."""
     bands = len(img.getbands())
     if fill is None:
         fill = 0

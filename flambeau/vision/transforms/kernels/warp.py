@@ -1,4 +1,4 @@
-"""Core of geometric transforms: every warp is a grid of places to read, and one sampling of the image there."""
+"""Core of geometric transforms: every warp is a grid of coordinates, and one sampling of the image there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import formulas
 
 
 def sample(image: Tensor, grid: Tensor, mode: str, fill: Any = None) -> Tensor:
-    """Read the image (..., C, H, W) at `grid` (1, H', W', 2); outside of it there is `fill`, or zero."""
+    """Sample the image (..., C, H, W) at `grid` (1, H', W', 2); outside of it is `fill`, or zero."""
     own, lead = image.dtype, image.shape[:-3]
     batch = image.reshape(-1, *image.shape[-3:])
     values = batch.to(grid.dtype)
@@ -46,14 +46,14 @@ def _grid_dtype(image: Tensor) -> Any:
 
 
 def _places(first_x: float, first_y: float, width: int, height: int, dtype: Any) -> tuple[Tensor, Tensor]:
-    """x and y of the output pixels, from the given first ones in steps of one; they broadcast to (1, H, W, 2)."""
+    """Return x and y of the output pixels, from the given first ones in steps of one; they broadcast to (1, H, W, 2)."""
     across = flambeau.linspace(first_x, first_x + width - 1.0, steps=width, dtype=dtype)
     down = flambeau.linspace(first_y, first_y + height - 1.0, steps=height, dtype=dtype)
     return across.view(1, 1, width, 1), down.view(1, height, 1, 1)
 
 
 def _columns(matrix: Sequence[float], width: int, height: int, dtype: Any) -> tuple[Tensor, ...]:
-    """The coefficients of x, of y and the constants, each for both outputs, in units of half the image."""
+    """Return the coefficients of x, of y and the constants, each for both outputs, in units of half the image."""
     theta = flambeau.tensor(list(matrix), dtype=dtype).view(2, 3)
     halves = flambeau.tensor([0.5 * width, 0.5 * height], dtype=dtype)
     return tuple(theta[:, i] / halves for i in range(3))
@@ -62,7 +62,7 @@ def _columns(matrix: Sequence[float], width: int, height: int, dtype: Any) -> tu
 def affine(
     image: Tensor, matrix: Sequence[float], mode: str, fill: Any = None, size: tuple[int, int] | None = None
 ) -> Tensor:
-    """Warps by the inverse map `matrix` about the centre of the image; the output has `size` (width, height) or the same."""
+    """Warp by the inverse map `matrix` about the centre of the image; the output has `size` (width, height) or the same."""
     height, width = image.shape[-2:]
     out_w, out_h = size or (width, height)
     dtype = _grid_dtype(image)
@@ -80,7 +80,7 @@ def perspective(image: Tensor, coefficients: Sequence[float], mode: str, fill: A
 
 
 def identity_grid(height: int, width: int, dtype: Any) -> Tensor:
-    """(1, H, W, 2): where every pixel reads itself."""
+    """Return the grid (1, H, W, 2) at which every pixel reads itself."""
     across, down = (flambeau.linspace((-n + 1) / n, (n - 1) / n, steps=n, dtype=dtype) for n in (width, height))
     grid = flambeau.empty(1, height, width, 2, dtype=dtype)
     grid[..., 0].copy_(across)
@@ -89,7 +89,7 @@ def identity_grid(height: int, width: int, dtype: Any) -> Tensor:
 
 
 def elastic(image: Tensor, displacement: Tensor, mode: str, fill: Any = None) -> Tensor:
-    """Every pixel reads at its own place plus `displacement` (1, H, W, 2), in halves of the image."""
+    """Sample every pixel at its own position plus `displacement` (1, H, W, 2), in halves of the image."""
     height, width = image.shape[-2:]
     dtype = _grid_dtype(image)
     grid = identity_grid(height, width, dtype).add_(displacement.to(dtype))

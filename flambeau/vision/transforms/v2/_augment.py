@@ -1,4 +1,4 @@
-"""Erasing, compression, and mixing the samples of a batch."""
+"""Erasing, compression, and mixing of the samples of a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ._transform import RandomApplyTransform, Transform, has_any, parse_labels_g
 
 
 class RandomErasing(RandomApplyTransform):
-    """A random box erased with probability p: filled with a value, a colour or noise ("random")."""
+    """Erase a random box with probability p: fill it with a value, a colour or noise ("random")."""
 
     def __init__(self, p: float = 0.5, scale: Any = (0.02, 0.33), ratio: Any = (0.3, 3.3), value: Any = 0.0, inplace: bool = False) -> None:  # fmt: skip
         super().__init__(p=p)
@@ -76,7 +76,7 @@ class JPEG(Transform):
 
 
 class _Mixing(Transform):
-    """Every sample of a batch mixed with its neighbour, and the labels with them."""
+    """Base of transforms that mix every sample of a batch with its neighbour, and the labels accordingly."""
 
     def __init__(self, *, alpha: float = 1.0, num_classes: int | None = None, labels_getter: Any = "default") -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class _Mixing(Transform):
         self._labels_getter = parse_labels_getter(labels_getter)
 
     def _draw(self) -> float:
-        """Draw the share that a sample keeps of itself: one number of the Beta(alpha, alpha) distribution."""
+        """Draw the weight of a sample itself, from the Beta(alpha, alpha) distribution."""
         return float(flambeau._sample_dirichlet(flambeau.tensor([self.alpha, self.alpha]))[0])
 
     def forward(self, *inputs: Any) -> Any:

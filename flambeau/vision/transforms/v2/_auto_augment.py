@@ -25,7 +25,7 @@ def _randint(high: int, low: int = 0) -> int:
 
 
 class _Automatic(Transform):
-    """Finds the one image or video of a sample, and chooses operations of a space."""
+    """Base of automatic augmentations: finds the image or video of a sample, and chooses operations of a space."""
 
     space: tables.Space
 
@@ -103,7 +103,7 @@ class AutoAugment(_Automatic):
 
 
 class RandAugment(_Automatic):
-    """`num_ops` random operations of one strength."""
+    """Apply `num_ops` random operations of one strength."""
 
     space = tables.IN_UNITS.rand_augment
 
@@ -133,7 +133,7 @@ class TrivialAugmentWide(_Automatic):
 
 
 class AugMix(_Automatic):
-    """A random blend of the image with chains of random operations on it."""
+    """Blend the image at random with chains of random operations on it."""
 
     def __init__(self, severity: int = 3, mixture_width: int = 3, chain_depth: int = -1, alpha: float = 1.0, all_ops: bool = True, interpolation: Any = "bilinear", fill: Any = None) -> None:  # fmt: skip
         super().__init__(interpolation=interpolation, fill=fill)

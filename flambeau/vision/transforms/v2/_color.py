@@ -52,7 +52,7 @@ class RGB(Transform):
 
 
 class ColorJitter(Transform):
-    """Brightness, contrast, saturation and hue changed by random amounts, in a random order."""
+    """Change brightness, contrast, saturation and hue by random amounts, in a random order."""
 
     def __init__(self, brightness: Any = None, contrast: Any = None, saturation: Any = None, hue: Any = None) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class RandomChannelPermutation(Transform):
 
 
 class RandomPhotometricDistort(Transform):
-    """The colour changes of SSD training: each with probability p, contrast before or after, and channels mixed up."""
+    """Apply the colour changes of SSD training: each with probability p, contrast before or after, and channels permuted."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Transforms made of transforms."""
+"""Transforms composed of transforms."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Chain(Transform):
 
 
 class Compose(_Chain):
-    """Transforms one after the other."""
+    """Apply transforms one after the other."""
 
     def __init__(self, transforms: Sequence[Callable[..., Any]]) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Compose(_Chain):
 
 
 class RandomApply(_Chain):
-    """All of the transforms, or with probability 1 - p none."""
+    """Apply all of the transforms, or with probability 1 - p none."""
 
     def __init__(self, transforms: Any, p: float = 0.5) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class RandomChoice(Transform):
 
 
 class RandomOrder(_Chain):
-    """The transforms in a random order."""
+    """Apply the transforms in a random order."""
 
     def __init__(self, transforms: Sequence[Callable[..., Any]]) -> None:
         _check_transforms(transforms)

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class RandomIoUCrop(Transform):
-    """The crop of SSD training: a window that overlaps some box by a random minimum. Follow it with SanitizeBoundingBoxes."""
+    """Apply the crop of SSD training: a window that overlaps some box by a random minimum. Follow it with SanitizeBoundingBoxes."""
 
     def __init__(self, min_scale: float = 0.3, max_scale: float = 1.0, min_aspect_ratio: float = 0.5, max_aspect_ratio: float = 2.0, sampler_options: list[float] | None = None, trials: int = 40) -> None:  # fmt: skip
         super().__init__()
@@ -85,7 +85,7 @@ class RandomIoUCrop(Transform):
 
 
 def _overlaps(boxes: Tensor, window: list[int]) -> Tensor:
-    """Intersection over union of every box (N, 4) with the window."""
+    """Return the intersection over union of every box (N, 4) with the window."""
     other = flambeau.tensor(window, dtype=boxes.dtype)
     low, high = flambeau.maximum(boxes[:, :2], other[:2]), flambeau.minimum(boxes[:, 2:], other[2:])
     shared = (high - low).clamp(min=0).prod(-1)
@@ -118,7 +118,7 @@ class ClampBoundingBoxes(Transform):
 
 
 class ClampKeyPoints(Transform):
-    """Points moved onto their canvas."""
+    """Move points outside of their canvas onto it."""
 
     _functional = staticmethod(F.clamp_keypoints)
     _transformed_types = (KeyPoints,)
@@ -139,7 +139,7 @@ class SetClampingMode(Transform):
 
 
 class _Sanitize(Transform):
-    """Removing some of the shapes of a sample, and their labels with them."""
+    """Base of transforms that remove some of the boxes or points of a sample, with their labels."""
 
     def __init__(self, labels_getter: Any) -> None:
         super().__init__()
@@ -147,11 +147,11 @@ class _Sanitize(Transform):
         self._labels_getter = parse_labels_getter(labels_getter)
 
     def choose(self, flat: list[Any]) -> tuple[Tensor, Tensor]:
-        """The shapes of the sample, and which of them stay."""
+        """Return the boxes or points of the sample, and a mask of those to keep."""
         raise NotImplementedError
 
     def follows(self, inpt: Any, count: int) -> bool:
-        """Return whether this input has one entry per shape."""
+        """Return whether an input has one entry per box or point."""
         return False
 
     def forward(self, *inputs: Any) -> Any:
@@ -184,7 +184,7 @@ def _subset(inpt: Tensor, valid: Tensor) -> Tensor:
 
 
 class SanitizeBoundingBoxes(_Sanitize):
-    """Removes boxes that are too small or outside, with their labels and masks."""
+    """Remove boxes that are too small or outside, with their labels and masks."""
 
     def __init__(self, min_size: float = 1.0, min_area: float = 1.0, labels_getter: Any = "default") -> None:
         super().__init__(labels_getter)
@@ -206,7 +206,7 @@ class SanitizeBoundingBoxes(_Sanitize):
 
 
 class SanitizeKeyPoints(_Sanitize):
-    """Removes points, or groups of points, that are outside, with their labels."""
+    """Remove points, or groups of points, that are outside, with their labels."""
 
     def __init__(self, labels_getter: Any = None) -> None:
         super().__init__(labels_getter)

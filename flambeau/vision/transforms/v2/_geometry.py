@@ -35,7 +35,7 @@ class RandomVerticalFlip(RandomApplyTransform):
 
 
 class Resize(Transform):
-    """Resizes to (h, w), the shorter side to a number, or with None the longer side to `max_size`."""
+    """Resize to (h, w), the shorter side to a number, or with None the longer side to `max_size`."""
 
     _functional = staticmethod(F.resize)
     _options = ("size", "interpolation", "max_size", "antialias")
@@ -71,7 +71,7 @@ class CenterCrop(Transform):
 
 
 class RandomResizedCrop(Transform):
-    """A window of random area and shape, resized."""
+    """Crop a window of random area and shape and resize it."""
 
     _functional = staticmethod(F.resized_crop)
     _options = ("size", "interpolation", "antialias")
@@ -91,7 +91,7 @@ class RandomResizedCrop(Transform):
 
 
 class FiveCrop(Transform):
-    """Four corners and the centre, as a tuple; of images and videos."""
+    """Crop the four corners and the centre of images and videos, as a tuple."""
 
     _functional = staticmethod(F.five_crop)
     _options = ("size",)
@@ -105,7 +105,7 @@ class FiveCrop(Transform):
 
 
 class TenCrop(Transform):
-    """The five crops, and those of the mirrored input."""
+    """Crop the four corners and the centre of the input and of its mirror image."""
 
     _functional = staticmethod(F.ten_crop)
     _options = ("size", "vertical_flip")
@@ -219,7 +219,7 @@ class RandomAffine(Transform):
 
 
 class RandomCrop(Transform):
-    """A window at a random place, after an optional border."""
+    """Crop a window at a random position, after optional padding."""
 
     def __init__(self, size: Any, padding: Any = None, pad_if_needed: bool = False, fill: Any = 0, padding_mode: str = "constant") -> None:  # fmt: skip
         super().__init__()
@@ -309,14 +309,14 @@ class ElasticTransform(Transform):
 
 
 class _RandomSize(Transform):
-    """Resized to the `size` that `make_params` draws."""
+    """Base of transforms that resize to the `size` that `make_params` draws."""
 
     _functional = staticmethod(F.resize)
     _options = ("interpolation", "antialias")
 
 
 class ScaleJitter(_RandomSize):
-    """Resized by a random factor relative to a target size."""
+    """Resize by a random factor relative to a target size."""
 
     def __init__(self, target_size: tuple[int, int], scale_range: tuple[float, float] = (0.1, 2.0), interpolation: Any = "bilinear", antialias: bool | None = True) -> None:  # fmt: skip
         super().__init__()
@@ -334,7 +334,7 @@ class ScaleJitter(_RandomSize):
 
 
 class RandomShortestSize(_RandomSize):
-    """The shorter side resized to one of several lengths."""
+    """Resize the shorter side to one of several lengths."""
 
     def __init__(self, min_size: Any, max_size: int | None = None, interpolation: Any = "bilinear", antialias: bool | None = True) -> None:  # fmt: skip
         super().__init__()
@@ -353,7 +353,7 @@ class RandomShortestSize(_RandomSize):
 
 
 class RandomResize(_RandomSize):
-    """The shorter side resized to a random length from `min_size` up to, but not including, `max_size`."""
+    """Resize the shorter side to a random length from `min_size` up to, but not including, `max_size`."""
 
     def __init__(self, min_size: int, max_size: int, interpolation: Any = "bilinear", antialias: bool | None = True) -> None:  # fmt: skip
         super().__init__()

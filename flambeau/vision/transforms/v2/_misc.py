@@ -1,4 +1,4 @@
-"""Transforms of numbers, kinds and frames."""
+"""Transforms of values, dtypes, types and frames."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Identity(Transform):
 
 
 class Lambda(Transform):
-    """Any function, on inputs of the given types."""
+    """Apply any function to inputs of the given types."""
 
     _transformed_types = (object,)
 
@@ -52,7 +52,7 @@ class Lambda(Transform):
 
 
 class LinearTransformation(Transform):
-    """A flattened image, less a mean vector, times a square matrix: whitening."""
+    """Whitening: subtract a mean vector from the flattened image and multiply by a square matrix."""
 
     _transformed_types = (F.is_pure_tensor, Image, Video)
 
@@ -72,7 +72,7 @@ class LinearTransformation(Transform):
 
 
 class Normalize(Transform):
-    """(x - mean) / std of every channel, of images and videos."""
+    """Normalise every channel of images and videos: (x - mean) / std."""
 
     _functional = staticmethod(F.normalize)
     _options = ("mean", "std", "inplace")
@@ -165,7 +165,7 @@ class ToDtype(Transform):
 
 
 class ConvertImageDtype(Transform):
-    """Images and videos in another dtype, their values scaled to its range."""
+    """Convert images and videos to another dtype, with their values scaled to its range."""
 
     def __init__(self, dtype: Any = flambeau.float32) -> None:
         super().__init__()
@@ -183,14 +183,14 @@ class PILToTensor(Transform):
 
 
 class ToImage(Transform):
-    """Tensors, arrays and PIL images to `tv_tensors.Image`."""
+    """Convert tensors, arrays and PIL images to `tv_tensors.Image`."""
 
     _functional = staticmethod(F.to_image)
     _transformed_types = (F.is_pure_tensor, is_pil, np.ndarray)
 
 
 class ToPILImage(Transform):
-    """Tensors and arrays to PIL images."""
+    """Convert tensors and arrays to PIL images."""
 
     _functional = staticmethod(F.to_pil_image)
     _options = ("mode",)
@@ -211,7 +211,7 @@ class ToPureTensor(Transform):
 
 
 class ToTensor(Transform):
-    """PIL images and arrays to float tensors from 0 to 1. Prefer ToImage and ToDtype(scale=True)."""
+    """Convert PIL images and arrays to float tensors from 0 to 1. Prefer ToImage and ToDtype(scale=True)."""
 
     _functional = staticmethod(F.to_tensor)
     _transformed_types = (is_pil, np.ndarray)
@@ -225,7 +225,7 @@ class ToTensor(Transform):
 
 
 class UniformTemporalSubsample(Transform):
-    """Frames of a video at equal distances."""
+    """Select frames of a video at equal distances."""
 
     _functional = staticmethod(F.uniform_temporal_subsample)
     _options = ("num_samples",)

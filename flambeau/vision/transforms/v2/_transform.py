@@ -1,4 +1,4 @@
-"""The base of all transforms of the second generation: any nesting of inputs, one draw of parameters for all of them."""
+"""Base of all transforms of the second generation: nested inputs, and one draw of parameters for all of them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = [
 
 
 def check_type(obj: Any, types_or_checks: tuple[Any, ...]) -> bool:
-    """Return whether this is an instance of one of the types, or passes one of the tests."""
+    """Return whether an object is an instance of one of the types, or passes one of the tests."""
     return any(isinstance(obj, check) if isinstance(check, type) else check(obj) for check in types_or_checks)
 
 
 def has_any(flat_inputs: list[Any], *types_or_checks: Any) -> bool:
-    """Return whether one of the inputs is of one of the kinds."""
+    """Return whether one of the inputs is of one of the types."""
     return any(check_type(inpt, types_or_checks) for inpt in flat_inputs)
 
 
 def has_all(flat_inputs: list[Any], *types_or_checks: Any) -> bool:
-    """Return whether every kind is among the inputs."""
+    """Return whether every type is among the inputs."""
     return all(has_any(flat_inputs, check) for check in types_or_checks)
 
 
@@ -63,7 +63,7 @@ def _agreed(sizes: set[tuple[int, ...]], what: str) -> tuple[int, ...]:
 
 
 def query_chw(flat_inputs: list[Any]) -> tuple[int, int, int]:
-    """(channels, height, width) of the images of a sample."""
+    """Return (channels, height, width) of the images of a sample."""
     kinds = (is_pure_tensor, Image, is_pil, Video)
     found = {tuple(get_dimensions(inpt)) for inpt in flat_inputs if check_type(inpt, kinds)}
     channels, height, width = _agreed(found, "CxHxW dimensions")
@@ -84,19 +84,19 @@ def query_size(flat_inputs: list[Any]) -> tuple[int, int]:
 
 
 class Transform(nn.Module):
-    """Derive from it and write `transform(inpt, params)`; `make_params(flat_inputs)` draws what all inputs share.
+    """Base of transforms: subclasses implement `transform(inpt, params)`; `make_params(flat_inputs)` draws what all inputs share.
 
-    A plain tensor is taken for the image where there is no other image; further plain tensors pass unchanged.
+    A plain tensor counts as the image if there is no other image; further plain tensors pass unchanged.
 
-    A transform that does no more than call a functional, with what was drawn and with attributes of the same names as its
-    arguments, says so in `_functional` and `_options`."""
+    A transform that only calls a functional, with the drawn parameters and with attributes of the same names as its arguments, declares
+    that in `_functional` and `_options`."""
 
     _transformed_types: tuple = (Tensor, is_pil)
     _functional: Callable | None = None
     _options: tuple[str, ...] = ()
 
     def check_inputs(self, flat_inputs: list[Any]) -> None:
-        """Raise where the sample cannot be transformed."""
+        """Raise if the sample cannot be transformed."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw the parameters that all inputs share."""
@@ -151,7 +151,7 @@ class Transform(nn.Module):
 
 
 class RandomApplyTransform(Transform):
-    """A transform that happens with probability p."""
+    """Base of transforms that are applied with probability p."""
 
     def __init__(self, p: float = 0.5) -> None:
         if not 0.0 <= p <= 1.0:
@@ -172,7 +172,7 @@ class RandomApplyTransform(Transform):
 
 
 def setup_size(size: Any, error_msg: str = "Please provide only two dimensions (h, w) for size.") -> Any:
-    """(height, width) from a number or a sequence."""
+    """Return (height, width) from a number or a sequence."""
     if not isinstance(size, (int, Sequence)):
         raise TypeError(f"size should be int or sequence, but got {type(size)}")
     if isinstance(size, int):
@@ -237,7 +237,7 @@ def fill_for(fills: dict[Any, Any], inpt: Any) -> Any:
 
 
 def labels_by_name(inputs: Any) -> Tensor:
-    """The default way to find labels: the second item of a pair, or the entry named like "labels" of a dictionary."""
+    """Find labels by default: the second item of a pair, or the entry named like "labels" of a dictionary."""
     if isinstance(inputs, (tuple, list)):
         inputs = inputs[1]
     if is_pure_tensor(inputs):

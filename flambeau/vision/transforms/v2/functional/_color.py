@@ -1,4 +1,4 @@
-"""Colours of images and videos; boxes, masks and points have none."""
+"""Colour functionals of images and videos; boxes, masks and points have none."""
 
 from __future__ import annotations
 

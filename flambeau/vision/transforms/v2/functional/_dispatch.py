@@ -1,8 +1,8 @@
-"""Dispatch of functionals: which kernel runs for which kind of input.
+"""Dispatch of functionals: which kernel runs for which type of input.
 
-A *functional* is a name with a signature. Kernels are registered for kinds of input: plain tensors, PIL images, and the classes of
+A *functional* is a name with a signature. Kernels are registered for types of input: plain tensors, PIL images, and the classes of
 `tv_tensors`. A kernel gets a plain tensor and those of the arguments that it names; a kernel of boxes or points may also name their details
-(format, canvas_size, clamping_mode) and may return (tensor, new canvas size). The result is wrapped as the input was.
+(format, canvas_size, clamping_mode) and may return (tensor, new canvas size). The result is wrapped like the input.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def call_kernel(face: Callable, inpt: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def through_tensor(function: Callable) -> Callable:
-    """A kernel of PIL images that makes a tensor of the image, runs `function` and makes an image again."""
+    """Make a kernel of PIL images that converts the image to a tensor, runs `function` and converts back."""
 
     @functools.wraps(function)
     def on_pil(image: Any, *args: Any, **kwargs: Any) -> Any:
@@ -146,14 +146,14 @@ def through_tensor(function: Callable) -> Callable:
 
 
 def mask_call(function: Any, mask: Tensor, *args: Any) -> Tensor:
-    """Applies a kernel of images to a mask (H, W) or masks (N, H, W)."""
+    """Apply a kernel of images to a mask (H, W) or masks (N, H, W)."""
     if mask.ndim < 3:
         return function(mask.unsqueeze(0), *args).squeeze(0)
     return function(mask, *args)
 
 
 def register_kernel(functional: Callable | str, tv_tensor_cls: type) -> Callable:
-    """Register a user's kernel for a TVTensor class of their own; it gets and returns instances of that class."""
+    """Register a user's kernel for a custom TVTensor class; it gets and returns instances of that class."""
     if isinstance(functional, str) or not hasattr(functional, "kernels"):
         raise ValueError(f"Kernels can only be registered on functionals, but got {functional}.")
     if not (isinstance(tv_tensor_cls, type) and issubclass(tv_tensor_cls, TVTensor)):
@@ -172,5 +172,5 @@ def register_kernel(functional: Callable | str, tv_tensor_cls: type) -> Callable
 
 
 def is_pure_tensor(inpt: Any) -> bool:
-    """Return whether this is a tensor of no special kind."""
+    """Return whether an input is a plain tensor, not a TVTensor."""
     return isinstance(inpt, Tensor) and not isinstance(inpt, TVTensor)

@@ -29,7 +29,7 @@ _NEAREST = InterpolationMode.NEAREST
 
 
 def horizontal_flip_image(image: Tensor) -> Tensor:
-    """Exchange left and right of an image."""
+    """Flip an image horizontally."""
     return geometry.hflip(image)
 
 

@@ -57,7 +57,7 @@ get_image_num_channels = get_num_channels
 
 
 def get_size_image(image: Tensor) -> list[int]:
-    """[height, width], of the canvas for boxes and points."""
+    """Return [height, width] of an image, or of the canvas for boxes and points."""
     return get_dimensions_image(image)[1:]
 
 
@@ -150,7 +150,7 @@ def clamp_bounding_boxes(
 def sanitize_bounding_boxes(
     bounding_boxes: Tensor, format: Any = None, canvas_size: Any = None, min_size: float = 1.0, min_area: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """The boxes that are inside and large enough, and the mask that chose them."""
+    """Return the boxes that are inside and large enough, and the mask that selects them."""
     if is_pure_tensor(bounding_boxes):
         if format is None or canvas_size is None:
             raise ValueError(
@@ -187,14 +187,14 @@ def _points(inpt: Tensor, canvas_size: Any) -> tuple[Tensor, Any]:
 
 
 def clamp_keypoints(inpt: Tensor, canvas_size: Any = None) -> Tensor:
-    """Points moved onto the nearest pixel of their canvas."""
+    """Move points to the nearest pixel of their canvas."""
     points, (height, width) = _points(inpt, canvas_size)
     clamped = flambeau.stack([points[..., 0].clamp(0, width - 1), points[..., 1].clamp(0, height - 1)], -1)
     return KeyPoints.wrap(clamped, inpt) if isinstance(inpt, KeyPoints) else clamped
 
 
 def sanitize_keypoints(key_points: Tensor, canvas_size: Any = None) -> tuple[Tensor, Tensor]:
-    """The points, or groups of points, that are inside, and the mask that chose them."""
+    """Return the points, or groups of points, that are inside, and the mask that selects them."""
     points, (height, width) = _points(key_points, canvas_size)
     x, y = points[..., 0], points[..., 1]
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)

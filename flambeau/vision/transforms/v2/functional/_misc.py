@@ -1,4 +1,4 @@
-"""Dtypes, normalizing, blur, noise, erasing, compression, frames, and conversions between kinds."""
+"""Dtypes, normalizing, blur, noise, erasing, compression, frames, and conversions between types."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _to_dtype_other(inpt: Tensor, dtype: Any = flambeau.float32, scale: bool = F
 
 
 def convert_image_dtype(image: Tensor, dtype: Any = flambeau.float32) -> Tensor:
-    """The image in another dtype, its values scaled to that range."""
+    """Convert the image to another dtype, with its values scaled to that range."""
     return to_dtype_image(plain(image), dtype=dtype, scale=True)
 
 
@@ -163,7 +163,7 @@ def to_image(inpt: Any) -> Image:
 
 
 def to_tensor(inpt: Any) -> Tensor:
-    """A PIL image or array as a float tensor from 0 to 1. Prefer `to_image` and `to_dtype`."""
+    """Convert a PIL image or array to a float tensor from 0 to 1. Prefer `to_image` and `to_dtype`."""
     return conversion.to_tensor(inpt)
 
 

@@ -24,7 +24,7 @@ _NEAREST = InterpolationMode.NEAREST
 
 
 def _sampling(interpolation: Any, fill: Any, image: Tensor, *more: InterpolationMode) -> str:
-    """grid_sample's name of the mode; checks it and the fill."""
+    """Return grid_sample's name of the mode, after checking it and the fill."""
     mode = sampling_mode(interpolation_mode(interpolation), *more)
     check_warp_fill(fill, image.shape[-3])
     return mode
