@@ -1,4 +1,4 @@
-"""Map and reduction kernels as native functions, on any device: built on the first use of a formula with its dtypes and layout, then kept."""
+"""Map and reduction kernels as native functions, on any device: built at the first use of a formula with its dtypes and layout, then cached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def map_kernel(
     where: device = cpu,
     brief: bool = False,
 ) -> Any:
-    """The native function that stores roots[k] to output k for every element; arg(i) in a formula is input i.
+    """Return the native function that stores roots[k] to output k for every element; arg(i) in a formula is input i.
 
     An output may be the same memory as an input if the layouts are the same; any other overlap is the caller's error.
     A `brief` function is for few elements: on the CPU it keeps the interpreter's lock.
@@ -65,7 +65,7 @@ def reduce_kernel(
     kinds: str,
     where: device = cpu,
 ) -> Any:
-    """The native function that reduces `map_root` (over arg(i) = input i).
+    """Return the native function that reduces `map_root` (over arg(i) = input i).
 
     `final`, over arg(0) = the result and arg(1) = the number of elements, is applied once per result. `inner` says
     whether the innermost loop runs over a "reduced" or a "kept" dimension, and `kinds` how each input steps along it:

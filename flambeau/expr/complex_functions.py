@@ -1,8 +1,8 @@
 """Complex functions as formulas of real ones: the value of each operation on pairs (real part, imaginary part).
 
-A pair's imaginary part may be None: a real number that meets complex ones in a formula. Formulas of single precision
-pass through float64 where squares would overflow or differences cancel; everything else follows the usual algorithms
-(Kahan, "Branch cuts for complex elementary functions") whose branch cuts follow the signs of zeros.
+A pair's imaginary part may be None: a real number among complex ones in a formula. Formulas of single precision pass through float64 where
+squares would overflow or differences cancel; everything else follows the usual algorithms (Kahan, "Branch cuts for complex elementary
+functions") whose branch cuts follow the signs of zeros.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _mul(a: Pair, b: Pair, d: dtype) -> Pair:
 
 
 def _div(a: Pair, b: Pair, d: dtype) -> Pair:
-    """Smith's method: the ratio of the divisor's parts neither overflows nor does an infinite divisor give nan."""
+    """Divide by Smith's method: the ratio of the divisor's parts does not overflow, and an infinite divisor does not give nan."""
     if b.im is None:
         return Pair(a.re / b.re, None if a.im is None else a.im / b.re)
     n, w = _wide(a), _wide(b)
@@ -116,13 +116,13 @@ def _div(a: Pair, b: Pair, d: dtype) -> Pair:
 
 
 def _finite_product(a: Expr, b: Expr) -> Expr:
-    """a * b, and nothing where either is nothing: 0 times infinity stands for a product that has no infinite factor."""
+    """Return a * b, with 0 for the nan of 0 times infinity: no infinite factor is meant there."""
     product = a * b
     return where(isnan(product) & ((a == 0) | (b == 0)), 0.0, product)
 
 
 def _turning_product(a: Expr, b: Expr) -> Expr:
-    """Return a * b with 0 in the place of NaN from a zero factor, and infinity for an infinite `a` times a `b` that is NaN."""
+    """Return a * b with 0 instead of NaN for a zero factor, and infinity for an infinite `a` times a `b` that is NaN."""
     return where(isinf(a) & isnan(b), math.inf, _finite_product(a, b))
 
 
@@ -139,7 +139,7 @@ def _where_zero(z: Pair, then: Pair, otherwise: Pair) -> Pair:
 
 
 def _hypot(z: Pair, d: dtype) -> Expr:
-    """|z| without overflow on the way."""
+    """Return |z| without intermediate overflow."""
     a, b = z.re, z.imaginary
     if d is dt.float32:
         w = _wide(z)
@@ -193,14 +193,14 @@ def _exp2(z: Pair, d: dtype) -> Pair:
 
 
 def _expm1(z: Pair, d: dtype) -> Pair:
-    """exp(x) cos(y) - 1 = expm1(x) cos(y) - 2 sin(y/2)**2 does not cancel near 0."""
+    """Return exp(z) - 1: exp(x) cos(y) - 1 = expm1(x) cos(y) - 2 sin(y/2)**2 does not cancel near 0."""
     b = z.imaginary
     half = sin(0.5 * b)
     return Pair(expm1(z.re) * cos(b) - 2 * half * half, where(b == 0, b, exp(z.re) * sin(b)))
 
 
 def _log_size(z: Pair, d: dtype) -> Expr:
-    """log |z|, also right where |z| is nearly 1."""
+    """Return log |z|, accurate also where |z| is nearly 1."""
     a, b = z.re, z.imaginary
     if d is dt.float32:
         w = _wide(z)
@@ -236,7 +236,7 @@ def _log1p(z: Pair, d: dtype) -> Pair:
 
 
 def _turned(size: Expr, angle: Expr, d: dtype) -> Pair:
-    """size * exp(i angle) of float64 numbers; single precision needs the angle's sine in single precision only."""
+    """Return size * exp(i angle) of float64 numbers; single precision needs the angle's sine in single precision only."""
     if d is dt.float32:
         turns = round_(angle * (1 / _TWO_PI))
         angle = cast(fma(turns, -_TWO_PI_LOW, fma(turns, -_TWO_PI, angle)), d)
@@ -260,7 +260,7 @@ def _pow(z: Pair, w: Pair, d: dtype) -> Pair:
 
 
 def power(z: Pair, n: complex, d: dtype) -> Pair | None:
-    """z**n for the exponents that are products or roots; None for others."""
+    """Return z**n for the exponents that are products or roots; None for others."""
     one = Pair(cast(const(1.0), d), None)
     if n == 0:
         return Pair(one.re, cast(const(0.0), d))
@@ -313,19 +313,19 @@ def _tan(z: Pair, d: dtype) -> Pair:
 
 
 def _roots(z: Pair) -> tuple[Pair, Pair, Pair]:
-    """z in float64, sqrt(1 - z) and sqrt(1 + z)."""
+    """Return z in float64, sqrt(1 - z) and sqrt(1 + z)."""
     w = _wide(z)
     below = _sqrt(Pair(1 - w.re, -w.imaginary), dt.float64)
     return w, below, _sqrt(Pair(1 + w.re, w.imaginary), dt.float64)
 
 
 def _across(a: Pair, b: Pair) -> Expr:
-    """The imaginary part of conj(a) * b."""
+    """Return the imaginary part of conj(a) * b."""
     return _finite_product(a.re, b.imaginary) - _finite_product(a.imaginary, b.re)
 
 
 def _real_asinh(x: Expr, d: dtype) -> Expr:
-    """asinh of a float64 number; in float64 the C library's, whose squares do not overflow."""
+    """Return asinh of a float64 number; in float64 the C library's, whose squares do not overflow."""
     if d is dt.float64:
         return asinh(x)
     size = abs_(x)

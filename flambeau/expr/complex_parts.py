@@ -1,7 +1,7 @@
 """Formulas of complex numbers rewritten as formulas of real ones, so that every emitter can compile them.
 
-Each complex node becomes a pair of real expressions. What a complex leaf (an operand, a variable, an element in memory)
-becomes is the caller's business: it knows where the two parts are.
+Each complex node becomes a pair of real expressions. The caller converts complex leaves (operands, variables, elements in memory), since it
+knows where the two parts are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_complex(root: Expr, arg_dtypes: tuple[dtype, ...] = ()) -> bool:
 
 
 class Parts:
-    """Rewrites the expressions of one kernel. `leaf` gives the parts of a complex leaf whose operands are rewritten."""
+    """Rewriter of the expressions of one kernel. `leaf` returns the parts of a complex leaf whose operands are rewritten."""
 
     def __init__(self, leaf: Callable[[Expr], Pair], replace: Callable[[Expr], Expr], arg_dtypes: tuple[Any, ...] = ()):
         self.leaf = leaf
@@ -35,12 +35,12 @@ class Parts:
         self.done: dict[int, Expr | Pair] = {}
 
     def real(self, root: Expr, to: dtype) -> Expr:
-        """The expression as a real number of dtype `to`."""
+        """Return the expression as a real number of dtype `to`."""
         value = self._visit(root)
         return value if isinstance(value, Expr) else _as_real(value, to)
 
     def pair(self, root: Expr, to: dtype) -> Pair:
-        """The expression as a complex number of dtype `to`, both parts written out."""
+        """Return the expression as a complex number of dtype `to`, with both parts explicit."""
         z = self._operand_after(self._visit(root), root, to)
         return Pair(z.re, cast(z.imaginary, to.to_real()))
 
@@ -53,7 +53,7 @@ class Parts:
         return self.done[id(root)]
 
     def _operand_after(self, value: Expr | Pair, x: Expr, to: dtype) -> Pair:
-        """A rewritten operand as a pair of the complex dtype `to`. A real operand stays one: no zero is added."""
+        """Return a rewritten operand as a pair of the complex dtype `to`. A real operand stays real: no zero is added."""
         real = to.to_real()
         if x.op == "const":
             number = x.args[0]
@@ -68,7 +68,7 @@ class Parts:
         return self._operand_after(self.done[id(x)], x, to)
 
     def _rebuilt(self, x: Expr) -> Expr:
-        """The node on rewritten real operands."""
+        """Return the node on rewritten real operands."""
         kids = children(x)
         new = [self.done[id(k)] for k in kids]
         return rebuild(x, [k for k in new if isinstance(k, Expr)]) if kids else x
@@ -119,7 +119,7 @@ class Parts:
         return Pair(where(condition, a.re, b.re), where(condition, *ims))
 
     def _cast(self, x: Expr, mine: dtype) -> Expr | Pair:
-        """A cast to a complex dtype writes the zero out: 0 * inf is nan where a real number was made complex."""
+        """Rewrite a cast. A cast to a complex dtype makes the zero explicit: 0 * inf is nan after a real number was made complex."""
         source = x.args[0]
         value = self.done[id(source)]
         if not mine.is_complex:
@@ -129,7 +129,7 @@ class Parts:
 
 
 def _as_real(z: Pair, to: dtype) -> Expr:
-    """A complex number is true if either part is not zero; any other conversion takes the real part."""
+    """Convert a complex number: to bool, whether either part is not zero; to any other dtype, the real part."""
     return (z.re != 0) | (z.imaginary != 0) if to is dt.bool_ else z.re
 
 

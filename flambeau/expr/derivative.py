@@ -47,7 +47,7 @@ def _pow_rule(g: Expr, y: Expr, a: Expr, b: Expr) -> tuple[Any, ...]:
 
 
 def _tie(g: Expr, a: Expr, b: Expr, a_loses: Expr, b_loses: Expr) -> tuple[Any, ...]:
-    """max/min: the winner takes the gradient, a tie splits it."""
+    """Return the gradients of max/min: the winner gets the gradient, a tie splits it."""
     half = where(a == b, g * 0.5, g)
     return where(a_loses, 0, half), where(b_loses, 0, half)
 
@@ -57,7 +57,7 @@ def _abs_rule(g: Expr, y: Expr, a: Expr) -> tuple[Any, ...]:
 
 
 def _complex_sign_rule(g: Expr, y: Expr, a: Expr) -> tuple[Any, ...]:
-    """Return the gradient of a / |a|: only the part of g across the direction of a counts."""
+    """Return the gradient of a / |a|: only the part of g perpendicular to a counts."""
     return (where(a == 0, 0, (g - real(conj(y) * g) * y) / abs(a)),)
 
 
@@ -141,8 +141,8 @@ def _operand_cotangents(x: Expr, g: Expr, in_complex: bool) -> tuple[Any, ...]:
 
 
 def pullback(root: Expr, seed: Expr, wanted: tuple[Expr, ...], in_complex: bool = False) -> tuple[Expr | None, ...]:
-    """Cotangents of `wanted` (leaves of `root`) given the cotangent `seed` of `root`. `in_complex` says that the formula
-    is evaluated on complex numbers."""
+    """Return the cotangents of `wanted` (leaves of `root`) given the cotangent `seed` of `root`. `in_complex` says that the formula is
+    evaluated on complex numbers."""
     order = list(walk((root,)))
     needed = {id(w) for w in wanted}
     for x in order:  # only walk back along paths that reach a wanted leaf

@@ -69,7 +69,7 @@ def fma(a: Any, b: Any, c: Any) -> Expr:
 
 
 def rounded(x: Any, d: dtype | None) -> Expr:
-    """x as `d` holds it, where that is less precise than the computation: PyTorch's kernels for 16-bit numbers round between some steps."""
+    """Round x to `d`, if that is less precise than the computation: PyTorch's kernels for 16-bit numbers round between some steps."""
     x = as_expr(x)
     return x if d is None or opmath(d) is d or not d.is_floating_point else cast(cast(x, d), opmath(d))
 

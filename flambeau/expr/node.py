@@ -1,4 +1,4 @@
-"""Scalar expressions: what a formula builds when it is called with symbols instead of numbers.
+"""Scalar expressions, which a formula builds when it is called with symbols instead of numbers.
 
 Nodes are interned, so structural equality is identity and `==` is free to mean "compare in the kernel".
 """
@@ -17,8 +17,8 @@ PREDICATES = COMPARISONS | {"isnan", "isinf", "isfinite", "signbit", "logical_no
 
 
 class Expr:
-    """`op` applied to `args`. Leaves: ("arg", (i,)), ("const", (number,)); all other args are expressions,
-    except the trailing dtype of "cast"/"bitcast" and the leading function of "call"."""
+    """Operation `op` on `args`. Leaves: ("arg", (i,)), ("const", (number,)); all other args are expressions, except the trailing dtype of
+    "cast"/"bitcast" and the leading function of "call"."""
 
     __slots__ = ("op", "args")
 
@@ -147,12 +147,12 @@ def _make(op: str, args: tuple[Any, ...]) -> Expr:
 
 
 def const(value: Any) -> Expr:
-    """A number written in the formula. It takes the dtype of what it meets."""
+    """Return a number as an expression. It takes the dtype of the other operand."""
     return _make("const", (value,))
 
 
 def arg(index: int) -> Expr:
-    """The element of operand number `index`."""
+    """Return the expression for the element of operand number `index`."""
     return _make("arg", (index,))
 
 
@@ -195,7 +195,7 @@ _FOLD: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def binary(op: str, a: Any, b: Any) -> Expr:
-    """A two-operand node, with the simplifications that hold for every number including nan and inf, and for every dtype: a product
+    """Return a two-operand node, with the simplifications that hold for every number including nan and inf, and for every dtype: a product
     with 1.0, or a quotient by 1, makes floats of integers (see simplify)."""
     a, b = as_expr(a), as_expr(b)
     if a.op == "const" and b.op == "const" and op in _FOLD:
@@ -211,7 +211,7 @@ def binary(op: str, a: Any, b: Any) -> Expr:
 
 
 def children(x: Expr) -> tuple[Expr, ...]:
-    """The sub-expressions of a node (without dtypes and callables)."""
+    """Return the sub-expressions of a node (without dtypes and callables)."""
     if x.op in ("const", "arg"):
         return ()
     return tuple(a for a in x.args if isinstance(a, Expr))
@@ -254,7 +254,7 @@ _read: dict[tuple[Any, ...], frozenset[int]] = {}
 
 
 def replace_arguments(roots: tuple[Expr, ...], symbols: dict[int, Expr]) -> tuple[Expr, ...]:
-    """The formulas with symbols[i] in place of arg(i)."""
+    """Return the formulas with symbols[i] in place of arg(i)."""
     key = (*map(id, roots), *((i, id(symbol)) for i, symbol in symbols.items()))
     found = _rewritten.get(key)
     if found is None:
@@ -264,7 +264,7 @@ def replace_arguments(roots: tuple[Expr, ...], symbols: dict[int, Expr]) -> tupl
 
 
 def arguments(roots: tuple[Expr, ...]) -> frozenset[int]:
-    """The operands that an expression reads."""
+    """Return the operands that expressions read."""
     key = tuple(map(id, roots))
     found = _read.get(key)
     if found is None:
@@ -279,7 +279,7 @@ INFIX = {
 
 
 def show(x: Expr) -> str:
-    """The expression as the Python text that would build it; also what kernel cache keys are made of."""
+    """Return the expression as the Python text that would build it; kernel cache keys use it, too."""
     text: dict[int, str] = {}
     for n in walk((x,)):
         if n.op == "const":

@@ -1,4 +1,4 @@
-"""Smaller formulas with the same value for every number, nan and infinities included, where the dtypes of operands and result are settled."""
+"""Simplification of formulas without changing any value, nan and infinities included, once the dtypes of operands and result are known."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _simplified(x: Expr, real: bool) -> Expr:
 
 
 def _product(op: str, a: Expr, b: Expr) -> Expr:
-    """Signs move outwards, where they meet other signs; factors of 1 go."""
+    """Simplify a product or quotient: signs move outwards and may cancel; factors of 1 are dropped."""
     if a.op == "neg" and b.op == "neg":
         return binary(op, a.args[0], b.args[0])
     if is_const(b, 1) and not isinstance(b.args[0], complex):

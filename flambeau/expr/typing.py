@@ -1,5 +1,5 @@
-"""Dtypes of expressions. Kernels load half-width floats as float32, so a formula sees bool, integers, float32,
-float64 and complex; constants take the dtype of what they meet."""
+"""Dtypes of expressions. Kernels load half-width floats as float32, so a formula sees bool, integers, float32, float64 and complex; constants
+take the dtype of the other operands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _weak_dtype(value: object) -> dtype:
 
 
 def _join(a: dtype, b: dtype) -> dtype:
-    """Common dtype of two operands of one node: the higher category, then the wider."""
+    """Return the common dtype of two operands of one node: the higher category, then the wider."""
     if a is b:
         return a
     if a.category != b.category:
@@ -33,7 +33,7 @@ def _join(a: dtype, b: dtype) -> dtype:
 
 
 def join_operands(operands: list[Expr], types: dict[int, dtype]) -> dtype:
-    """The dtype the operands of a node meet in; constants only decide when there is nothing else."""
+    """Return the common dtype of the operands of a node; constants only count if there is nothing else."""
     strong = [types[id(a)] for a in operands if a.op != "const"]
     if not strong:
         strong = [types[id(a)] for a in operands]
@@ -49,7 +49,7 @@ def join_operands(operands: list[Expr], types: dict[int, dtype]) -> dtype:
 
 
 def operand_dtype(x: Expr, types: dict[int, dtype]) -> dtype:
-    """The dtype the operands of `x` are converted to before it is applied (cast, call and leaves excepted)."""
+    """Return the dtype that the operands of `x` are converted to before it is applied (cast, call and leaves excepted)."""
     operands = [a for a in x.args if isinstance(a, Expr)]
     if x.op == "where":
         operands = operands[1:]
@@ -60,7 +60,7 @@ def operand_dtype(x: Expr, types: dict[int, dtype]) -> dtype:
 
 
 def infer(roots: tuple[Expr, ...], arg_dtypes: tuple[dtype, ...]) -> dict[int, dtype]:
-    """The dtype of every node, keyed by id(node). `arg_dtypes` are the dtypes in memory."""
+    """Return the dtype of every node, keyed by id(node). `arg_dtypes` are the dtypes in memory."""
     types: dict[int, dtype] = {}
     for x in walk(roots):
         types[id(x)] = node_dtype(x, arg_dtypes, types)

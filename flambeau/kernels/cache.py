@@ -1,7 +1,7 @@
 """Compiled kernels on disk: one small file per kernel in a private directory.
 
-A file is only believed if it belongs to this user, nobody else can write to it, and its checksum is right; anything
-else is compiled again. Writing is atomic, so that processes can share the directory.
+A file is only trusted if it belongs to this user, nobody else can write to it, and its checksum is right; otherwise the kernel is compiled
+again. Writing is atomic, so that processes can share the directory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _checksum(name: str, data: bytes) -> bytes:
 
 
 def read(name: str, suffix: str = KERNEL) -> bytes | None:
-    """The stored bytes, or None if there are none that can be trusted."""
+    """Return the stored bytes, or None if there are none that can be trusted."""
     folder = directory()
     if not _is_usable(folder):
         return None
@@ -65,7 +65,7 @@ def read(name: str, suffix: str = KERNEL) -> bytes | None:
 
 
 def write(name: str, data: bytes, suffix: str = KERNEL) -> bool:
-    """Store bytes; False if the directory cannot be used (a read-only home, for example)."""
+    """Store bytes; return False if the directory cannot be used (a read-only home, for example)."""
     folder = directory()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def write(name: str, data: bytes, suffix: str = KERNEL) -> bool:
 
 
 def problem() -> str | None:
-    """Return why the folder of the cache is not used, or None. One that does not exist yet is no problem."""
+    """Return why the folder of the cache is not used, or None. A folder that does not exist yet is no problem."""
     folder = directory()
     try:
         status = os.stat(folder)

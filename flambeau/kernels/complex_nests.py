@@ -1,7 +1,7 @@
-"""Loop nests over complex numbers as loop nests over their parts: what the native emitters are given.
+"""Loop nests over complex numbers rewritten as loop nests over their real and imaginary parts, for the native emitters.
 
-A buffer of complex numbers is a buffer of twice as many real ones, a complex variable is two real ones, and a complex
-parameter passed by value arrives as two. The NumPy reference runs the nests as they are written.
+A buffer of complex numbers is a buffer of twice as many real ones, a complex variable is two real ones, and a complex parameter passed by
+value arrives as two. The NumPy reference runs the original nests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SAVED = (".re.new", ".im.new")
 
 
 def split(kernel: ir.Kernel) -> ir.Kernel:
-    """The kernel on real numbers; the kernel itself if no complex one takes part."""
+    """Return the kernel on real numbers; the kernel itself if it has no complex numbers."""
     if not _has_complex(kernel):
         return kernel
     nest = _Split()

@@ -1,4 +1,4 @@
-"""CUDA text of copies from global to shared memory that nobody waits for until their results are needed."""
+"""CUDA text of asynchronous copies from global to shared memory, waited for only when their results are needed."""
 
 from __future__ import annotations
 

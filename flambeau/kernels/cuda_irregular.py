@@ -1,8 +1,8 @@
-"""Loop kernels whose iterations meet at one place in memory, written for NVIDIA GPUs by hand: one thread per element, and atomic updates
-where several elements may go to one place. Each takes what the loop kernel of that name takes.
+"""Loop kernels whose iterations update the same memory, written for NVIDIA GPUs by hand: one thread per element, and atomic updates where
+several elements may go to one place. Each has the parameters of the loop kernel of that name.
 
-Where the loop kernels apply repeated indices in order, these do not: as in PyTorch, sums of floats may differ in the last digits from run
-to run, and of several values that are stored to one place any may stay.
+Where the loop kernels apply repeated indices in order, these do not: as in PyTorch, sums of floats may differ in the last digits from run to
+run, and of several values stored to one place any may remain.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ template <class To, class From> __device__ __forceinline__ void fb_copy(To& to, 
 
 
 def _update(d: dtype, reduce: str, place: str, value: str) -> str:
-    """Text that combines a value (in the type of arithmetic) with the element at an address."""
+    """Return text that combines a value (in the type of arithmetic) with the element at an address."""
     if reduce in ("none", ""):
         return f"*({place}) = {stored(value, d)};"
     if reduce == "add" and d in (dt.float32, dt.float64, dt.int32):
@@ -80,7 +80,7 @@ def _update(d: dtype, reduce: str, place: str, value: str) -> str:
 
 
 class TextProgram:
-    """A program of one or more entries with the parameters of the loop kernel."""
+    """A program of one or more entry points with the parameters of the loop kernel."""
 
     def __init__(self, params: list[ir.Buffer | ir.Scalar], body: str, grid: Callable[..., list[tuple[Any, ...]]]):
         self.params, self.grid = params, grid
@@ -123,7 +123,7 @@ class TextProgram:
 
 
 def _per_element(name: str, count: str, body: str) -> str:
-    """An entry that runs `body` for every i below `count`."""
+    """Return the text of an entry point that runs `body` for every i below `count`."""
     return f"""
 extern "C" __global__ void __launch_bounds__({THREADS}) {name}(PARAMETERS) {{
   const i64 i = (i64)blockIdx.x * {THREADS} + threadIdx.x;
@@ -202,7 +202,7 @@ def _gather(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
 
 
 def _take(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
-    """take_positions, or take_indexed: an index of one dimension instead of offsets."""
+    """Emit take_positions, or take_indexed, which has an index of one dimension instead of offsets."""
     c: Any = r.bindings
     start = "picked[p]"
     if r.name == "take_indexed":
@@ -220,7 +220,7 @@ def _take(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
 
 
 def _list_true(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
-    """A block lists the true ones among ROWS elements; ends[b] is where its list ends."""
+    """Emit the kernel in which a block lists the true ones among ROWS elements; ends[b] is where its list ends."""
     steps = ROWS // THREADS
     body = f"""
 extern "C" __global__ void __launch_bounds__({THREADS}) list_true(PARAMETERS) {{
@@ -297,7 +297,7 @@ def _max_pool_rows(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
 
 
 def _max_pool_rows_backward(r: ir.LoopCall) -> tuple[str, Callable[..., Any]]:
-    """A thread for each element of the input: it adds up the gradients of the windows whose largest element it is."""
+    """Emit the kernel with a thread for each input element, which adds up the gradients of the windows whose largest element it is."""
     b: Any = r.bindings
     d = b["grad"].dtype
     kh, kw, sh, sw = (b[n] for n in ("kh", "kw", "sh", "sw"))
@@ -333,7 +333,7 @@ WRITTEN: dict[str, Callable[[ir.LoopCall], tuple[str, Callable[..., Any]]]] = {
 
 
 def program(recipe: ir.LoopCall, kernel: ir.Kernel) -> TextProgram | None:
-    """The hand-written form of a loop kernel, if there is one."""
+    """Return the hand-written form of a loop kernel, or None."""
     write = WRITTEN.get(recipe.name)
     if write is None:
         return None

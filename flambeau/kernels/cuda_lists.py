@@ -1,6 +1,7 @@
-"""Kernels that run one formula over many tensors in one launch, or one reduction of each: what an optimizer's step and clipping are, on NVIDIA GPUs.
+"""Kernels that run one formula over many tensors in one launch, or one reduction of each, as an optimizer's step and clipping need, on NVIDIA
+GPUs.
 
-Addresses and sizes of the tensors travel by value, as a table of tasks; a block finds its task by halving. So nothing has to be
+Addresses and sizes of the tensors are passed by value, as a table of tasks; a block finds its task by binary search. So nothing has to be
 copied to the device first, and a step can be captured into a graph."""
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _TABLES = (16, 64, 256)  # how many tasks a launch may have: the smallest table 
 
 
 def _table(tasks: int, width: int) -> str:
-    """Tasks of so many words each, the last of which is the first block that works for it."""
+    """Return the text of a table of tasks of `width` words each, the last of which is the first block that works on the task."""
     return f"""
 struct tasks {{ i64 word[{tasks * width}]; }};
 __device__ __forceinline__ const i64* own_task(const tasks& table, int used) {{
@@ -40,9 +41,9 @@ __device__ __forceinline__ const i64* own_task(const tasks& table, int used) {{
 
 
 class ListProgram:
-    """`roots` are formulas of the tensors of a task (arg(0), arg(1), ...) and of numbers that are the same for all tasks;
-    roots[k] is stored to tensor positions[k]. The last `singles` of a task's tensors are one element each, for all elements of the others.
-    Nothing is done if the float32 number at `found`, if that is an address, is not zero."""
+    """Program that evaluates formulas over many tensors. `roots` are formulas of the tensors of a task (arg(0), arg(1), ...) and of numbers
+    that are the same for all tasks; roots[k] is stored to tensor positions[k]. The last `singles` of a task's tensors have one element each,
+    for all elements of the others. Nothing is done if `found` is the address of a float32 number that is not zero."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class ListProgram:
             functions[size](blocks, BLOCK, table, len(rows), chunk, found, *numbers)
 
         def run(rows: list[tuple[int, ...]], numbers: tuple[Any, ...], found: int = 0) -> None:
-            """`rows`: for each task the addresses of its tensors and how many elements they have, which is not zero."""
+            """Launch for `rows`: for each task the addresses of its tensors and their number of elements, which is not zero."""
             for at in range(0, len(rows), _TABLES[-1]):
                 launch(rows[at : at + _TABLES[-1]], numbers, found)
 
@@ -114,8 +115,8 @@ _WORDS = 4  # of a task: where the tensor and the result lie, how many elements 
 
 
 class ReduceListProgram:
-    """A reduction of each of many dense tensors to one number: blocks share the elements out, and a warp joins what the blocks of a
-    tensor have found, always in one order."""
+    """A reduction of each of many dense tensors to one number: blocks share the elements, and a warp combines the results of a tensor's
+    blocks, always in one order."""
 
     def __init__(self, reduction: Reduction):
         self.r, self.whole = reduction, ReduceProgram(reduction, "reduced")
@@ -187,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(32) finish_list(const __grid_consta
             finish(len(rows), 32, table, len(rows), blocks, partial)
 
         def run(rows: list[tuple[int, int, int]]) -> None:
-            """`rows`: for each tensor its address, that of its result, and how many elements it has, which is not zero."""
+            """Launch for `rows`: for each tensor its address, that of its result, and its number of elements, which is not zero."""
             for at in range(0, len(rows), _TABLES[-1]):
                 launch(rows[at : at + _TABLES[-1]])
 

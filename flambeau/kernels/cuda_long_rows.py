@@ -1,9 +1,9 @@
 """Softmax of rows that do not fit into registers, such as a vocabulary's, written for NVIDIA GPUs by hand.
 
 A block of 1024 threads reads a row once for its maximum and the sum of its exponentials together (the sum is rescaled when the maximum
-grows), and once more to write the result: that time from the second-level cache, because no more rows are under way than it holds. The
-gradients are two passes as well. Each takes what the loop kernel of that name takes, for rows that begin at multiples of 16 bytes; other
-rows are the loop kernel's."""
+grows), and once more to write the result: then from the L2 cache, because no more rows are processed at once than it holds. The gradients
+take two passes as well. Each has the parameters of the loop kernel of that name, for rows that begin at multiples of 16 bytes; other rows are
+left to the loop kernel."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) softmax_backward_rows(T* g
 
 
 class LongRows:
-    """A loop kernel over rows, with another text for long ones."""
+    """Program of a loop kernel over rows, with another text for long ones."""
 
     def __init__(self, kernel: ir.Kernel, recipe: ir.LoopCall, d: Any, text: str):
         self.otherwise = LoopProgram(kernel)
@@ -154,7 +154,7 @@ _WRITTEN = {"softmax_rows": _FORWARD, "softmax_backward_rows": _BACKWARD}
 
 
 def program(recipe: ir.LoopCall, kernel: ir.Kernel) -> LongRows | None:
-    """The program of a loop kernel that has a text for long rows."""
+    """Return the program of a loop kernel that has a text for long rows, or None."""
     text = _WRITTEN.get(recipe.name)
     buffers = [p for p in kernel.params if isinstance(p, ir.Buffer)]
     dtypes = {p.dtype for p in buffers}

@@ -33,7 +33,7 @@ class LoopProgram:
 
     @property
     def source(self) -> str:
-        """Return the CUDA text of every launch in its form for much work."""
+        """Return the CUDA text of every launch in its form for large sizes."""
         functions = [part.function(BLOCK) or part.function(1) for part in self.parts]
         return _assembled([f for f in functions if f is not None])
 
@@ -112,7 +112,7 @@ class Part:
             return None
 
     def choose(self, scalars: dict[str, Any], processors: int) -> tuple[Function, int, int] | None:
-        """The function, blocks and threads for these parameters; None if there is nothing to do."""
+        """Return the function, blocks and threads for these parameters; None if there is nothing to do."""
         if not self.launch.parallel:
             together = self.function(ALONE)
             alone = self.function(1)
@@ -132,7 +132,7 @@ class Part:
         return written, max(blocks, 1), block
 
     def _work(self, scalars: dict[str, Any]) -> tuple[int | None, Any]:
-        """Return the number of iterations of the parallel loop, and what one costs; None where only the device can tell."""
+        """Return the number of iterations of the parallel loop and the cost of one; None for what only the device knows."""
         known = dict(scalars)
         loop = locate_parallel(self.launch.statements, known)
         if loop is None:
@@ -144,7 +144,7 @@ class Part:
     def rows(
         self, scalars: dict[str, Any], chosen: tuple[Function, int, int], processors: int
     ) -> tuple[Function, int, int] | None:
-        """Return the chosen function with rows in registers, where they have one length and there is enough to do to pay for a text of its own."""
+        """Return the chosen function with rows in registers, if they have one length and there is enough work to pay for compiling it."""
         if not isinstance(chosen[0], TeamFunction) or self.count is None or self.cost is None:
             return None
         if self.count * self.cost < WORTH_A_TEXT:
@@ -163,7 +163,7 @@ class Part:
         return written, min(-(-self.count // per_block), most), written.threads()
 
     def counting(self) -> set[str]:
-        """Parameters that say how many iterations there are, which change often and which no length of a row depends on."""
+        """Return the parameters that only set the number of iterations, which changes often, and not the length of a row."""
         if self._counting is None:
             names = {p.name for p in self.kernel.params if isinstance(p, ir.Scalar)}
             loops = [s for s in statements(self.launch.statements) if isinstance(s, ir.For) and s.parallel]
@@ -216,7 +216,8 @@ class Part:
         return None
 
     def _team(self, count: int | None, cost: Any, processors: int) -> int:
-        """Return the number of threads that share an iteration: about as many as it has elements, if there are not enough iterations to go round."""
+        """Return the number of threads that share an iteration: about as many as it has elements, if there are too few iterations to fill the
+        device."""
         many = count is not None and count >= 2048 * processors
         work = 1 << 20 if cost is None else cost
         if work < _WARP_FROM and many:
@@ -229,7 +230,7 @@ class Part:
         return 32 if self.function(32) is not None else BLOCK if self.function(BLOCK) is not None else 1
 
     def _large(self) -> int:
-        """Threads of a block that takes one iteration: as many as its arrays have elements."""
+        """Return the number of threads of a block that runs one iteration: as many as its arrays have elements."""
         arrays = [s.buffer.local_size for s in statements(self.launch.statements) if isinstance(s, ir.DeclareLocal)]
         return 64 if arrays and max(arrays) <= 64 else BLOCK
 

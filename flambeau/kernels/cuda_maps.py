@@ -1,7 +1,7 @@
 """Pointwise kernels on NVIDIA GPUs: a thread takes several elements, neighbours as one access of up to 16 bytes.
 
 A `Map` becomes one of three texts, compiled when first needed: a dense row; a strided layout whose rows are dense (or repeat one element),
-`vector` neighbours at a time; any strided layout. Sizes and strides travel by value; positions become offsets without division.
+`vector` neighbours at a time; any strided layout. Sizes and strides are passed by value; positions become offsets without division.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MapProgram:
         return min(vector, 4) if weight(self.recipe.roots) >= HEAVY else vector
 
     def _unroll(self, vector: int) -> int:
-        """Groups of a thread: one fills the memory's lines already; two where half-width elements take some computing."""
+        """Return how many groups a thread takes: one fills the memory's lines already; two if half-width elements take some computing."""
         return 2 if vector == 8 and 4 < weight(self.recipe.roots) < HEAVY else max(1, 4 // vector)
 
     @property
@@ -63,13 +63,13 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map({", ".join(["i64 n", *
         )
 
     def _aligned(self) -> str:
-        """Return the text of a test that pointers lie on multiples of what is read at once."""
+        """Return the text of a test that pointers are multiples of the bytes loaded at once."""
         dense = [(p, self.vector * self.operands.dtypes[p].itemsize) for p, k in self.pointer_kinds.items() if k == "c"]
         tests = [f" && ((unsigned long long){p} & {width - 1}) == 0" for p, width in dense if width > 1]
         return "".join(tests) if self.vector > 1 else ""
 
     def _body(self, place: str, end: str, v: int) -> str:
-        """Load, compute and store `unroll` groups of v neighbours; group u begins at `place`, and not at or behind `end`."""
+        """Return the text that loads, computes and stores `unroll` groups of v neighbours; group u begins at `place`, before `end`."""
         o, kinds = self.operands, self.pointer_kinds
         arrays, vectors, singles, before = [], [], [], []
         values = []
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map({", ".join(["i64 n", *
   }}"""
 
     def strided_source(self, v: int, narrow: bool) -> str:
-        """`groups` groups of v neighbours in the innermost dimension; with v > 1 every row is a whole number of groups."""
+        """Return the kernel for `groups` groups of v neighbours in the innermost dimension; with v > 1 every row is a whole number of groups."""
         o, layout = self.operands, self.layout(narrow)
         unroll = 4 if v == 1 else self._unroll(v)
         loads, values, calls = [], [], []
@@ -230,8 +230,8 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map_strided({parameters}) 
         return numbers[:rank], [numbers[k : k + rank] for k in range(rank, len(numbers), rank)]
 
     def vector_for(self, sizes: tuple[int, ...], strides: list[tuple[int, ...]]) -> int:
-        """Return the number of neighbours that one access may take: every row and step between rows is a multiple of it. (Pointers that are not are
-        read element by element.)"""
+        """Return the number of neighbours that one access may take: every row and step between rows is a multiple of it. (Unaligned pointers
+        are read element by element.)"""
         if "s" in self.pointer_kinds.values():
             return 1
         for v in (8, 4, 2):

@@ -22,20 +22,20 @@ _LIMIT = 1 << 31
 
 
 class Device(Protocol):
-    """Protocol of a GPU: what a program needs of it."""
+    """Protocol of a GPU with what a program needs of it."""
 
     processors: int
 
     def load(self, source: str) -> Any:
-        """A compiled module; `module.function(name, kinds)` is f(grid, block, *values), which launches. A kind is "q" (an address or a
+        """Return a compiled module; `module.function(name, kinds)` is f(grid, block, *values), which launches. A kind is "q" (an address or a
         64-bit integer), "d" (a double), "i" (a 32-bit integer) or the number of bytes of a struct passed by value."""
 
     def scratch(self, nbytes: int) -> int:
-        """The address of memory for the launches that follow at once."""
+        """Return the address of scratch memory for the launches that follow at once."""
 
 
 def device_function(name: str, roots: tuple[Expr, ...], in_dtypes: tuple[dtype, ...], outs: tuple[dtype, ...]) -> str:
-    """`void name(a0, a1, ..., &r0, &r1, ...)`: the formulas on values that are already loaded."""
+    """Return the text of `void name(a0, a1, ..., &r0, &r1, ...)`: the formulas on values that are already loaded."""
     if any(is_complex(r, in_dtypes) for r in roots) or any(d.is_complex for d in (*in_dtypes, *outs)):
         return _complex_function(name, roots, in_dtypes, outs)
     writer = Function(name, ir.Kernel(name, [], []))
@@ -110,7 +110,7 @@ class Operands:
         return ("q",) * len(self.out_dtypes) + tuple(k for kind in self.in_kinds for k in passed.get(kind, ("q",)))
 
     def passed(self, i: int) -> str:
-        """A number given by value, in the dtype it stands for."""
+        """Return the text of a number passed by value, in the dtype of its operand."""
         t = value_type(self.in_dtypes[i])
         if self.in_kinds[i] == "z":
             return f"{t}(in{i}_re, in{i}_im)"
@@ -127,7 +127,7 @@ class Operands:
 
 
 def fast_divisor(d: int) -> tuple[int, int]:
-    """Numbers m and s with x // d == (high half of x * m + x) >> s for every 0 <= x < 2**31."""
+    """Return numbers m and s with x // d == (high half of x * m + x) >> s for every 0 <= x < 2**31."""
     shift = (d - 1).bit_length()
     return ((1 << 32) * ((1 << shift) - d)) // d + 1, shift
 
@@ -141,7 +141,7 @@ def fits(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> bool:
 
 
 class Layout:
-    """The struct that holds sizes and strides of one set of dimensions, and the text that reads it. Narrow layouts hold 32-bit numbers."""
+    """The struct with sizes and strides of one set of dimensions, and the text that reads it. Narrow layouts have 32-bit numbers."""
 
     def __init__(self, prefix: str, names: Sequence[str], rank: int, narrow: bool):
         self.prefix, self.names, self.rank, self.narrow = prefix, list(names), rank, narrow
@@ -166,7 +166,7 @@ class Layout:
         return struct.pack(f"<{len(numbers)}I{len(flat)}i", *numbers, *flat)
 
     def locate(self, position: str, names: Sequence[str] | None = None, start: dict[str, str] | None = None) -> str:
-        """Text that declares the offset `<name>_at` of a position for each operand; `start` is where offsets begin."""
+        """Return text that declares the offset `<name>_at` of a position for each operand; offsets begin at `start`."""
         wanted = self.names if names is None else list(names)
         p, begin = self.prefix, start or {}
         lines = [f"{self.offset} {n}_at = {begin.get(n, '0')};" for n in wanted]

@@ -11,8 +11,8 @@ UNROLL = 4  # loads a thread has in flight
 
 @dataclass(frozen=True)
 class Shape:
-    """Properties that a reduction's source text is made for: `lanes` threads per result (0: columns), `vector` elements per load, 32-bit offsets or not, one piece
-    per result or several."""
+    """Properties that a reduction's source text is made for: `lanes` threads per result (0: columns), `vector` elements per load, 32-bit
+    offsets or not, one piece per result or several."""
 
     lanes: int
     vector: int
@@ -22,7 +22,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class ReductionLaunch:
-    """Launch of a reduction for one layout: which text, its numbers, and how work is cut."""
+    """Launch of a reduction for one layout: which text, its numbers, and how the work is divided."""
 
     shape: Shape
     packed: bytes
@@ -36,7 +36,7 @@ class ReductionLaunch:
 
 
 def plan_rows(narrow: bool, packed: bytes, results: int, count: int, v: int, processors: int) -> ReductionLaunch:
-    """The launch for reductions along rows, `v` elements a load: enough blocks for all processors, in pieces where rows are few."""
+    """Return the launch for reductions along rows, `v` elements a load: enough blocks for all processors, in pieces if rows are few."""
     loads = -(-count // v)
     lanes = BLOCK
     if loads < 256 or (results >= 16 * processors and loads < 1024):
@@ -55,7 +55,7 @@ def plan_rows(narrow: bool, packed: bytes, results: int, count: int, v: int, pro
 def plan_columns(
     vector: int, narrow: bool, packed: bytes, results: int, width: int, count: int, steps: list[int], processors: int
 ) -> ReductionLaunch:
-    """The launch for reductions down columns of rows of `width` results; every stride in `steps` must allow a load's vector."""
+    """Return the launch for reductions down columns of rows of `width` results; every stride in `steps` must allow a load's vector."""
     v = vector
     while v > 1 and (width % v or any(s % v for s in steps)):
         v //= 2

@@ -1,8 +1,8 @@
 """Reductions on NVIDIA GPUs.
 
-Along rows, `lanes` threads (part of a warp, a warp or a block) share one result and join by shuffles; down columns, neighbouring threads
-hold neighbouring results while rows stream past. Where there are fewer results than the device needs work, each is cut into `splits`
-whose partial results a second kernel joins: always in one order, so that a result does not depend on what ran when.
+Along rows, `lanes` threads (part of a warp, a warp or a block) share one result and combine by shuffles; down columns, neighbouring threads
+hold neighbouring results while they loop over rows. If there are too few results to fill the device, each is divided into `splits` whose
+partial results a second kernel combines: always in one order, so that a result does not depend on scheduling.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ static __device__ __forceinline__ acc_t take(acc_t a, {t} v, i64 index) {{  // i
         return constant(identity, self.acc)
 
     def _loads(self, shape: Shape, base: str, place: Layout, position: str, shift: str) -> tuple[str, str, str]:
-        """Declarations of what UNROLL loads bring, the loads of `position` (number u), and the call on element (u, v)."""
+        """Return the declarations for the results of UNROLL loads, the loads of `position` (number u), and the call on element (u, v)."""
         o, v = self.operands, shape.vector
         declared, loads, values = [], [], []
         for i, d in enumerate(o.in_dtypes):
@@ -205,7 +205,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({
 """
 
     def _aligned(self, v: int, shift: str) -> str:
-        """Return the text of a test that what is loaded at once begins on a multiple of its size."""
+        """Return the text of a test that the elements loaded at once begin at a multiple of their size."""
         if v == 1:
             return "true"
         tests = []
@@ -216,7 +216,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({
         return " && ".join(tests)
 
     def _single(self, index: str, direct: bool, reduced: Layout, v: int) -> str:
-        """The last elements of a row, fewer than one vector, one by one."""
+        """Return the text for the last elements of a row, fewer than one vector, one by one."""
         values = []
         for i, d in enumerate(self.operands.in_dtypes):
             kind = self.r.kinds[i]
@@ -247,7 +247,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({
   }}"""
 
     def _store(self, kept: Layout, row: Layout, result: str = "result", column: str = "") -> str:
-        """Store the finished accumulator `total`."""
+        """Return the text that stores the finished accumulator `total`."""
         place = kept.locate(result, ["out0"])
         if self.columns:
             place += f" out0_at += ({kept.offset})({column}) * g.row_out0[0];"
@@ -331,7 +331,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({
 """
 
     def _unaligned_columns(self, shape: Shape, index: str, reduced: Layout) -> str:
-        """Element by element, where pointers do not lie on multiples of a vector."""
+        """Return the text that reads element by element, for pointers that are not aligned to a vector."""
         v, values = shape.vector, []
         for i, d in enumerate(self.operands.in_dtypes):
             kind = self.r.kinds[i]
@@ -349,7 +349,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({
   }}"""
 
     def _finish(self, kept: Layout, row: Layout) -> str:
-        """Join the pieces of each result: a warp or a block takes one."""
+        """Return the kernels that combine the pieces of each result: a warp or a block takes one."""
         where = ("result / width", "result % width") if self.columns else ("result", "")
         parameters = "const geometry g, i64 results, i64 width, i64 count, i64 splits, const acc_t* partial, "
         out = f"{memory_type(self.r.out_dtype)}* out0"

@@ -1,8 +1,8 @@
-"""Loop nests for teams, with the rows they work on in registers.
+"""Loop nests for teams, with the rows they work on held in registers.
 
-Where the length of a row is known, each thread keeps its elements of it: they are read once, as vectors, whatever number of loops go over
-the row, and results are written once, after the last loop that changes them. So a softmax or a layer norm moves each element once in
-and once out, and sums over many rows stay in registers until the last row.
+If the length of a row is known, each thread keeps its elements of it: they are read once, as vectors, however many loops visit the row, and
+results are written once, after the last loop that changes them. So a softmax or a layer norm moves each element once in and once out, and
+sums over many rows stay in registers until the last row.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ MOST = 96  # registers a thread may keep rows in
 
 
 class DoesNotFit(Exception):
-    """Raised where rows do not fit into registers."""
+    """Raised when rows do not fit into registers."""
 
 
 @dataclass
 class Held:
-    """A row in registers: `count` elements of a buffer from `index` (without the loop's variable) on."""
+    """A row in registers: `count` elements of a buffer starting at `base`, its index without the loop's variable."""
 
     symbol: str
     buffer: ir.Buffer
@@ -81,7 +81,7 @@ class RowFunction(TeamFunction):
         return self
 
     def _check_together(self, body: list[ir.Statement]) -> None:
-        """Check that several teams of one warp can walk together: nothing leads them apart, and the last row may be written twice."""
+        """Check that several teams of one warp can run in step: no branch separates them, and the last row may be written twice."""
         self.written = set(accesses(body).writes)
         inside = {
             id(x) for s in statements(body) if isinstance(s, ir.For) and self._is_row(s) for x in statements(s.body)
@@ -122,7 +122,7 @@ class RowFunction(TeamFunction):
         return ends == [0, self.length, 1] and not any(isinstance(x, (ir.For, ir.While)) for x in statements(s.body))
 
     def _row_key(self, s: ir.For, index: Expr, known: dict[str, Expr], changing: set[str]) -> Any:
-        """Return the key that tells one row from another; None if the elements are not adjacent."""
+        """Return a key that distinguishes rows; None if the elements are not adjacent."""
         place = place_of(index, {**self.once, **known})
         if place.coefficient(s.name) != 1:
             return None
@@ -133,7 +133,7 @@ class RowFunction(TeamFunction):
         return place.constant % self.vector == 0 and all(f % self.vector == 0 for _, f in place.terms)
 
     def _take(self, buffer: ir.Buffer, key: Any, base: Expr, load: bool) -> Held:
-        """The row in registers, read from memory if it is not there yet."""
+        """Return the row in registers, after reading it from memory if it is not held yet."""
         found = self.held.get((buffer, key))
         if found is not None:
             return found
@@ -244,7 +244,7 @@ class RowFunction(TeamFunction):
         self.pending.add(left)
 
     def _keep_through(self, body: list[ir.Statement], s: ir.Statement) -> None:
-        """Rows that stay in registers over all iterations of a loop: those that only its loops over rows touch."""
+        """Load the rows that stay in registers over all iterations of a loop: those that only its loops over rows touch."""
         changed = assigned_in(body) | ({s.name} if isinstance(s, ir.For) else set())
         touched = accesses(body)
         rows: set[Any] = set()
@@ -266,7 +266,7 @@ class RowFunction(TeamFunction):
                 row.dirty = True
 
     def _row_accesses(self, s: ir.For) -> list[tuple[ir.Buffer, Any, Expr, bool]]:
-        """(buffer, key, index, whether it is written) of every access in a loop over a row."""
+        """Return (buffer, key, index, whether it is written) of every access in a loop over a row."""
         known = definitions(s.body)
         changing = assigned_in(s.body) - set(known)
         found = []
@@ -360,7 +360,7 @@ class RowFunction(TeamFunction):
         self.pending.forget(assigned_in(s.body))
 
     def element(self, row: Held) -> str:
-        """The element of a row that the innermost loop is at."""
+        """Return the text of the current element of a row in the innermost loop."""
         return f"{row.symbol}[k].at[v]"
 
     def node(self, x: Expr, types: dict[int, dtype], texts: dict[int, str]) -> str:
@@ -449,7 +449,7 @@ class StreamFunction(RowFunction):
 
 
 def _without(index: Expr, name: str, known: dict[str, Expr]) -> Expr:
-    """The index of the first element: the loop's variable is 0."""
+    """Return the index of the first element, with 0 for the loop's variable."""
     for _ in range(8):
         if not names_in(index) & (set(known) | {name}):
             break
@@ -458,7 +458,7 @@ def _without(index: Expr, name: str, known: dict[str, Expr]) -> Expr:
 
 
 def shapes(length: int, itemsize: int) -> list[tuple[int, int]]:
-    """(team, vector) to try for rows of a length: about eight elements per thread, sixteen bytes at a time."""
+    """Return (team, vector) pairs to try for rows of a length: about eight elements per thread, sixteen bytes at a time."""
     found = []
     for vector in (8, 4, 2, 1):
         if vector * itemsize > 16 or length % vector:

@@ -1,9 +1,9 @@
 """Loop nests for teams: a warp or a block runs one iteration of the parallel loop together.
 
-Every thread of a team walks through the iteration. Loops whose iterations do not depend on each other are shared out, one iteration per
-thread and turn; what such a loop collects (a sum, a maximum) is joined across the team. Everything else is done by all threads alike,
-except that only one of them stores. Where a thread may read or overwrite what another one has written or has yet to read, they wait for
-each other; arrays of the iteration are in shared memory.
+Every thread of a team executes the iteration. Loops with independent iterations are shared out, one iteration per thread at a time; the
+reductions of such a loop (a sum, a maximum) are combined across the team. Everything else is done by all threads alike, except that only one
+of them stores. Where a thread may read or overwrite what another one has written or has yet to read, a barrier separates them; arrays of the
+iteration are in shared memory.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def _identity(op: str, d: dtype) -> str:
 
 
 class NotForTeams(Exception):
-    """A nest that one thread per iteration serves better."""
+    """Raised for a nest that one thread per iteration serves better."""
 
 
 @dataclass
 class Pending:
-    """Accesses of the team since its threads last waited for each other: by buffer, where (None: anywhere) and by which statement."""
+    """Accesses of the team since its last barrier: by buffer, the place (None: anywhere) and the statement."""
 
     reads: dict[ir.Buffer, set[tuple[Any, int]]] = field(default_factory=dict)
     writes: dict[ir.Buffer, set[tuple[Any, int]]] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Pending:
         self.reads, self.writes = {}, {}
 
     def clashes(self, other: Pending) -> bool:
-        """Return whether what comes next (other) must wait."""
+        """Return whether the accesses `other`, which come next, need a barrier."""
         for buffer, places in other.reads.items():
             if any(_differ(a, b) for a in self.writes.get(buffer, ()) for b in places):
                 return True
@@ -124,7 +124,7 @@ def _differ(a: tuple[Any, int], b: tuple[Any, int]) -> bool:
 
 
 class TeamFunction(Function):
-    """Writes a function for teams of `team` threads: 32, or the whole block."""
+    """Writer of a function for teams of `team` threads: 32, or the whole block."""
 
     team: int = BLOCK
     alone: bool = False  # one team for everything: there is no parallel loop
@@ -164,7 +164,7 @@ class TeamFunction(Function):
         return max(BLOCK, self.team) if self.team <= 32 else self.team
 
     def _arrays(self, body: list[ir.Statement]) -> set[ir.Buffer]:
-        """Local arrays that belong to the whole team; the others are declared inside a loop that is shared out."""
+        """Return the local arrays that belong to the whole team; the others are declared inside a loop that is shared out."""
         return {s.buffer for s in statements(body) if isinstance(s, ir.DeclareLocal)}
 
     def declare(self, body: list[ir.Statement]) -> list[str]:
@@ -204,7 +204,7 @@ class TeamFunction(Function):
         self.pending.clear()
 
     def touch(self, reads: list[Any], writes: list[Any], statement: Any) -> None:
-        """Note accesses, after waiting if they clash with earlier ones."""
+        """Note accesses, after a barrier if they clash with earlier ones."""
         new = Pending()
         for buffer, key in reads:
             new.reads.setdefault(buffer, set()).add((key, id(statement)))
@@ -262,7 +262,7 @@ class TeamFunction(Function):
         self.pending.add(after)
 
     def _again(self, body: list[ir.Statement], live: set[str], own: list[Any], s: ir.Statement) -> None:
-        """Add what an earlier iteration leaves behind, before a loop is written."""
+        """Add the accesses that an earlier iteration leaves pending, before a loop is written."""
         kept = (self.lines, self._temporaries, self.pending.copy(), self.loops_shared_out, dict(self.symbols))
         self.lines = []
         self.team_block(body, live)
@@ -375,8 +375,8 @@ class _Key:
 
 
 def lane_key(s: ir.For, place: Place, changing: set[str]) -> Any:
-    """Return the key that is equal for two shared-out loops which give an element to the same thread: the place without the name of the loop's
-    variable, where the loop begins, and the variables that must not change in between. None: cannot be told."""
+    """Return a key that is equal for two shared-out loops which give an element to the same thread: the place without the name of the loop's
+    variable, the loop's start, and the variables that must not change in between. None if that is not known."""
     if not place.grows_evenly(s.name) or place.names() & changing:
         return None
     own = ir.var(s.name, dt.int64)

@@ -1,6 +1,6 @@
 """Scalar arithmetic in CUDA C++: types, literals, conversions, and one line of text per operator.
 
-No header is needed: half-width floats are converted with one PTX instruction or with bit operations.
+No header is needed: half-width floats are converted by one PTX instruction or by bit operations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNSIGNED = {size: f"unsigned {name}" for size, name in _SIZES.items()}
 
 
 def _c_name(d: dtype) -> str | None:
-    """The C type of real numbers that CUDA kernels compute in."""
+    """Return the C type of real numbers of a dtype that CUDA kernels compute in, or None."""
     if d.kind in "ui":
         return (
             _UNSIGNED[d.itemsize] if d.kind == "u" else f"signed {_SIZES[1]}" if d.itemsize == 1 else _SIZES[d.itemsize]
@@ -173,7 +173,7 @@ template <class T> __device__ T fb_digamma(T given) {
 
 
 def value_type(d: dtype) -> str:
-    """The C type of a dtype inside expressions."""
+    """Return the C type of a dtype inside expressions."""
     name = _c_name(d.to_real() if d.is_complex else opmath(d))
     if name is not None and d.is_complex:
         return f"fb_cx<{name}>"
@@ -183,7 +183,7 @@ def value_type(d: dtype) -> str:
 
 
 def element_type(d: dtype) -> str:
-    """The C++ type of elements in sources that declare `struct f16` and `struct bf16` for narrow floats."""
+    """Return the C++ type of elements in sources that declare `struct f16` and `struct bf16` for narrow floats."""
     return d.short if d is not opmath(d) else value_type(d)
 
 
@@ -215,7 +215,7 @@ def stored(text: str, d: dtype) -> str:
 
 
 def constant(value: bool | int | float, d: dtype) -> str:
-    """A Python number as a literal of dtype `d`."""
+    """Return a Python number as a literal of dtype `d`."""
     d = opmath(d)
     if d is dt.bool_:
         return "true" if value else "false"
@@ -249,7 +249,7 @@ def _float_literal(value: float, d: dtype) -> str:
 
 
 def convert(text: str, source: dtype, target: dtype) -> str:
-    """A half-width target rounds to its precision and stays in float32, as everywhere in formulas."""
+    """Return text that converts a value between dtypes. A half-width target rounds to its precision and stays in float32."""
     source = opmath(source)
     if opmath(target) is not target:
         return loaded(stored(convert(text, source, dt.float32), target), target)
@@ -296,7 +296,7 @@ _UNCHANGED = ("real", "conj")
 
 
 def apply(op: str, d: dtype, operands: list[str]) -> str:
-    """`op` on operands of dtype `d`, as an expression."""
+    """Return the text of `op` on operands of dtype `d`."""
     if op in COMPARISONS:
         return f"({operands[0]} {_COMPARE[op]} {operands[1]})"
     if op == "logical_not":

@@ -54,7 +54,7 @@ _CHEAP = frozenset(
 
 
 def formula_text(roots: tuple[Expr, ...]) -> str:
-    """A text that determines the formulas, linear in their size even when subexpressions are shared."""
+    """Return a text that determines the formulas, linear in their size even when subexpressions are shared."""
     number: dict[int, int] = {}
     parts = []
     for x in walk(roots):
@@ -114,13 +114,13 @@ class Map:
 
 
 def weight(roots: tuple[Expr, ...]) -> int:
-    """Return the cost of an element, relative to adding two numbers: decides when threads pay."""
+    """Return the cost of an element, relative to adding two numbers; it decides when threads pay off."""
     nodes = [x.op for x in walk(roots)]
     return 1 + sum(op in _CHEAP for op in nodes) // 8 + 4 * sum(op not in _CHEAP for op in nodes)
 
 
 def passing(d: dtype) -> str:
-    """The kind of a number that stands for dtype `d`."""
+    """Return the kind in which a number of dtype `d` is passed."""
     return "z" if d.is_complex else "d" if d is dt.float64 else "l"
 
 
@@ -138,7 +138,7 @@ def span(name: str, start: Expr | int, stop: Expr | int, body: list[Statement], 
 
 
 def quotient(a: Expr, b: Expr | int) -> Expr:
-    """a // b of sizes and positions: they are not negative, and unsigned division is much less code."""
+    """Return a // b of sizes and positions: they are not negative, and unsigned division is much less code."""
     return cast(cast(a, dt.uint64) // (const(b) if isinstance(b, int) else cast(b, dt.uint64)), dt.int64)
 
 
@@ -147,7 +147,7 @@ def remainder(a: Expr, b: Expr | int) -> Expr:
 
 
 def advance(rank: int, at: str, size: str, offsets: dict[str, str]) -> list[Statement]:
-    """Step to the next position over dimensions 0..rank-1, carrying into outer ones without branches. `offsets` maps
+    """Return statements that step to the next position over dimensions 0..rank-1, carrying into outer ones without branches. `offsets` maps
     the name of each offset to the prefix of its strides."""
     inner = rank - 1
     statements: list[Statement] = [assign(f"{at}{inner}", index_var(f"{at}{inner}") + 1)]
@@ -167,7 +167,7 @@ def advance(rank: int, at: str, size: str, offsets: dict[str, str]) -> list[Stat
 
 
 def locate(position: Expr, rank: int, at: str, size: str) -> list[Statement]:
-    """Coordinates of a position over dimensions 0..rank-1."""
+    """Return statements that compute the coordinates of a position over dimensions 0..rank-1."""
     statements: list[Statement] = []
     left = position
     for d in reversed(range(1, rank)):
@@ -272,8 +272,8 @@ def _strided(roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Sca
 
 
 def _is_transposed(operands: Operands, last: int) -> Expr:
-    """Return the test for an operand that takes long steps along rows and short ones across them. Then narrow blocks of many rows use
-    each of its cache lines several times while it is there."""
+    """Return the test for an operand with long steps along rows and short ones across them: then narrow blocks of many rows use each of its
+    cache lines several times."""
     found: Expr = const(False)
     for p in operands.pointers:
         if operands.kind(p) == "s":
@@ -283,7 +283,7 @@ def _is_transposed(operands: Operands, last: int) -> Expr:
 
 
 def _locate(operands: Operands, outer: int) -> list[Statement]:
-    """Coordinates and offsets of row number `first`."""
+    """Return statements that compute coordinates and offsets of row number `first`."""
     statements = locate(index_var("first"), outer, "at", "size")
     for p in operands.pointers:
         offset: Expr = const(0)

@@ -1,8 +1,8 @@
 """Loop nests to CUDA C++.
 
-A parallel loop becomes a grid-stride loop: thread t runs iterations t, t + threads, ... Everything else is written as
-it is and executed by every thread, so a kernel is cut into one __global__ function per top-level statement that
-stores: `launches` says which, and how many iterations each has.
+A parallel loop becomes a grid-stride loop: thread t runs iterations t, t + threads, ... Everything else is executed by every thread, so a
+kernel is divided into one __global__ function per top-level statement that stores: `launches` returns these, with their numbers of
+iterations.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Launch:
 
 
 def emit(kernel: ir.Kernel) -> str:
-    """CUDA source of a kernel: one extern "C" function per launch, all with the kernel's parameters."""
+    """Return the CUDA source of a kernel: one extern "C" function per launch, all with the kernel's parameters."""
     kernel = complex_nests.split(kernel)
     functions = [Function(launch.name, kernel).text(launch.statements) for launch in launches(kernel)]
     scalars = {text: None for f in functions for text in f.helpers}
@@ -50,7 +50,7 @@ def emit(kernel: ir.Kernel) -> str:
 
 
 def launches(kernel: ir.Kernel) -> list[Launch]:
-    """Cut a kernel where its threads would have to wait for each other: each parallel loop is a launch, and so is what stands between
+    """Divide a kernel where its threads would have to wait for each other: each parallel loop is a launch, and so are the statements between
     two of them. Values that need no memory written by the kernel are computed by every launch for itself."""
     kernel = complex_nests.split(kernel)
     name = re.sub(r"\W", "_", kernel.name)
@@ -114,7 +114,7 @@ def _check_parallel(block: list[ir.Statement], inside_loop: bool) -> None:
 
 @dataclass
 class Function:
-    """Writes one function: declarations on top, then statements. Shared subexpressions become constants."""
+    """Writer of one function: declarations on top, then statements. Shared subexpressions become constants."""
 
     name: str
     kernel: ir.Kernel
@@ -211,7 +211,7 @@ class Function:
     # --- expressions
 
     def value(self, root: Expr, target: dtype) -> str:
-        """The text of an expression in dtype `target`; what it shares with itself is computed in lines before."""
+        """Return the text of an expression in dtype `target`; shared subexpressions are computed in lines before it."""
         types = infer((root,), ())
         texts: dict[int, str] = {}
         uses = _uses(root)
@@ -261,7 +261,7 @@ class Function:
 
 
 def scalar_function(symbol: str, function: Any, kinds: tuple[dtype, ...], result: dtype) -> dict[str, None]:
-    """A __device__ function for a `call` node, after those it calls itself."""
+    """Return the __device__ function for a `call` node, after those it calls itself."""
     names, body, value = function.inline(kinds)
     params = [ir.Scalar(n, d) for n, d in zip(names, kinds)]
     inner = Function(symbol, ir.Kernel(symbol, list(params), body))
@@ -275,7 +275,7 @@ def scalar_function(symbol: str, function: Any, kinds: tuple[dtype, ...], result
 
 
 def identifier(name: str) -> str:
-    """A C name that no CUDA name can be."""
+    """Return a C name that cannot clash with a CUDA name."""
     return "v_" + re.sub(r"\W", "_", name)
 
 
@@ -328,7 +328,7 @@ def evaluate(root: Expr, known: dict[str, Any]) -> Any:
 
 
 def locate_parallel(block: list[ir.Statement], known: dict[str, Any]) -> ir.For | None:
-    """Walk to the parallel loop with the scalars in hand, adding to `known` what is computed on the way; None if only the device can tell."""
+    """Find the parallel loop for known scalars, adding to `known` what is computed on the way; None if only the device can decide."""
     for s in block:
         if isinstance(s, ir.Assign):
             known[s.name] = evaluate(s.value, known)

@@ -1,7 +1,7 @@
 """Loop nests to LLVM IR text.
 
-Scalars live in stack slots that the optimiser turns into registers. A parallel loop becomes a function over a range of
-iterations, called directly when the work is small and by a team of threads (`backends/cpu/team.py`) otherwise.
+Scalars are in stack slots that the optimiser turns into registers. A parallel loop becomes a function over a range of iterations, called
+directly when the work is small and by a team of threads (`backends/cpu/team.py`) otherwise.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _PLAIN = "noinline nounwind optnone"
 
 
 class ScalarFunction(Protocol):
-    """Protocol of what a "call" node carries: a function of scalars written as statements."""
+    """Protocol of the function in a "call" node: a function of scalars written as statements."""
 
     name: str
 
     def inline(self, dtypes: tuple[dtype, ...]) -> tuple[list[str], list[ir.Statement], Expr]:
-        """Parameter names, body and result for these argument dtypes."""
+        """Return parameter names, body and result for these argument dtypes."""
 
 
 def emit(kernel: ir.Kernel) -> str:
-    """The LLVM module of one kernel; the entry point is called `kernel.name`."""
+    """Return the LLVM module of one kernel; the entry point is called `kernel.name`."""
     return emit_apart(kernel, "")[0]
 
 
 def emit_apart(kernel: ir.Kernel, attributes: str = _PLAIN) -> list[str]:
-    """Return the same as two modules, of which the second defines what only forks; as one, if nothing does."""
+    """Return the kernel as two modules, the second with the functions that only fork; as one if there are none."""
     module = _Module(kernel)
     # A function that only forks is compiled without optimisation: that is a third of the compile time of a kernel.
     plain = _PLAIN if only_forks(kernel.body) else ATTRIBUTES
@@ -66,7 +66,7 @@ class _Module:
         return f"{self.symbol}.{hint}{self.count}"
 
     def node(self, text: str) -> str:
-        """A metadata node; `$` in the text is the node itself."""
+        """Return a metadata node; `$` in the text is the node itself."""
         if not text.startswith("distinct"):
             if text in self.shared:
                 return self.shared[text]
@@ -89,14 +89,14 @@ class _Module:
 
 
 class _Loop:
-    """Loop being written: where `break` and `continue` go, and the access groups that memory accesses inside belong to."""
+    """Loop being written: the targets of `break` and `continue`, and the access groups of memory accesses inside."""
 
     def __init__(self, exit_label: str, next_label: str):
         self.exit_label, self.next_label = exit_label, next_label
 
 
 class _Function:
-    """Emits one LLVM function: statements, expressions, control flow."""
+    """Emitter of one LLVM function: statements, expressions, control flow."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class _Function:
         self._counted(s, start, stop, step)
 
     def _counted(self, s: ir.For, start: str, stop: str, step: str) -> None:
-        """for name from start to stop. The counter is not the user's variable: the body may assign to that one."""
+        """Emit a loop from start to stop. The counter is not the user's variable, which the body may assign to."""
         w = self.w
         counter, slot = w.variable("i64", start), self._slot(s.name, dt.int64)
         head, inside, advance, after = (w.fresh(n) for n in ("for", "body", "next", "endfor"))
@@ -227,7 +227,7 @@ class _Function:
         return w.select(w.compare("sgt", "i64", step, 0), "i1", up, down)
 
     def _enter(self, s: ir.For) -> str:
-        """Loop metadata: iterations that are known not to touch each other's memory need no run-time checks."""
+        """Return loop metadata: iterations that are known not to touch each other's memory need no run-time checks."""
         hints = []
         if s.independent or s.parallel:
             group = self.module.node("distinct !{}")
@@ -398,7 +398,7 @@ class _Function:
 
 
 def _arrives(p: ir.Buffer | ir.Scalar) -> str:
-    """The type of a parameter. A bool arrives in a whole byte; C leaves the upper bits of narrower arguments unspecified."""
+    """Return the type of a parameter. A bool is passed in a whole byte; C leaves the upper bits of narrower arguments unspecified."""
     return "ptr" if isinstance(p, ir.Buffer) else "i8" if p.dtype is dt.bool_ else value_type(p.dtype)
 
 

@@ -1,6 +1,6 @@
 """The reference: formulas, reductions and loop nests interpreted with NumPy.
 
-Slow and obviously right. It is the oracle of the native emitters, and takes over where llvmlite is missing.
+Slow and simple. It is the reference for tests of the native emitters, and runs where llvmlite is missing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNSIGNED = {1: dt.uint8, 2: dt.uint16, 4: dt.uint32, 8: dt.uint64}
 def evaluate(
     roots: tuple[Expr, ...], arrays: Sequence[Any], in_dtypes: Sequence[dtype], out_dtypes: Sequence[dtype]
 ) -> list[np.ndarray[Any, Any]]:
-    """The values of `roots`, element by element over the broadcast `arrays` (bfloat16: uint16 bits)."""
+    """Return the values of `roots`, element by element over the broadcast `arrays` (bfloat16: uint16 bits)."""
     types = infer(roots, tuple(in_dtypes))
     operands = [from_memory(a, d) for a, d in zip(arrays, in_dtypes)]
     shape = np.broadcast_shapes(*(a.shape for a in operands))
@@ -82,7 +82,7 @@ def _bitcast(x: Expr, values: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any
 
 
 def _call(x: Expr, values: dict[int, np.ndarray[Any, Any]], types: Types) -> np.ndarray[Any, Any]:
-    """A function of numbers written with loops (`scalar_function`): it knows its own reference meaning."""
+    """Call a function of numbers written with loops (`scalar_function`) by its own reference implementation."""
     to = types[id(x)]
     return convert(np.asarray(x.args[0].numpy(*(_operand(a, values, to) for a in x.args[1:]))), to)
 
@@ -125,7 +125,7 @@ def reduce(
 
 
 def _sum(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Real and complex sums are kept in double precision: the reference has no rounding to speak of."""
+    """Sum rows; real and complex sums are formed in double precision, so that the reference has hardly any rounding error."""
     wide = {"f": np.float64, "c": np.complex128}.get(rows.dtype.kind, rows.dtype)
     return np.asarray(rows.any(-1) if rows.dtype.kind == "b" else rows.sum(-1, dtype=wide))
 
@@ -222,7 +222,7 @@ class _Nest:
             pass
 
     def iteration(self, body: list[ir.Statement]) -> bool:
-        """Return whether the loop goes on."""
+        """Execute one iteration, and return whether the loop continues."""
         try:
             self.block(body)
         except _Continue:

@@ -1,4 +1,4 @@
-"""Formulas as functions of their own: one node in an expression, with a derivative that somebody wrote.
+"""Formulas as functions of their own: one node in an expression, with a derivative given by hand.
 
 Differentiating the polynomials inside a special function is less exact than naming its derivative, and a branch that is
 not taken may have none at all."""
@@ -18,8 +18,8 @@ from .elementwise import formula_text
 
 
 class FormulaFunction:
-    """Function of formulas: a call with expressions is a `call` node that kernels expand. `derivative(*args, y)` returns the derivatives
-    by each argument, as expressions (None: there is none)."""
+    """Function of formulas: a call with expressions is a `call` node that kernels expand. `derivative(*args, y)` returns the derivatives by
+    each argument, as expressions (None if there is none)."""
 
     def __init__(
         self, name: str, formula: Callable[..., Expr], derivative: Callable[..., tuple[Any, ...]], arity: int = 1
@@ -30,7 +30,7 @@ class FormulaFunction:
 
     @property
     def name(self) -> str:
-        """A name that says what the function computes: kernels that call it are cached under it."""
+        """Return a name that identifies what the function computes: kernels that call it are cached under it."""
         if self._name is None:
             text = formula_text((self.formula(*map(arg, range(self.arity))),))
             self._name = f"{self.__name__}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
@@ -48,7 +48,7 @@ class FormulaFunction:
         return names, [], self.formula(*(ir.var(n, d) for n, d in zip(names, dtypes, strict=True)))
 
     def numpy(self, *arrays: Any) -> np.ndarray[Any, Any]:
-        """The reference meaning of a `call` node."""
+        """Evaluate the formula on arrays: the reference implementation of a `call` node."""
         operands = np.broadcast_arrays(*arrays)
         dtypes = [FROM_NUMPY[a.dtype] for a in operands]
         root = self.formula(*map(arg, range(self.arity)))

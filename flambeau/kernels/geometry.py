@@ -1,4 +1,4 @@
-"""Geometry of operands in memory: fewest dimensions, best order, and what kind of row each operand has."""
+"""Geometry of operands in memory: fewest dimensions, best order, and the kind of each operand's rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHORT_ROW = 8
 def plan(
     shape: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[int, tuple[int, ...], tuple[Strides, ...], str]:
-    """(rank, sizes, strides per operand, kinds) of an elementwise loop nest over `shape`.
+    """Return (rank, sizes, strides per operand, kinds) of an elementwise loop nest over `shape`.
 
     Dimensions of size 1 go, the rest are ordered so that the innermost has the smallest strides (the first operands
     count most), and neighbours that every operand steps through evenly become one. Rank is at least 1. `kinds` has one
@@ -36,7 +36,7 @@ def kinds_of(inner_strides: Sequence[int]) -> str:
 
 
 def _order(dims: list[int], strides: Sequence[Sequence[int]]) -> list[int]:
-    """Outermost first. Broadcast dimensions (stride 0) of one operand are placed by the next operand."""
+    """Return the dimensions, outermost first. Broadcast dimensions (stride 0) of one operand are placed by the next operand."""
 
     def outside(a: int, b: int) -> bool:
         for s in strides:
@@ -57,7 +57,7 @@ def _order(dims: list[int], strides: Sequence[Sequence[int]]) -> list[int]:
 def _merge(
     order: list[int], shape: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[list[int]]]:
-    """Sizes, and strides per operand, of the dimensions in `order` with evenly spaced neighbours joined."""
+    """Return sizes, and strides per operand, of the dimensions in `order` with evenly spaced neighbours merged."""
     if not order:
         return [], [[] for _ in strides]
     sizes = [shape[order[0]]]
@@ -87,7 +87,7 @@ def _bring_transposed_inside(sizes: list[int], strides: list[list[int]]) -> None
 
 
 class ReductionLoops(NamedTuple):
-    """Loops of a reduction: what `backends.compiled.reduce_kernel` needs to know of the shapes, and the numbers its kernel reads."""
+    """Loops of a reduction: the ranks and kinds for `backends.compiled.reduce_kernel`, and the numbers its kernel reads."""
 
     kept_rank: int
     reduced_rank: int
@@ -125,8 +125,8 @@ def plan_reduction(
 def _inner(
     kept_sizes: list[int], kept: list[list[int]], reduced_sizes: list[int], reduced: list[list[int]], foldable: bool
 ) -> str:
-    """Return the dimension that the innermost loop takes: the one with the smaller steps through memory. Short rows that follow each
-    other without gaps count as long ones where they can be `foldable`: column reductions fold many into one."""
+    """Return the dimension of the innermost loop: the one with the smaller steps through memory. Short rows that follow each other without
+    gaps count as long ones if they are `foldable`: column reductions fold many into one."""
     if not kept_sizes:
         return "reduced"
     width = kept_sizes[-1]

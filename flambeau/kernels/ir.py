@@ -58,7 +58,7 @@ class Store(Statement):
 
 @dataclass
 class DeclareLocal(Statement):
-    """Room on the stack for a buffer with a `local_size`."""
+    """Allocation on the stack of a buffer with a `local_size`."""
 
     buffer: Buffer
 
@@ -98,7 +98,7 @@ class While(Statement):
 
 @dataclass
 class Break(Statement):
-    """Leave the innermost loop."""
+    """Statement that leaves the innermost loop."""
 
 
 @dataclass
@@ -108,7 +108,7 @@ class Continue(Statement):
 
 @dataclass(frozen=True)
 class LoopCall:
-    """Origin of a nest: the loop kernel it was made of, and what each of its parameters was bound to: a buffer, a scalar or a constant."""
+    """Origin of a nest: the loop kernel it was made of, and the buffer, scalar or constant bound to each of its parameters."""
 
     name: str
     bindings: dict[str, object]

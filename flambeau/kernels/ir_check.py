@@ -1,4 +1,4 @@
-"""The rules every loop nest keeps, checked before an emitter sees it: a mistake in a schedule is named here, not in machine code."""
+"""The rules of loop nests, checked before an emitter runs, so that a mistake in a schedule is reported here, not in machine code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .ir_text import expression
 
 
 class InvalidKernel(Exception):
-    """A loop nest that breaks a rule; the message shows the place."""
+    """Raised for a loop nest that breaks a rule; the message shows the place."""
 
 
 def verify(kernel: ir.Kernel) -> None:

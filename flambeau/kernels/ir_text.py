@@ -1,4 +1,4 @@
-"""Loop nests for people: a kernel printed as the Python-like program it is.
+"""Loop nests as text: a kernel printed as a Python-like program.
 
 >>> print(show(kernel))
 map(n: int64, out0: float32*, in0: float32*, in1: float32*):
@@ -25,7 +25,7 @@ def show(kernel: ir.Kernel) -> str:
 
 
 def expression(x: Any, inside: bool = False) -> str:
-    """An expression as text; in brackets where it stands `inside` another and would be misread."""
+    """Return an expression as text, in brackets if it is `inside` another and would be misread."""
     if not isinstance(x, Expr):
         return getattr(x, "name", None) or str(x)
     if x.op == "const":

@@ -1,5 +1,5 @@
-"""Questions the LLVM emitter asks about a loop nest before writing it: functions replaced by primitives, what a
-statement reads, which nodes belong to a running value, where the time goes."""
+"""Analyses of a loop nest for the LLVM emitter: functions replaced by primitives, names that a statement reads, nodes that depend on a
+running value, where the time is spent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _special_power(x: Expr) -> bool:
 
 
 def dependents(root: Expr, leaf: Expr | None) -> set[int]:
-    """The nodes of `root` whose value depends on `leaf`."""
+    """Return the nodes of `root` whose value depends on `leaf`."""
     found: set[int] = set()
     if leaf is not None:
         for x in walk((root,)):
@@ -108,7 +108,7 @@ def _stored(statements: Iterable[ir.Statement]) -> Iterator[ir.Buffer]:
 
 
 def reads(statements: list[ir.Statement]) -> tuple[set[str], set[ir.Buffer]]:
-    """Names of variables and buffers that statements mention."""
+    """Return the names of variables and the buffers that statements mention."""
     names: set[str] = set()
     buffers = set(_stored(statements))
     for x in walk(tuple(expressions(statements))):

@@ -31,7 +31,7 @@ ATTRIBUTES = 'nounwind "no-trapping-math"="true" "prefer-vector-width"="512"'  #
 
 
 def apply(w: Function, op: str, d: dtype, operands: list[str]) -> str:
-    """`op` on operands already converted to dtype `d`; predicates return i1, everything else dtype `d`."""
+    """Emit `op` on operands already converted to dtype `d`; predicates return i1, everything else dtype `d`."""
     if op in COMPARISONS:
         return _comparison(w, op, d, operands)
     if d.is_floating_point:
@@ -116,7 +116,7 @@ def _apply_int(w: Function, op: str, d: dtype, operands: list[str]) -> str:
 
 
 def _int_division(w: Function, op: str, d: dtype, a: str, b: str) -> str:
-    """Division that cannot trap. The caller reports zero divisors; here they give an arbitrary number."""
+    """Emit division that cannot trap. The caller reports zero divisors; here they give an arbitrary number."""
     t = value_type(d)
     if not d.is_signed and not b.startswith("%") and b != "0":
         return w.op("udiv" if op == "floordiv" else "urem", t, a, b)
@@ -165,7 +165,7 @@ def _power_chain(w: Function, opcode: str, t: str, a: str, n: int, one: str) -> 
 
 
 def _power(d: dtype) -> Function:
-    """The function of integer powers, by squaring; a negative exponent truncates towards zero."""
+    """Return the function of integer powers, by squaring; a negative exponent truncates towards zero."""
     t = value_type(d)
     f = Function(f"define internal {t} @flambeau.power.{d.name}({t} %a, {t} %n) {ATTRIBUTES}")
     if d.is_signed:
@@ -271,7 +271,7 @@ def _float_power(w: Function, d: dtype, a: str, b: str) -> str:
 
 
 def _float_division(w: Function, op: str, d: dtype, a: str, b: str) -> str:
-    """The C remainder, Python's remainder, and the floor division that goes with it."""
+    """Emit the C remainder, Python's remainder, or the floor division consistent with it."""
     t, zero = value_type(d), constant(0, d)
     remainder = w.libm("fmod", t, a, b)
     if op == "fmod":

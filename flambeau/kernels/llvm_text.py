@@ -1,5 +1,5 @@
-"""A function of LLVM, written instruction by instruction: whatever becomes native code on the CPU is written by it, kernels (`emit_llvm`)
-as well as what runs around them.
+"""A function of LLVM, written instruction by instruction. All native code on the CPU is written by it, kernels (`emit_llvm`) as well as the
+code around them.
 
 >>> f = Function("define i64 @total(ptr %numbers, i64 %count)")
 >>> total = f.variable("i64", 0)
@@ -9,7 +9,7 @@ as well as what runs around them.
 >>> f.module().startswith("define i64 @total")
 True
 
-What a function calls comes into its module by the call: another `Function` as it is, anything else as a declaration.
+A call adds its target to the caller's module: another `Function` with its body, anything else as a declaration.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FLAGS = ("!llvm.module.flags = !{!0}", '!0 = !{i32 7, !"RtLibUseGOT", i32 1}')
 
 
 class Index(str):
-    """The number of a loop's turn. The body may set what is added to it after this turn."""
+    """The index of a loop's current iteration. The body may set the step that is added after it."""
 
     step: Value = 1
 
@@ -50,11 +50,11 @@ class Function:
         return "\n".join([self.head + " {", *self.slots, "  br label %start", "start:", *self.lines, "}", ""])
 
     def module(self, *more: str) -> str:
-        """Return the text of a module: this function, those that it brings along, declarations of what else they call, `more`."""
+        """Return the text of a module: this function, those that it calls, declarations of everything else they use, `more`."""
         return self.modules("", *more)[0]
 
     def modules(self, attribute: str, *more: str) -> list[str]:
-        """Return the same as two modules, of which the second defines the functions with an attribute; as one, if all or none has it."""
+        """Return the function as two modules, the second with the functions that have an attribute; as one if all or none have it."""
         functions, waiting = {self.symbol: self}, [self]
         while waiting:
             for symbol, need in waiting.pop().needs.items():
@@ -108,8 +108,8 @@ class Function:
 
     # -- calls --------------------------------------------------------------------------------------------------------
     def call(self, kind: str, function: str | Function, *arguments: str, flags: str = "") -> str:
-        """Call with arguments like "ptr %a"; the result's name, unless `kind` is void. A symbol (@close) is declared as it is called;
-        one that takes any number of arguments says so in its kind: i64 (i64, ...)."""
+        """Call with arguments like "ptr %a"; return the result's name, unless `kind` is void. A symbol (@close) is declared as it is called;
+        one with any number of arguments has them in its kind: i64 (i64, ...)."""
         if isinstance(function, Function):
             function = self.bring(function)
         elif function.startswith("@"):
@@ -186,15 +186,15 @@ class Function:
             self.do(f"store {kind} {value}, ptr {pointer}")
 
     def item(self, table: str, index: Value, kind: str = "i64") -> str:
-        """Read what a table of 64-bit words has at an index."""
+        """Read the entry at an index of a table of 64-bit words."""
         return self.read(kind, self.place(table, index))
 
     def change(self, how: str, kind: str, pointer: str, value: Value, order: str) -> str:
-        """Apply add, sub, or, min, ... to memory atomically; return what was there before."""
+        """Apply add, sub, or, min, ... to memory atomically; return the old value."""
         return self.new(f"atomicrmw {how} ptr {pointer}, {kind} {value} {order}")
 
     def swap(self, kind: str, pointer: str, expected: Value, value: Value, order: str) -> str:
-        """Write a value atomically if the expected one is there; return whether it was."""
+        """Write a value atomically if memory has the expected one; return whether it had."""
         pair = self.new(f"cmpxchg ptr {pointer}, {kind} {expected}, {kind} {value} {order} monotonic")
         return self.new(f"extractvalue {{ {kind}, i1 }} {pair}, 1")
 
@@ -205,7 +205,7 @@ class Function:
         return f"{hint}{self.count}"
 
     def label(self, name: str) -> None:
-        """Begin a block; the one before, if it has no end yet, goes on here."""
+        """Begin a block; the one before continues here, if it has no end yet."""
         self.go(name)
         self.lines.append(f"{name}:")
         self.here = name
@@ -243,7 +243,7 @@ class Function:
 
     @contextlib.contextmanager
     def forever(self) -> Iterator[str]:
-        """Run the body again and again, until it goes to the label that is given, or returns."""
+        """Run the body repeatedly, until it branches to the label that is yielded, or returns."""
         again, end = self.fresh("again"), self.fresh("over")
         self.label(again)
         yield end
@@ -260,7 +260,7 @@ class Function:
 
 
 def _module(functions: list[Function], others: list[Function], more: tuple[str, ...]) -> str:
-    """The text of a module; functions that `others`, of another module, call are found by their symbols when they are linked."""
+    """Return the text of a module; functions that `others`, of another module, call are linked by their symbols."""
     called, defined = {symbol for f in others for symbol in f.needs}, {f.symbol for f in functions}
     texts = [
         f.text().replace("define internal", "define hidden") if f.symbol in called else f.text() for f in functions
@@ -279,7 +279,7 @@ def _same(known: str | Function, other: Function) -> None:
 
 
 def _kind(argument: str) -> str:
-    """The type of an argument that is written with it."""
+    """Return the type in the text of an argument."""
     return argument[: argument.index(">") + 1] if argument[0] == "<" else argument.split(" ", 1)[0]
 
 

@@ -15,7 +15,7 @@ from .llvm_text import Function
 
 
 def value_type(d: dtype) -> str:
-    """The LLVM type a dtype has inside expressions."""
+    """Return the LLVM type of a dtype inside expressions."""
     if d is dt.bool_:
         return "i1"
     if d is dt.float64:
@@ -32,7 +32,7 @@ def value_type(d: dtype) -> str:
 
 
 def memory_type(d: dtype) -> str:
-    """The LLVM type a dtype has in memory."""
+    """Return the LLVM type of a dtype in memory."""
     if d is dt.bool_:
         return "i8"
     if d is dt.bfloat16:
@@ -45,7 +45,7 @@ def bits(d: dtype) -> int:
 
 
 def constant(value: float, d: dtype) -> str:
-    """A Python number as a literal of dtype `d`, converted as PyTorch converts scalars."""
+    """Return a Python number as a literal of dtype `d`, converted as PyTorch converts scalars."""
     if d is dt.bool_:
         return "true" if value else "false"
     if d.is_floating_point:
@@ -96,7 +96,7 @@ def _widen_bfloat16(w: Function, raw: str) -> str:
 
 
 def _round_bfloat16(w: Function, value: str) -> str:
-    """The upper 16 bits, rounded to nearest even; integer arithmetic so that it vectorises on every CPU."""
+    """Emit the upper 16 bits, rounded to nearest even; integer arithmetic vectorises on every CPU."""
     raw = w.new(f"bitcast float {value} to i32")
     odd = w.op("and", "i32", w.op("lshr", "i32", raw, "16"), "1")
     rounded = w.op("lshr", "i32", w.op("add", "i32", w.op("add", "i32", raw, "32767"), odd), "16")

@@ -17,10 +17,10 @@
 
     softmax_rows(out, x, rows, n)
 
-Positional arguments: tensors become buffers, indexed by position in memory; int and bool become int64, float becomes
-float64 (weak: it takes the dtype of what it meets); None is None at compile time. Keyword-only arguments are constants
-of the compiled code: strings, flags, numbers, dtypes, scalar functions. Tests on constants choose code.
-The words a kernel may use besides Python's are in `loops_language`, and re-exported here.
+Positional arguments: tensors become buffers, indexed by position in memory; int and bool become int64, float becomes float64 (weak: it takes
+the dtype of the other operand); None is None at compile time. Keyword-only arguments are constants of the compiled code: strings, flags,
+numbers, dtypes, scalar functions. Tests on constants choose code. The names a kernel may use besides Python's are in `loops_language`, and
+re-exported here.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ made: dict[Callable[..., Any], tuple[LoopKernel, dict[str, Any], dict[str, Any]]
 
 
 def use_compiler(compiler: Compiler | None) -> None:
-    """Set how kernels become callable: `compiler(build, key)` returns a native function. None: they are interpreted.
-    The CPU backend says which when it is imported."""
+    """Set how kernels become callable: `compiler(build, key)` returns a native function. None: they are interpreted. The CPU backend calls
+    this when it is imported."""
     global _compiler, _compiler_chosen
     _compiler, _compiler_chosen = compiler, True
 
 
 class ScalarFunction(_ScalarFunction):
     def inline(self, dtypes: tuple[dtype, ...]) -> tuple[list[str], list[ir.Statement], Expr]:
-        """Parameter names, statements and result for these argument dtypes: what an emitter makes a function of."""
+        """Return parameter names, statements and result for these argument dtypes, from which an emitter writes a function."""
         names, body, result = lower_scalar(self, dtypes)
         return names, body, result.expr
 
@@ -81,7 +81,7 @@ def scalar_function(function: Callable[..., Any]) -> ScalarFunction:
 
 
 class LoopKernel:
-    """A kernel. `face` is the function that runs it; compiled code is kept per operand types, dtypes and constants."""
+    """A kernel. `face` is the function that runs it; compiled code is cached by operand types, dtypes and constants."""
 
     def __init__(self, function: Callable[..., Any], may_alias: bool = False):
         self.function: Any = function
@@ -94,7 +94,7 @@ class LoopKernel:
         self._fingerprint: str | None = None
 
     def face(self, **known: Any) -> Any:
-        """The function that runs the kernel: of its operands, and by keyword of the constants that are not `known` yet."""
+        """Return the function that runs the kernel: of its operands, and by keyword of the constants that are not `known` yet."""
         left = tuple(name for name in self.constants if name not in known)
         entries: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
@@ -118,12 +118,12 @@ class LoopKernel:
     # --- the three ways to run or see a kernel
 
     def interpret(self, *args: Any, **constants: Any) -> None:
-        """Run the Python function itself over the operands, every index checked."""
+        """Run the Python function itself over the operands, checking every index."""
         operands, known = self._bind(args, constants)
         interpret(self.function, operands, known)
 
     def lower(self, *kinds: Any, **constants: Any) -> ir.Kernel:
-        """The loop nest for these operands: a dtype for each buffer, int or float for each scalar, None for None."""
+        """Return the loop nest for these operands: a dtype for each buffer, int or float for each scalar, None for None."""
         operands, known = self._bind(kinds, constants)
         return self._lower({n: _binding(n, kind, self) for n, kind in operands.items()}, known)
 
@@ -131,8 +131,8 @@ class LoopKernel:
         return lower_kernel(self.function, {**bindings, **known}, self.__name__, self.may_alias)
 
     def native(self, *kinds: Any, where: device = cpu, **constants: Any) -> Callable[..., Any] | None:
-        """The compiled function for operands of these kinds on a device, for callers that keep it: it takes addresses and
-        numbers in order. None where kernels are interpreted."""
+        """Return the compiled function for operands of these kinds on a device, for callers that keep it: it takes addresses and numbers in
+        order. None if kernels are interpreted."""
         operands, known = self._bind(kinds, constants)
         if _compiler is None and where is cpu:
             return None
@@ -142,7 +142,7 @@ class LoopKernel:
     # --- calls
 
     def _bind(self, args: tuple[Any, ...], constants: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Positional operands by name, and constants with their defaults."""
+        """Return positional operands by name, and constants with their defaults."""
         defaults = self.function.__defaults__ or ()
         missing = len(self.positional) - len(args)
         if not 0 <= missing <= len(defaults):
@@ -155,7 +155,7 @@ class LoopKernel:
         return dict(zip(self.positional, args)), known
 
     def _entry(self, args: tuple[Any, ...], constants: dict[str, Any]) -> Callable[..., Any]:
-        """A function for operands of these types: one look-up by dtype, one native call."""
+        """Return a function for operands of these types: one lookup by dtype, one native call."""
         operands, known = self._bind(args, constants)
         if not _compiler_chosen:
             raise RuntimeError(f"{self!r}: no backend yet; import flambeau or flambeau.backends.cpu first")
@@ -224,7 +224,7 @@ class LoopKernel:
     def _moved(
         self, where: device, operands: tuple[Any, ...], templates: list[Any]
     ) -> tuple[list[Any], tuple[dtype, ...], list[UntypedStorage]]:
-        """The native arguments of a call on another device than the CPU, the dtypes of its buffers, and memory to be kept until it has
+        """Return the native arguments of a call on another device than the CPU, the dtypes of its buffers, and memory to be kept until it has
         been started: NumPy arrays among the operands are copied there first."""
         moved: list[Any] = []
         dtypes: list[dtype] = []
@@ -278,8 +278,8 @@ class LoopKernel:
 
 @functools.cache
 def _call_code(operands: int, constants: tuple[str, ...], optional: int, preset: tuple[str, ...]) -> CodeType:
-    """The call of kernels with so many operands, the last of them `optional`, and these constants, some `preset`. Written out, because
-    many kernels run for less time than it takes to pack arguments and unpack them again. 1, 1.0 and True are equal but not the same
+    """Return the code that calls kernels with `operands` operands, the last of them `optional`, and these constants, some `preset`. It is
+    generated, because many kernels run for less time than packing and unpacking arguments takes. 1, 1.0 and True are equal but not the same
     constant, hence their types in the key."""
     names = [f"_{i}" for i in range(operands)]
     given = ", ".join(names)
@@ -324,7 +324,7 @@ _first_byte: Any = ctypes.c_char.from_buffer
 
 
 def _template(value: Any) -> Any:
-    """int, float, None, or `dtype` for a buffer whose dtype the call tells."""
+    """Return int, float, None, or `dtype` for a buffer whose dtype is known at the call."""
     if value is None:
         return None
     if isinstance(value, (int, np.integer)):

@@ -31,7 +31,7 @@ class Names:
 
 
 class AssignmentLowering(ExpressionLowering):
-    """Assignments of a function body."""
+    """Lowering of assignments in a function body."""
 
     names: Names
     parallel: object  # the parallel loop around the current statement

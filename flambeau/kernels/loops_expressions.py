@@ -1,4 +1,4 @@
-"""The expression half of the loop-kernel front end: what each Python expression means, and in which dtype."""
+"""The expression half of the loop-kernel front end: the meaning and dtype of each Python expression."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _operands(values: list[Value], kind: dtype) -> list[Expr]:
 
 
 class ExpressionLowering:
-    """Expressions of a function body. Statements an expression needs (conditional loads, inlined calls) go to `self.block` before it."""
+    """Lowering of expressions in a function body. Statements they need (conditional loads, inlined calls) go to `self.block` first."""
 
     function: Any
     env: dict[str, Any]
@@ -86,8 +86,8 @@ class ExpressionLowering:
         raise NotImplementedError
 
     def lower(self, expression: ast.expr, statement: bool = False) -> Any:
-        """The meaning of an expression: a Value, or an object known now. `statement`: nothing else is evaluated with
-        it, so a call that stores is fine."""
+        """Return the meaning of an expression: a Value, or a compile-time object. `statement`: nothing else is evaluated with it, so a call
+        that stores is allowed."""
         if isinstance(expression, ast.Call):
             return self.lower_call(expression, statement)
         method = getattr(self, f"on_{type(expression).__name__}", None)
@@ -187,7 +187,7 @@ class ExpressionLowering:
         return Value(binary("pow", *_operands([a, b], kind)), kind, weak)
 
     def _evaluate(self, function: Callable[..., Any], *values: Any) -> Any:
-        """An operation on objects known now."""
+        """Compute an operation on compile-time objects."""
         try:
             return function(*values)
         except (TypeError, ValueError, ArithmeticError) as error:

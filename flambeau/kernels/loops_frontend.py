@@ -1,7 +1,7 @@
 """From a Python function in the kernel language to a loop nest: statements and control flow.
 
-The function is read through `ast` with its parameters bound: buffers and scalars become parameters of the kernel,
-everything else (None, strings, flags, functions) is known now, and tests on it choose code instead of emitting it.
+The function is read through `ast` with its parameters bound: buffers and scalars become parameters of the kernel, everything else (None,
+strings, flags, functions) is known at compile time, and tests on it choose code instead of emitting it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Returns:
 
 
 class Known(ast.stmt):
-    """`name` means `value` from here on: what an unrolled loop puts before each copy of its body."""
+    """Statement that binds `name` to the compile-time `value`: an unrolled loop puts it before each copy of its body."""
 
     def __init__(self, name: str, value: int):
         super().__init__()
@@ -52,7 +52,7 @@ class Known(ast.stmt):
 
 
 class FunctionLowering(AssignmentLowering):
-    """Lowers one function body (the kernel's, or an inlined scalar function's) into `self.block`."""
+    """Lowering of one function body (the kernel's, or an inlined scalar function's) into `self.block`."""
 
     def __init__(self, function: Any, bindings: dict[str, Any], names: Names, block: list[Any], depth: int = 0):
         self.function, self.names, self.block, self.depth = function, names, block, depth
@@ -100,7 +100,7 @@ class FunctionLowering(AssignmentLowering):
     # --- function bodies
 
     def run(self) -> Any:
-        """Lower the whole body; the result is what the function returns (None, a value, or a tuple of values)."""
+        """Lower the whole body, and return what the function returns (None, a value, or a tuple of values)."""
         self._copy_changed_parameters()
         self.statements(self.tree.body)
         returns = self.returns
@@ -128,7 +128,7 @@ class FunctionLowering(AssignmentLowering):
         return tuple(results) if self.returns.is_tuple else results[0]
 
     def statements(self, nodes: list[ast.stmt]) -> bool:
-        """Lower statements in order; True when control never gets past them."""
+        """Lower statements in order; return True if control never gets past them."""
         for position, node in enumerate(nodes):
             self.node = node
             rest = nodes[position + 1 :]
@@ -222,7 +222,7 @@ class FunctionLowering(AssignmentLowering):
         return self.branch(node, [])
 
     def branch(self, node: ast.If, rest: list[ast.stmt]) -> bool:
-        """An if statement and what follows it (`rest`, non-empty only when a branch returns)."""
+        """Lower an if statement and the statements after it (`rest`, non-empty only when a branch returns)."""
         try:
             condition = self.lower(node.test)
             if not isinstance(condition, Value):
@@ -356,13 +356,13 @@ class FunctionLowering(AssignmentLowering):
         self.defined = before - {name} if parallel else before
 
     def _loop_word(self, node: ast.For) -> str | None:
-        """The name of the word after `in`, if it is one."""
+        """Return the name of the intrinsic after `in`, or None."""
         function = node.iter.func if isinstance(node.iter, ast.Call) else None
         word = self.lower(function) if isinstance(function, ast.Name) else None
         return word.name if isinstance(word, Intrinsic) else None
 
     def _unrolled(self, node: ast.For) -> list[ast.stmt]:
-        """The body once per value of the variable, which is known in each."""
+        """Return the body once per value of the variable, which is a constant in each."""
         _, arguments = self._loop_call(node.iter)
         if not all(isinstance(a, int) for a in arguments) or not isinstance(node.target, ast.Name):
             self.fail("unroll needs numbers known when the kernel is compiled")
@@ -424,7 +424,7 @@ class FunctionLowering(AssignmentLowering):
 
 
 def lower_kernel(function: Any, bindings: dict[str, Any], name: str, may_alias: bool = False) -> ir.Kernel:
-    """`bindings` gives, for every parameter, an ir.Buffer, an ir.Scalar, or the object it is known to be."""
+    """Lower a kernel. `bindings` maps every parameter to an ir.Buffer, an ir.Scalar, or a compile-time object."""
     params = [b for b in bindings.values() if isinstance(b, (ir.Buffer, ir.Scalar))]
     env = {n: _scalar_value(b) if isinstance(b, ir.Scalar) else b for n, b in bindings.items()}
     body: list[ir.Statement] = []
@@ -439,7 +439,7 @@ def _scalar_value(scalar: ir.Scalar) -> Value:
 def lower_scalar(
     function: ScalarFunction, arg_dtypes: tuple[dtype, ...]
 ) -> tuple[list[str], list[ir.Statement], Value]:
-    """A scalar function on its own: parameter names, statements, and the value it returns."""
+    """Lower a scalar function on its own: return parameter names, statements, and the value it returns."""
     code = function.function.__code__
     if code.co_argcount != len(arg_dtypes):
         raise KernelError(f"{function.__name__} takes {code.co_argcount} arguments, not {len(arg_dtypes)}")

@@ -1,7 +1,7 @@
-"""Loop kernels run as the Python functions they are, over NumPy views of their buffers.
+"""Loop kernels interpreted as Python functions over NumPy views of their buffers.
 
-Slow and obviously right: the oracle of compiled kernels, and what runs where there is no compiler. Every index is
-checked against the buffer, so a kernel that reads outside its operands fails here with a message.
+Slow and simple: the reference for tests of compiled kernels, and the fallback without a compiler. Every index is checked against the buffer,
+so a kernel that reads outside its operands fails here with a message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .scalar_function import as_python
 
 
 class Memory:
-    """A buffer seen by an interpreted kernel: elements load as the numbers kernels compute with."""
+    """A buffer of an interpreted kernel: elements load as the numbers kernels compute with."""
 
     __slots__ = ("cells", "dtype", "name")
 
@@ -66,7 +66,7 @@ def buffer_dtype(operand: Any) -> dtype:
 
 
 def memory(name: str, operand: Any) -> Memory:
-    """The elements from an operand's first one to its last one in memory."""
+    """Return the elements from an operand's first one to its last one in memory."""
     kind = buffer_dtype(operand)
     if isinstance(operand, np.ndarray):
         return Memory(name, kind, operand.reshape(-1).view())

@@ -1,8 +1,7 @@
-"""The words of loop kernels: what a kernel written in Python may name, and what each word means in plain Python.
+"""The vocabulary of loop kernels: the names that a kernel written in Python may use, and what each means in plain Python.
 
-Every word is an object with two lives. `loops_frontend` turns it into IR; called on numbers it computes the same thing
-with NumPy scalars, which is how kernels are interpreted. Numbers follow one rule in both lives: a Python number is weak
-(it takes the dtype of what it meets), a NumPy scalar is not.
+Every word is an object with two uses. `loops_frontend` turns it into IR; called on numbers it computes the same with NumPy scalars, which is
+how kernels are interpreted. One rule holds in both: a Python number is weak (it takes the dtype of the other operand), a NumPy scalar is not.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ inf, nan, pi = math.inf, math.nan, math.pi
 
 
 class KernelError(TypeError):
-    """A kernel uses something outside the language; the message starts with the kernel's file and line."""
+    """Raised when a kernel uses something outside the language; the message starts with the kernel's file and line."""
 
 
 class Intrinsic:
@@ -72,7 +71,7 @@ def compute_dtype(d: dtype) -> dtype:
 
 
 def convert(value: Any, to: dtype) -> Any:
-    """A number as the interpreter holds it in dtype `to`. Loaded integers are Python ints: they are wide in kernels."""
+    """Return a number as the interpreter holds it in dtype `to`. Loaded integers are Python ints: they are wide in kernels."""
     if to is dt.bool_:
         return bool(value)
     if to.category == 1:
@@ -151,7 +150,7 @@ bitcast = Intrinsic("bitcast", "bitcast", _bitcast)
 
 
 def _weak(result: Any, *operands: Any) -> Any:
-    """The result in the dtype the operands meet in: a Python number unless some operand is not one."""
+    """Return the result in the common dtype of the operands: a Python number if all of them are."""
     strong = [np.asarray(o).dtype for o in operands if isinstance(o, np.generic)]
     kind = np.result_type(*strong) if strong else None
     if isinstance(result, (bool, np.bool_)):

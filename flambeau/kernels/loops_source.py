@@ -1,4 +1,4 @@
-"""Reading the source of loop kernels, and what can be told from it alone."""
+"""Reading the source of loop kernels, and analyses of the source alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .loops_language import KernelError
 
 @functools.lru_cache(256)  # a kernel calls some of its functions in several places
 def parse(function: Any) -> ast.FunctionDef:
-    """The function's syntax tree, which nobody changes. The file is read now, so it is checked against the code that was imported."""
+    """Return the function's syntax tree, which must not be changed. It is checked against the imported code, since the file is read now."""
     code = function.__code__
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
@@ -42,8 +42,8 @@ def _is_source_of(tree: ast.FunctionDef, code: Any) -> bool:
 
 @functools.lru_cache(256)
 def assignment_counts(tree: ast.FunctionDef) -> dict[str, int]:
-    """Count the assignments of each name. Names that are only loop variables are left out; one that is both, or that is
-    updated, counts more than once: it has no single value."""
+    """Count the assignments of each name. Names that are only loop variables are excluded; one that is both, or that is updated, counts more
+    than once, since it has no single value."""
     nodes = list(ast.walk(tree))
     loop_targets = [n.target for n in nodes if isinstance(n, ast.For)]
     excluded = {id(target) for target in loop_targets}

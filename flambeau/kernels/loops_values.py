@@ -1,8 +1,8 @@
-"""Typed values of the loop-kernel front end: how dtypes meet in an expression, and when a conversion is refused.
+"""Typed values of the loop-kernel front end: promotion of dtypes in an expression, and refused conversions.
 
-A value is either a `Value` (computed at run time) or any Python object known when the kernel is specialised: numbers,
-None, strings, dtypes, buffers, functions. Numbers known early are weak, as are scalar float parameters and quotients
-of integers: they take the dtype of what they meet.
+A value is either a `Value` (computed at run time) or any Python object known when the kernel is specialised: numbers, None, strings, dtypes,
+buffers, functions. Constant numbers are weak, as are scalar float parameters and quotients of integers: they take the dtype of the other
+operand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .loops_language import compute_dtype
 
 
 class Mismatch(TypeError):
-    """Operands that do not go together; the front end adds the place."""
+    """Raised for operands whose dtypes do not fit; the front end adds the place."""
 
 
 class Value(NamedTuple):
@@ -46,7 +46,7 @@ def is_number(x: Any) -> bool:
 
 
 def as_value(x: Any) -> Value:
-    """A run-time value or a number known early, as an expression."""
+    """Return a run-time value or a constant number as a `Value`."""
     if isinstance(x, Value):
         return x
     if isinstance(x, bool):
@@ -71,7 +71,7 @@ def describe(x: Any) -> str:
 
 
 def converted(v: Value, to: dtype) -> Expr:
-    """The expression of `v` in dtype `to`. Constants are written in that dtype, so that no conversion is emitted."""
+    """Return the expression of `v` in dtype `to`. Constants are written in that dtype, so that no conversion is emitted."""
     if v.expr.op == "const":
         return const(_constant(v.expr.args[0], to))
     return v.expr if v.dtype is to else cast(v.expr, to)
@@ -86,7 +86,7 @@ def _constant(number: Any, to: dtype) -> Any:
 
 
 def join(values: list[Value]) -> tuple[dtype, bool]:
-    """The dtype operands meet in, and whether the result is weak."""
+    """Return the common dtype of operands, and whether the result is weak."""
     top = max(v.dtype.category for v in values)
     same = [v for v in values if v.dtype.category == top]
     strong = [v.dtype for v in same if not v.weak]
@@ -122,7 +122,7 @@ def _join_integers(kinds: list[dtype]) -> dtype:
 
 
 def arithmetic_operand(v: Value) -> Value:
-    """bool counts as 0 or 1 in arithmetic."""
+    """Return an operand of arithmetic, a bool as 0 or 1."""
     return Value(converted(v, dt.int64), dt.int64, v.weak) if v.dtype is dt.bool_ else v
 
 
@@ -139,7 +139,7 @@ def loaded(buffer: ir.Buffer, index: Expr) -> Value:
 
 
 def storable(v: Value, buffer: ir.Buffer) -> Expr:
-    """`v` as it goes into a buffer: numbers convert upwards, and floats to any width."""
+    """Return `v` converted for a store to a buffer: numbers convert upwards, and floats to any width."""
     to = buffer.dtype
     if v.dtype.category > to.category and not (v.dtype is dt.int64 and to is dt.bool_ and v.weak):
         raise Mismatch(f"a {v.dtype.name} value does not go into a {to.name} buffer: write like({buffer.name}, ...)")
@@ -147,7 +147,7 @@ def storable(v: Value, buffer: ir.Buffer) -> Expr:
 
 
 def assignable(v: Value, to: dtype, weak: bool, name: str) -> Expr:
-    """`v` as a new value of a local that has dtype `to` since its first assignment."""
+    """Return `v` converted for a local that has dtype `to` since its first assignment."""
     if weak and not v.weak and to.is_floating_point and v.dtype.category >= 2:
         raise Mismatch(
             f"'{name}' started as a Python number and now gets a {v.dtype.name} value: give it a dtype from the start, "
@@ -164,7 +164,7 @@ def assignable(v: Value, to: dtype, weak: bool, name: str) -> Expr:
 
 
 def is_safe(expr: Expr) -> bool:
-    """Return whether evaluating needlessly does no harm: no memory is read and no integer division can fail."""
+    """Return whether an expression may be evaluated needlessly: no memory is read and no integer division can fail."""
     return not any(
         x.op == "load" or (x.op in ("floordiv", "mod") and not (x.args[1].op == "const" and x.args[1].args[0]))
         for x in walk((expr,))

@@ -34,8 +34,8 @@ _TABLE: dict[str, tuple[Lowering, tuple[Format, ...]]] = {
 
 
 def lower(x: Expr, types: dict[int, dtype]) -> Expr | None:
-    """The node `x` (for example exp(a)) in primitive operations for its dtype; None where it is one already, or where
-    the C library is the better choice. `types` holds the dtypes of its operands."""
+    """Return the node `x` (for example exp(a)) in primitive operations for its dtype; None if it is one already, or if the C library is the
+    better choice. `types` holds the dtypes of its operands."""
     entry = _TABLE.get(x.op)
     if entry is None:
         return None

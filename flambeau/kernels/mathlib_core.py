@@ -1,8 +1,7 @@
-"""Building blocks of the mathematical functions: number formats, polynomials, exponents taken apart and put together.
+"""Building blocks of the mathematical functions: number formats, polynomials, splitting and composing exponents.
 
-Lowered functions use primitive operations only (arithmetic, fma, rounding, comparisons, selection, bits), so that loops
-over them vectorise on every target. Constants in the formulas take the dtype of the operand they meet; `Format.number`
-is for the places where two constants meet each other.
+Lowered functions use primitive operations only (arithmetic, fma, rounding, comparisons, selection, bits), so that loops over them vectorise
+on every target. Constants in the formulas take the dtype of the other operand; `Format.number` is for operations on two constants.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ LOG2_E = 1.4426950408889634
 
 @dataclass(frozen=True)
 class Format:
-    """An IEEE format as the formulas need to know it."""
+    """Constants of an IEEE format that the formulas need."""
 
     dtype: dt.dtype
     integer: dt.dtype  # of the same size
@@ -36,7 +35,7 @@ class Format:
 
     @property
     def round_to_integer(self) -> float:
-        """Adding this number leaves the nearest integer in the low bits of the mantissa."""
+        """Return the number whose addition leaves the nearest integer in the low bits of the mantissa."""
         return 1.5 * 2.0**self.mantissa
 
     def number(self, value: float) -> Expr:
@@ -49,7 +48,7 @@ class Format:
         return bitcast(i, self.dtype)
 
     def power_of_two(self, biased_exponent: Expr) -> Expr:
-        """2**(n - bias) from an integer n; higher bits of n fall out at the top."""
+        """Return 2**(n - bias) from an integer n; higher bits of n are shifted out."""
         return self.from_bits(biased_exponent << self.mantissa)
 
 
@@ -59,7 +58,7 @@ FORMATS = {dt.float32: FLOAT32, dt.float64: FLOAT64}
 
 
 def polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
-    """Horner's rule, lowest power first in the table."""
+    """Evaluate a polynomial by Horner's rule, lowest power first in the table."""
     result: Any = const(coefficients[-1])
     for c in reversed(coefficients[:-1]):
         result = fma(result, x, c)
@@ -82,12 +81,12 @@ def with_sign_of(magnitude: Expr, x: Expr, f: Format) -> Expr:
 
 
 def flip_sign(x: Expr, odd: Expr, f: Format) -> Expr:
-    """-x where the lowest bit of the integer `odd` is set."""
+    """Return -x where the lowest bit of the integer `odd` is set, else x."""
     return f.from_bits(f.bits(x) ^ (odd << (f.integer.itemsize * 8 - 1)))
 
 
 def nearest_integer(x: Expr, scale: float, f: Format) -> tuple[Expr, Expr]:
-    """round(x * scale), as an integer in the low bits of a word and as a float. Right while it fits the mantissa."""
+    """Return round(x * scale), as an integer in the low bits of a word and as a float, if it fits the mantissa."""
     shifted = fma(x, scale, f.round_to_integer)
     return f.bits(shifted), shifted - f.round_to_integer
 
@@ -109,7 +108,7 @@ def split_exponent(x: Expr, f: Format, may_be_denormal: bool = True) -> tuple[Ex
 
 
 def exponent_as_float(exponent: Expr, f: Format) -> Expr:
-    """A small non-negative integer as a float; 64-bit conversions are not vector instructions everywhere."""
+    """Return a small non-negative integer as a float; 64-bit conversions are not vector instructions everywhere."""
     if not f.is_double:
         return cast(exponent, f.dtype)
     return f.from_bits(exponent | 0x4330000000000000) - 2.0**52

@@ -83,7 +83,7 @@ def exp(x: Expr, f: Format) -> Expr:
 
 
 def exp2(x: Expr, f: Format) -> Expr:
-    """x = n + s with |s| <= 1/2 exactly, then exp(s ln 2)."""
+    """2**x by x = n + s with |s| <= 1/2 exactly, then exp(s ln 2)."""
     x = clamp(x, -1080.0, 1040.0) if f.is_double else clamp(x, -152.0, 130.0)
     offset = f.round_to_integer + 2 * f.bias
     shifted = x + offset

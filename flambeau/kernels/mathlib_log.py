@@ -100,7 +100,7 @@ def _log_of_quotient(e: Expr, q: Expr, q_rest: Expr) -> Expr:
 
 
 def log1p(x: Expr, f: Format) -> Expr:
-    """1 + x = 2**e (1 + t), but t = x 2**-e + (2**-e - 1) is computed from x: nothing is lost in 1 + x."""
+    """log(1 + x) by 1 + x = 2**e (1 + t), but t = x 2**-e + (2**-e - 1) is computed from x: nothing is lost in 1 + x."""
     u = x + 1.0
     # sqrt(1/2) <= 1 + t < sqrt(2) in float64, 3/4 <= 1 + t < 3/2 in float32, for the sake of SLEEF's bits
     bits = f.bits(u) + ((f.bias << f.mantissa) - f.sqrt_half_bits) if f.is_double else f.bits(u * (4 / 3))
@@ -165,7 +165,7 @@ def exp2_medium(v: Expr) -> Expr:
 
 
 def pow_(x: Expr, y: Expr, f: Format) -> Expr:
-    """float32: 2**(y log2|x|) in double precision, where neither half can overflow before the final rounding."""
+    """x**y of float32 as 2**(y log2|x|) in double precision, where neither half can overflow before the final rounding."""
     logarithm = _log2_medium(abs_(cast(x, dt.float64)))
     # 1 to any power is 1, even to infinity
     power = cast(exp2_medium(where(logarithm == 0.0, 0.0, cast(y, dt.float64) * logarithm)), f.dtype)

@@ -70,9 +70,9 @@ _ERFINV_TAIL = (
 
 
 def erf(x: Expr, f: Format) -> Expr:
-    """An odd polynomial for small |x|; 1 - erfc above, erfc as the eighth power of a polynomial: it falls so steeply
-    that a polynomial for itself would need twice the degree. In float32 both have the same degree, so one Horner
-    scheme with selected coefficients does for both: selection is cheaper than arithmetic."""
+    """erf(x): an odd polynomial for small |x|; 1 - erfc above, erfc as the eighth power of a polynomial: it falls so steeply that a
+    polynomial for itself would need twice the degree. In float32 both have the same degree, so one Horner scheme with selected coefficients
+    serves both: selection is cheaper than arithmetic."""
     a = at_most(abs_(x), 5.95 if f.is_double else 3.93)
     if f.is_double:
         near = a < 1.0
@@ -103,8 +103,8 @@ def _erf_near_zero(x: Expr, f: Format) -> Expr:
 
 
 def erfc(x: Expr, f: Format) -> Expr:
-    """exp(-x**2) / (|x| + c) times a polynomial, 2 minus that for negative x. float32 in double precision; float64 as
-    1 - erf(x) next to zero, where the polynomial's argument is less exact."""
+    """erfc(x): exp(-x**2) / (|x| + c) times a polynomial, 2 minus that for negative x. float32 in double precision; float64 as 1 - erf(x)
+    next to zero, where the polynomial's argument is less exact."""
     a = at_most(abs_(cast(x, dt.float64)), 27.4 if f.is_double else 10.3)
     factor = erfcx_of_positive(a, f.is_double)
     if not f.is_double:
@@ -134,8 +134,8 @@ def _exp_of_minus_square(a: Expr, factor: Expr) -> Expr:
 
 
 def erfinv(x: Expr, f: Format) -> Expr:
-    """Polynomials in the logarithm of 1 - x**2, in double precision; for float64 they start one step of Halley's
-    iteration on erf, or on erfc where erf is flat."""
+    """erfinv(x): polynomials in the logarithm of 1 - x**2, in double precision; for float64 they start one step of Halley's iteration on erf,
+    or on erfc where erf is flat."""
     d = cast(x, dt.float64)
     w = -formulas.log((1.0 - d) * (1.0 + d))
     guess = d * where(w < 5.0, polynomial(w - 2.5, _ERFINV_CENTRE), polynomial(sqrt(w) - 4.0, _ERFINV_TAIL))
@@ -181,9 +181,9 @@ _COS = (
 
 
 def lgamma(x: Expr, f: Format) -> Expr:
-    """float32, in double precision. With y = 1 - x for negative x and y = x otherwise: a polynomial for y < 3 (shifted
-    up by one below 1), Stirling's series above (shifted up by five below 8). The shifts and the reflection together
-    cost one logarithm. Next to the roots between negative integers only the absolute error is small."""
+    """lgamma of float32, in double precision. With y = 1 - x for negative x and y = x otherwise: a polynomial for y < 3 (shifted up by one
+    below 1), Stirling's series above (shifted up by five below 8). The shifts and the reflection together cost one logarithm. Next to the
+    roots between negative integers only the absolute error is small."""
     d = cast(x, dt.float64)
     negative = d < 0.0
     y = where(negative, 1.0 - d, d)

@@ -89,7 +89,7 @@ def cos(x: Expr, f: Format) -> Expr:
 
 
 def tan(x: Expr, f: Format) -> Expr:
-    """The quotient in double precision: three roundings in float32 would be too many."""
+    """tan(x) as a quotient in double precision: three roundings in float32 would be too many."""
     n, r = _quarter_turns(x)
     z = r * r
     s = fma(r * z, polynomial(z, _TAN_SIN), r)
@@ -136,7 +136,7 @@ def atan(x: Expr, f: Format) -> Expr:
 
 
 def atan2(y: Expr, x: Expr, f: Format) -> Expr:
-    """atan of the smaller over the larger, then unfolded into the octant."""
+    """atan2(y, x): atan of the smaller over the larger, then mapped to the octant."""
     high, low = _HALF_PI[f.is_double]
     a, b = abs_(y), abs_(x)
     steep = a > b

@@ -1,5 +1,4 @@
-"""Analysis of a loop without running it: which variables it carries, which of them are reductions, and whether its iterations
-touch the same memory."""
+"""Static analysis of a loop: which variables it carries, which of them are reductions, and whether its iterations touch the same memory."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ def statements(block: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
 
 
 def own_expressions(s: ir.Statement) -> tuple[Expr, ...]:
-    """The expressions of a statement itself, without those of statements in it."""
+    """Return the expressions of a statement itself, without those of statements inside it."""
     if isinstance(s, ir.Assign):
         return (s.value,)
     if isinstance(s, ir.Store):
@@ -62,12 +61,12 @@ def loads_in(*roots: Expr) -> list[tuple[ir.Buffer, Expr]]:
 
 
 def assigned_in(block: Iterable[ir.Statement]) -> set[str]:
-    """Variables that a block sets, loop indices among them."""
+    """Return the variables that a block sets, including loop indices."""
     return {s.name for s in statements(block) if isinstance(s, (ir.Assign, ir.For))}
 
 
 def exposed(block: list[ir.Statement]) -> tuple[set[str], set[str]]:
-    """Variables that a block may read before it sets them, and those it sets for certain."""
+    """Return the variables that a block may read before it sets them, and those it certainly sets."""
     read: set[str] = set()
     known: set[str] = set()
     for s in block:
@@ -90,7 +89,7 @@ def exposed(block: list[ir.Statement]) -> tuple[set[str], set[str]]:
 
 @dataclass(frozen=True)
 class Carried:
-    """A variable that a loop collects: by an operator, or ("pick") one that becomes `value` in some iterations."""
+    """A variable that a loop accumulates: by an operator, or ("pick") one that becomes `value` in some iterations."""
 
     name: str
     dtype: dtype
@@ -121,7 +120,7 @@ def _pattern(x: Expr, me: Expr, name: str) -> tuple[str, Any] | None:
 
 
 def reduction(name: str, body: list[ir.Statement]) -> Carried | None:
-    """Return what the loop does to a variable it carries; None if iterations may not do it in any order."""
+    """Return the reduction that a loop applies to a variable it carries; None if the order of iterations matters."""
     found: set[tuple[str, Any]] = set()
     kind: dtype | None = None
     for s in statements(body):
@@ -161,7 +160,7 @@ class Place:
         return total
 
     def grows_evenly(self, name: str) -> bool:
-        """Return whether different values of a variable always give different indices: it stands in one term, once, as a factor."""
+        """Return whether different values of a variable always give different indices: it occurs in one term, once, as a factor."""
         inside = [t for t, _ in self.terms if name in names_in(t)]
         return len(inside) == 1 and _is_factor(inside[0], name)
 
@@ -181,7 +180,7 @@ def _is_factor(x: Expr, name: str) -> bool:
 
 
 def place_of(index: Expr, known: dict[str, Expr]) -> Place:
-    """The index with the definitions of variables in `known` written out."""
+    """Return the index as a sum, with the definitions of variables in `known` substituted."""
     terms: dict[Expr, int] = {}
     constant = 0
 
@@ -207,7 +206,7 @@ def place_of(index: Expr, known: dict[str, Expr]) -> Place:
 
 
 def definitions(body: list[ir.Statement]) -> dict[str, Expr]:
-    """Variables that a block sets exactly once, outside its inner loops and branches, and their values."""
+    """Return the variables that a block sets exactly once, outside its inner loops and branches, with their values."""
     once: dict[str, Expr] = {}
     count: dict[str, int] = {}
     for s in statements(body):
@@ -261,7 +260,7 @@ def writes_apart(loop: ir.For) -> bool:
 
 
 def is_free(loop: ir.For, live: set[str]) -> list[Carried] | None:
-    """The reductions of a loop whose iterations may run at the same time; None if they may not. `live` are the variables that are read
+    """Return the reductions of a loop whose iterations may run at the same time; None if they may not. `live` are the variables that are read
     after it."""
     if _leaves(loop.body):
         return None
@@ -279,7 +278,7 @@ def is_free(loop: ir.For, live: set[str]) -> list[Carried] | None:
 
 
 def _leaves(body: list[ir.Statement]) -> bool:
-    """Return whether a `break` of the loop itself stands in its body."""
+    """Return whether a body contains a `break` of the loop itself."""
     return any(isinstance(s, ir.Break) or (isinstance(s, ir.If) and _leaves([*s.then, *s.otherwise])) for s in body)
 
 

@@ -1,4 +1,4 @@
-"""A loop nest for known values of some of its parameters: what follows from them is computed, loops that run once are written out."""
+"""A loop nest specialised to known values of some parameters: expressions of these are computed, loops that run once are unrolled."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _for(s: ir.For, known: dict[str, Expr], counts: dict[str, int]) -> list[ir.S
 
 
 def folded(root: Expr, known: dict[str, Expr]) -> Expr:
-    """The expression with known variables written as numbers; integer arithmetic on numbers is done."""
+    """Return the expression with known variables as numbers, and integer arithmetic on numbers evaluated."""
     done: dict[int, Expr] = {}
     for x in walk((root,)):
         if x.op == "var":

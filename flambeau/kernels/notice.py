@@ -1,4 +1,4 @@
-"""Notice on a terminal, shown when compiling kernels takes so long that a person would wonder; nothing elsewhere.
+"""Notice on a terminal when compiling kernels takes so long that a person would wonder; nothing is shown elsewhere.
 
 Kernels are compiled when they are first used on a machine. Later runs read them from the cache.
 """
@@ -19,7 +19,7 @@ PATIENCE = 0.5  # seconds of compiling, all kernels together, before something i
 
 
 class Notice:
-    """Counts the time that a process has spent compiling, and says so once when that is more than PATIENCE."""
+    """Counter of the time that a process has spent compiling; it says so once when that is more than PATIENCE."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -27,7 +27,7 @@ class Notice:
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
-        """Context manager: a kernel is being compiled."""
+        """Context manager around the compilation of a kernel."""
         stream = None if self.told else _terminal()
         if stream is None:
             yield
@@ -56,7 +56,7 @@ class Notice:
 
 
 def _terminal() -> TextIO | None:
-    """Return the terminal on which a person reads along: stderr, if it is a terminal and this is neither a worker process nor a rank but the first."""
+    """Return stderr if it is a terminal that a person reads: not in a worker process, nor in a rank other than the first."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
         return None

@@ -1,4 +1,4 @@
-"""Operations of formulas on NumPy arrays: slow, obviously right.
+"""Operations of formulas on NumPy arrays: the slow, simple reference.
 
 Operands arrive converted to their common dtype (`typing.operand_dtype`). float32 and complex64 functions are computed
 in double precision and rounded once, so that they can serve as the reference for native kernels.
@@ -19,7 +19,7 @@ _WIDER = {np.dtype(np.float32): np.float64, np.dtype(np.complex64): np.complex12
 
 
 def _in_double(function: Callable[..., Array]) -> Callable[..., Array]:
-    """float32 / complex64 operands: compute in double precision, round the result once."""
+    """Return a function that computes float32 and complex64 operands in double precision and rounds the result once."""
 
     def wrapped(*operands: Array) -> Array:
         narrow = operands[0].dtype
@@ -62,7 +62,7 @@ def _divide(a: Array, b: Array) -> Array:
 
 
 def _bytes_for_bool(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """Division-like operations on bool go through uint8."""
+    """Return a function that computes division-like operations on bool in uint8."""
 
     def wrapped(a: Array, b: Array) -> Array:
         if a.dtype.kind == "b":
@@ -73,7 +73,7 @@ def _bytes_for_bool(function: Callable[[Array, Array], Array]) -> Callable[[Arra
 
 
 def _mod(a: Array, b: Array) -> Array:
-    """The remainder with the sign of `b`."""
+    """Return the remainder with the sign of `b`."""
     r = np.fmod(a, b)
     return np.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
 
@@ -91,7 +91,7 @@ def _floordiv(a: Array, b: Array) -> Array:
 
 
 def _integer_power(a: Array, b: Array) -> Array:
-    """Square and multiply, wrapping; a negative exponent leaves only the powers of 1 and -1."""
+    """Compute integer powers by squaring, wrapping; a negative exponent leaves only the powers of 1 and -1."""
     a, b = np.broadcast_arrays(a, b)
     result, base, left = np.ones_like(a), a.copy(), np.where(b < 0, np.zeros_like(b), b)
     while np.any(left > 0):
@@ -119,14 +119,14 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """s + e == a + b exactly (Knuth)."""
+    """Return (s, e) with s + e == a + b exactly (Knuth)."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
 def _fma_float32(a: Array, b: Array, c: Array) -> Array:
-    """Exact: the product fits in float64, and the sum is rounded to odd so that the second rounding does no harm."""
+    """Compute a * b + c exactly rounded: the product fits in float64, and the sum is rounded to odd so that the second rounding does no harm."""
     s, e = _two_sum(np.asarray(a.astype(np.float64) * b), np.asarray(c, dtype=np.float64))
     s, e = np.broadcast_arrays(s, e)
     bits = np.ascontiguousarray(s).view(np.int64).reshape(s.shape)
@@ -137,7 +137,7 @@ def _fma_float32(a: Array, b: Array, c: Array) -> Array:
 
 
 def _fma_float64(a: Array, b: Array, c: Array) -> Array:
-    """Faithful rather than exact: Dekker's product and the sum's error are added back in float64."""
+    """Compute a * b + c, faithful rather than exact: Dekker's product and the sum's error are added back in float64."""
     splitter = 134217729.0  # 2**27 + 1
     p = a * b
     ah, bh = a * splitter, b * splitter
@@ -158,7 +158,7 @@ def _sign(a: Array) -> Array:
 
 
 def _whole(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """floor and friends: the identity on integers."""
+    """Return a rounding function such as floor that is the identity on integers."""
     return lambda a: a if _is_exact(a) else function(a)
 
 
@@ -176,7 +176,7 @@ def _shift_left(a: Array, b: Array) -> Array:
 
 
 def _shift_right(a: Array, b: Array) -> Array:
-    """An amount out of range shifts everything out: 0, or -1 for negative numbers."""
+    """Shift right; an amount out of range shifts everything out: 0, or -1 for negative numbers."""
     bits = 8 * a.dtype.itemsize
     if a.dtype.kind == "u":
         valid = b < bits
@@ -233,7 +233,7 @@ _EULER = np.longdouble("0.57721566490153286060651209")
 
 
 def _zeta_minus_one(s: int) -> float:
-    """Sum of n**-s from n = 2: directly, the rest by Euler-Maclaurin."""
+    """Return the sum of n**-s from n = 2: directly, the rest by Euler-Maclaurin."""
     end = 200
     rest = end ** (1 - s) / (s - 1) + end**-s / 2 + s * end ** (-s - 1) / 12
     rest -= s * (s + 1) * (s + 2) * end ** (-s - 3) / 720
@@ -244,7 +244,7 @@ _LGAMMA_AT_TWO = [(-1) ** k * _zeta_minus_one(k) / k for k in range(2, 45)]  # c
 
 
 def _lgamma_positive(x: Array) -> Array:
-    """Recurrence up to x >= 13, then Stirling; Taylor series near the roots 1 and 2, where the terms cancel."""
+    """Compute lgamma by recurrence up to x >= 13, then Stirling; Taylor series near the roots 1 and 2, where the terms cancel."""
     product, y = np.ones_like(x), x
     for _ in range(13):
         small = y < 13
@@ -283,7 +283,7 @@ _DIGAMMA_ROOT = 1.4616321449683622
 
 
 def _digamma_positive(x: Array) -> Array:
-    """Recurrence up to x >= 10, then the asymptotic series, in extended precision where the platform has it."""
+    """Compute digamma by recurrence up to x >= 10, then the asymptotic series, in extended precision if the platform has it."""
     shift = np.zeros_like(x)
     for _ in range(10):
         small = x < 10
@@ -297,7 +297,7 @@ def _digamma_positive(x: Array) -> Array:
 
 
 def _digamma_taylor() -> list[float]:
-    """Taylor coefficients of digamma at its positive root: (-1)^(k+1) zeta(k+1, root)."""
+    """Return the Taylor coefficients of digamma at its positive root: (-1)^(k+1) zeta(k+1, root)."""
     coefficients = []
     for k in range(1, 25):
         terms = [(_DIGAMMA_ROOT + n) ** -(k + 1) for n in range(40)]
@@ -336,7 +336,7 @@ _erfc = _elementwise(math.erfc)
 
 
 def _erfinv(y: Array) -> Array:
-    """A rough start (Winitzki's formula), then Halley steps on erf, or on log(erfc) in the tails where erf is flat."""
+    """Compute erfinv from a rough start (Winitzki's formula) by Halley steps on erf, or on log(erfc) in the tails where erf is flat."""
     a = np.abs(y)
     inside = a < 1
     t = np.where(inside, a, 0.5)

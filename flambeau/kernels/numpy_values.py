@@ -1,4 +1,4 @@
-"""Numbers as the NumPy reference holds them: conversions between memory, dtypes and constants.
+"""Numbers of the NumPy reference: conversions between memory, dtypes and constants.
 
 A *value* is an array in the dtype that arithmetic happens in (`opmath`), so half-width floats appear as float32
 between a load and a store. All functions here are total: nan, infinities and out-of-range numbers have PyTorch's
@@ -17,7 +17,7 @@ from ..core.dtype import dtype, opmath
 
 
 def from_memory(array: Any, d: dtype) -> np.ndarray[Any, Any]:
-    """Elements as stored (bfloat16: uint16 bits) -> value."""
+    """Convert elements as stored (bfloat16: uint16 bits) to a value."""
     if d is dt.bfloat16:
         return (np.asarray(array, dtype=np.uint16).astype(np.uint32) << 16).view(np.float32)
     if d in dt.FLOAT8:
@@ -28,7 +28,7 @@ def from_memory(array: Any, d: dtype) -> np.ndarray[Any, Any]:
 
 
 def to_memory(value: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
-    """Value (of any dtype) -> elements as stored, rounding once."""
+    """Convert a value (of any dtype) to elements as stored, rounding once."""
     if d is dt.bfloat16:
         return bfloat16_bits(convert(value, dt.float32))
     if d in dt.FLOAT8:
@@ -41,14 +41,14 @@ def to_memory(value: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
 
 
 def bfloat16_bits(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """float32 -> the upper 16 bits, rounded half to even; every nan becomes the one canonical nan."""
+    """Return the upper 16 bits of float32 numbers, rounded half to even; every nan becomes the one canonical nan."""
     bits = np.ascontiguousarray(value, dtype=np.float32).view(np.uint32).reshape(np.shape(value))
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16
     return np.where(np.isnan(value), np.uint16(0x7FC0), rounded.astype(np.uint16))
 
 
 def convert(value: np.ndarray[Any, Any], to: dtype) -> np.ndarray[Any, Any]:
-    """Value -> value of dtype `to`, with PyTorch's semantics. A half-width `to` rounds and comes back as float32."""
+    """Convert a value to dtype `to`, with PyTorch's semantics. A half-width `to` rounds and returns float32."""
     if opmath(to) is not to:
         return from_memory(to_memory(value, to), to)
     value = np.asarray(value)
@@ -65,8 +65,8 @@ def convert(value: np.ndarray[Any, Any], to: dtype) -> np.ndarray[Any, Any]:
 
 
 def _float_to_integer(value: np.ndarray[Any, Any], to: dtype) -> np.ndarray[Any, Any]:
-    """Truncate; what does not fit becomes the smallest integer of the machine conversion (int32 for narrow types,
-    int64 for uint32), of which narrow types keep the low bits."""
+    """Truncate to integers; numbers out of range become the smallest integer of the machine conversion (int32 for narrow types, int64 for
+    uint32), of which narrow types keep the low bits."""
     if to is dt.uint64:
         high = value >= 2.0**63
         low_part = _truncate(np.where(high, value - 2.0**63, value), np.int64).astype(np.uint64)
@@ -83,7 +83,7 @@ def _truncate(value: np.ndarray[Any, Any], to: type) -> np.ndarray[Any, Any]:
 
 
 def constant(number: Any, d: dtype) -> np.ndarray[Any, Any]:
-    """A Python number in dtype `d`; integers wrap."""
+    """Return a Python number in dtype `d`; integers wrap."""
     if d.category == 1 and isinstance(number, int):
         bits = 8 * d.itemsize
         wrapped = int(number) & ((1 << bits) - 1)

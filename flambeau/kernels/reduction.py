@@ -1,8 +1,8 @@
 """Reductions: sum, prod, max, min, any, all, argmax and argmin over any dimensions of a mapped expression.
 
-Work is cut into tasks that depend on the shape only, never on the number of threads, so results do not either. Float
-sums run in many vector lanes over short blocks, and block sums are added in float64 (float32 data) or as a tree of
-partial results: the error stays near that of one rounding per block whatever the length.
+Work is divided into tasks that depend on the shape only, not on the number of threads, so results do not either. Float sums run in many
+vector lanes over short blocks, and block sums are added in float64 (float32 data) or as a tree of partial results: the error stays near that
+of one rounding per block whatever the length.
 
 Signature of a kernel: kernel(geometry, out, inputs...), inputs in the order of `in_dtypes` (pointers, or values for
 kinds "d", "l" and "z"). Geometry is an int64 array: kept sizes, reduced sizes, out's strides over the kept dimensions, then

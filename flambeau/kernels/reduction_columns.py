@@ -1,5 +1,5 @@
-"""Reductions whose innermost loop runs along a kept dimension: a tile of results is held in a small array while rows of
-the input stream past, so that memory is read in order."""
+"""Reductions whose innermost loop runs along a kept dimension: a tile of results is held in a small array while the rows of the input are
+added, so that memory is read in order."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def _over_columns(body: list[Statement], cold: bool = False) -> Statement:
 
 
 def _over_tile(body: list[Statement]) -> Statement:
-    """All columns of the tile that any unit uses, up to a multiple of 64: whole vectors only."""
+    """Return a loop over all columns of the tile that any unit uses, up to a multiple of 64: whole vectors only."""
     return span("j", 0, index_var("used"), body, independent=True)
 
 
 def _locate_unit(r: Reduction, unit: Expr) -> list[Statement]:
-    """Bases of the first element of a tile, and how many columns it has."""
+    """Return statements that compute the bases of the first element of a tile, and its number of columns."""
     last = r.kept_rank - 1
     tiles = index_var("tiles")
     statements: list[Statement] = [
@@ -114,7 +114,7 @@ def _result(r: Reduction, arrays: _Arrays) -> Statement:
 
 
 def _gather(r: Reduction, arrays: _Arrays) -> Statement:
-    """Combine the partial results of each tile, in order."""
+    """Return the loop that combines the partial results of each tile, in order."""
     j = index_var("j")
     place = (index_var("chunk") * index_var("units") + index_var("unit")) * TILE + j
     new, old = load(arrays.partial, place), load(arrays.total, j)
@@ -132,7 +132,7 @@ def _gather(r: Reduction, arrays: _Arrays) -> Statement:
 
 
 def _stream(r: Reduction, arrays: _Arrays) -> list[Statement]:
-    """Add rows into the tile. Float sums first collect a block of rows in the narrow type."""
+    """Return statements that add rows into the tile. Float sums first accumulate a block of rows in the narrow type."""
     low, high, j = index_var("low"), index_var("high"), index_var("j")
     blocked = r.combine == "sum" and r.acc_dtype.category >= 2
     target = arrays.part if blocked else arrays.total
@@ -152,8 +152,8 @@ def _stream(r: Reduction, arrays: _Arrays) -> list[Statement]:
 
 
 def _fold_factor(r: Reduction) -> Expr:
-    """Return the number of neighbouring rows that are treated as one wide row. Where short rows follow each other without gaps, a tile
-    holds several of them, and its parts are added up at the end, a small part of the work."""
+    """Return the number of neighbouring rows that are treated as one wide row. If short rows follow each other without gaps, a tile holds
+    several of them, and its parts are added up at the end, a small part of the work."""
     if r.reduced_rank > 1 or r.is_arg or any(k not in "cdlz" for k in r.kinds):
         return const(1)
     width = index_var(f"kept{r.kept_rank - 1}")
@@ -173,7 +173,7 @@ def _fold(r: Reduction, arrays: _Arrays) -> list[Statement]:
 
 
 def _rows(r: Reduction, target: Buffer, low: Expr, high: Expr) -> list[Statement]:
-    """Rows low..high into `target`; several at a time where they are evenly spaced, to touch the tile less often."""
+    """Return statements that add rows low..high into `target`; several at a time if they are evenly spaced, to touch the tile less often."""
     j, fold = index_var("j"), index_var("fold")
     kept = f"kept{r.kept_rank - 1}"
     one = _over_columns([Store(target, j, r.join(load(target, j), r.element(j, kept)))])

@@ -1,4 +1,4 @@
-"""Common part of row and column reductions: operands, identities, how two results combine, and how tasks are cut."""
+"""Common part of row and column reductions: operands, identities, the combination of two results, and the division into tasks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Reduction:
         return statements
 
     def locate_kept(self, position: Expr, rank: int) -> list[Statement]:
-        """Offsets of a kept position (a number over the first `rank` kept dimensions) in out and all inputs."""
+        """Return statements that compute the offsets of a kept position (over the first `rank` kept dimensions) in out and all inputs."""
         statements = locate(position, rank, "at", "kept")
         for p in (self.out, *self.pointers):
             offset: Expr = const(0)
@@ -77,7 +77,7 @@ class Reduction:
         return statements
 
     def locate_reduced(self, position: Expr, rank: int) -> list[Statement]:
-        """Coordinates and offsets of a position over the first `rank` reduced dimensions."""
+        """Return statements that compute coordinates and offsets of a position over the first `rank` reduced dimensions."""
         statements = locate(position, rank, "place", "reduced")
         for p in self.pointers:
             offset: Expr = index_var(f"{p.name}.base")
@@ -87,13 +87,13 @@ class Reduction:
         return statements
 
     def advance_reduced(self, rank: int) -> list[Statement]:
-        """Step over the first `rank` reduced dimensions."""
+        """Return statements that step over the first `rank` reduced dimensions."""
         return advance(rank, "place", "reduced", {f"{p.name}.offset": f"{p.name}.reduced" for p in self.pointers})
 
     # ---- values
 
     def element(self, along: Expr, stride_name: str, shift: Expr | None = None) -> Expr:
-        """The mapped value `along` the inner dimension, whose strides are called `stride_name`."""
+        """Return the mapped value `along` the inner dimension, whose strides are called `stride_name`."""
 
         def replace(x: Expr) -> Expr | None:
             if x.op != "arg":
@@ -129,7 +129,7 @@ class Reduction:
         return const(low if highest else high)
 
     def better(self, new: Expr, old: Expr) -> Expr:
-        """Return the test whether `new` replaces `old` in argmax/argmin; the earlier one stays when they are equal."""
+        """Return the test whether `new` replaces `old` in argmax/argmin; the earlier one stays if they are equal."""
         wins = node(ARG_COMBINES[self.combine], new, old)
         if self.acc_dtype.is_floating_point:
             wins = wins | (isnan(new) & ~isnan(old))
@@ -161,9 +161,9 @@ def product(names: list[str]) -> Expr:
 
 
 def cut(units: Expr, extent: Expr, cost: Expr, multiple: int, most: int) -> list[Statement]:
-    """Variables `chunks` and `chunk_length`: into how many pieces each of `units` results is cut, along `extent` steps
-    of `cost` elements, so that there are at most `most` pieces in all. There is one piece per result when there are
-    half as many results: they keep every thread busy."""
+    """Return statements that set `chunks` and `chunk_length`: into how many pieces each of `units` results is divided, along `extent` steps
+    of `cost` elements, with at most `most` pieces in all. There is one piece per result if there are at least half as many results: they keep
+    every thread busy."""
     pieces = minimum(quotient(extent * cost, TASK), quotient(const(most), maximum(units, 1)))
     length = quotient(extent + index_var("chunks") - 1, index_var("chunks"))
     rounded = length if multiple == 1 else quotient(length + (multiple - 1), multiple) * multiple

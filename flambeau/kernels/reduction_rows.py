@@ -1,4 +1,4 @@
-"""Reductions whose innermost loop runs along a reduced dimension: each result is a scalar that the loop collects."""
+"""Reductions whose innermost loop runs along a reduced dimension: each result is a scalar that the loop accumulates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LANES = 16
 
 
 def build_rows(r: Reduction) -> Kernel:
-    """Build a reduction of rows, in which a task is a chunk of one row. Long rows are cut into chunks whose partial results are combined at the end."""
+    """Build a reduction of rows, in which a task is a chunk of one row. Partial results of a long row's chunks are combined at the end."""
     single = r.reduced_rank == 1
     line = index_var(f"reduced{r.reduced_rank - 1}")
     body: list[Statement] = [*r.read_geometry(), assign("rows", product([f"kept{d}" for d in range(r.kept_rank)]))]
@@ -61,7 +61,7 @@ def _result(r: Reduction) -> Statement:
 
 
 def _gather(r: Reduction, partial: Buffer, positions: Buffer) -> Statement:
-    """Combine the partial results of each row, in order."""
+    """Return the loop that combines the partial results of each row, in order."""
     piece = index_var("row") * index_var("chunks") + index_var("chunk")
     new = load(partial, piece)
     if r.is_arg:
@@ -80,7 +80,7 @@ def _gather(r: Reduction, partial: Buffer, positions: Buffer) -> Statement:
 
 
 def _collect(r: Reduction) -> list[Statement]:
-    """Reduce the elements of one chunk into `total`."""
+    """Return statements that reduce the elements of one chunk into `total`."""
     per_line = _collect_arg if r.is_arg else _collect_line
     low, high = index_var("low"), index_var("high")
     if r.reduced_rank == 1:
@@ -98,7 +98,7 @@ def _blocks(low: Expr, high: Expr, size: int, body: list[Statement]) -> For:
 
 
 def _collect_product(r: Reduction, low: Expr, high: Expr) -> Statement:
-    """Products of complex numbers: the two parts of each wait for each other, so LANES of them are kept by hand."""
+    """Return the loop for products of complex numbers: LANES of them are kept explicitly, since both parts of each depend on each other."""
     lanes, i, lane = Buffer("lanes", r.acc_dtype, local_size=LANES), index_var("i"), index_var("lane")
     stride = f"reduced{r.reduced_rank - 1}"
     step = Store(lanes, lane, r.join(load(lanes, lane), r.element(i + lane, stride)))
@@ -140,7 +140,7 @@ def _collect_line(r: Reduction, low: Expr, high: Expr, first: Expr) -> Statement
 
 
 def _collect_arg(r: Reduction, low: Expr, high: Expr, first: Expr) -> Statement:
-    """Find the extreme value of a block first, which vectorises, and its position only if it is a new best."""
+    """Return statements that find the extreme value of a block first, which vectorises, and its position only if it is a new best."""
     element = r.element(index_var("i"), f"reduced{r.reduced_rank - 1}")
     part, total = r.value("part"), r.value("total")
     extreme = "maximum" if r.combine == "argmax" else "minimum"
@@ -162,7 +162,8 @@ def _collect_arg(r: Reduction, low: Expr, high: Expr, first: Expr) -> Statement:
 
 
 def _search(same: Expr, first: Expr) -> Statement:
-    """Set `position` to the first place where `same` holds: test a stretch at a time, which vectorises, then look."""
+    """Return a loop that sets `position` to the first place where `same` holds: it tests a stretch at a time, which vectorises, then searches
+    it."""
     hit = var("hit", dt.int32)
     found: list[Statement] = [assign("position", first + index_var("i")), Break()]
     look = span("i", index_var("stretch"), index_var("stretch_end"), [If(same, found)], cold=True)

@@ -1,4 +1,4 @@
-"""Functions of numbers written in the loop-kernel language, and the identity of such functions without their source."""
+"""Functions of numbers written in the loop-kernel language, and fingerprints of such functions without their source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ScalarFunction:
 
     @property
     def name(self) -> str:
-        """A name that says what the function computes: formulas that call it are cached under it."""
+        """Return a name that identifies what the function computes: formulas that call it are cached under it."""
         if self._name is None:
             self._name = f"{self.__name__}_{fingerprint(self)[:12]}"
         return self._name
@@ -54,7 +54,7 @@ class ScalarFunction:
         return result if isinstance(result, tuple) else (result,)
 
     def numpy(self, *arrays: Any) -> np.ndarray[Any, Any]:
-        """Element by element over arrays: the reference meaning of a `call` node."""
+        """Compute element by element over arrays: the reference implementation of a `call` node."""
         inputs = np.broadcast_arrays(*arrays)
         flat = [a.reshape(-1) for a in inputs]
         with np.errstate(all="ignore"):
@@ -66,7 +66,7 @@ class ScalarFunction:
 
 
 def as_python(function: Any) -> Any:
-    """The function with the builtins the language redefines (min and max propagate nan), ready to run on numbers."""
+    """Return the function with the builtins that the language redefines (min and max propagate nan), to run on numbers."""
     space = {**function.__globals__, "__builtins__": {**vars(builtins), **BUILTINS}}
     copy = types.FunctionType(function.__code__, space, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
@@ -77,7 +77,7 @@ _MISSING = object()
 
 
 def resolve(function: Any, name: str) -> tuple[bool, Any]:
-    """Return whether a global or closed-over name means anything to `function`, and what."""
+    """Return whether a global or closed-over name is defined for `function`, and its value."""
     code = function.__code__
     if name in code.co_freevars:
         return True, function.__closure__[code.co_freevars.index(name)].cell_contents
@@ -88,8 +88,8 @@ def resolve(function: Any, name: str) -> tuple[bool, Any]:
 
 
 def fingerprint(function: ScalarFunction | Callable[..., Any]) -> str:
-    """A hash of what a function does: its bytecode, constants, and the constants and scalar functions it names.
-    Two runs agree, so compiled kernels are found on disk without reading any source."""
+    """Return a hash of what a function does: its bytecode, constants, and the constants and scalar functions it names. It is the same in
+    every process, so compiled kernels are found on disk without reading any source."""
     plain = function.function if isinstance(function, ScalarFunction) else function
     return hashlib.sha256(repr(_describe(plain, ())).encode()).hexdigest()
 
@@ -119,7 +119,7 @@ def _describe_code(code: Any) -> tuple[Any, ...]:
 
 
 def describe_constant(value: Any, active: tuple[Any, ...] = ()) -> Any:
-    """Return what of a compile-time constant matters to the code made from it, as something with a stable repr."""
+    """Return the part of a compile-time constant that determines the generated code, as an object with a stable repr."""
     if isinstance(value, ScalarFunction):
         return _describe(value.function, active)
     if isinstance(value, Intrinsic):

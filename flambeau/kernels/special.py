@@ -1,7 +1,7 @@
 """Special functions as formulas: everything that is made of a fixed number of operations.
 
-They compute in float64 whatever they are given, so that float32 results are right to the last bit or so; the kernel
-rounds when it stores. Functions with loops are in `special_loops`, Bessel functions in `special_bessel`.
+They always compute in float64, so that float32 results are accurate to about the last bit; the kernel rounds when it stores. Functions with
+loops are in `special_loops`, Bessel functions in `special_bessel`.
 """
 
 from __future__ import annotations

@@ -286,8 +286,8 @@ def _(g: Expr, y: Expr, a: Expr, x: Expr) -> tuple[Any, ...]:
 
 @scalar_function
 def _three_terms(x, n, slope, start, xk, x1, ck, c1, backwards_k, backwards_1, divide_k, divide_1):
-    """p0 = 1, p1 = slope x + start, and ((xk k + x1) x + ck k + c1) p[k] - (backwards_k k + backwards_1) p[k-1], over
-    divide_k k + divide_1, is p[k+1]. A start of -0.0 leaves the sign of a zero as it is."""
+    """Evaluate polynomials by recurrence: p0 = 1, p1 = slope x + start, and ((xk k + x1) x + ck k + c1) p[k] - (backwards_k k + backwards_1)
+    p[k-1], over divide_k k + divide_1, is p[k+1]. A start of -0.0 keeps the sign of a zero."""
     if n < 0:
         return f64(0.0)
     if n == 0:
@@ -304,7 +304,7 @@ def _three_terms(x, n, slope, start, xk, x1, ck, c1, backwards_k, backwards_1, d
 
 
 def _degree(n: Expr) -> Expr:
-    """n as a whole number; infinite, undefined and out of the range of integers it counts as negative."""
+    """Return n as a whole number; infinite, undefined and out of the range of integers it counts as negative."""
     whole = formulas.trunc(special.double(n))
     return formulas.where(formulas.abs_(whole) < 2.0**63, whole, -1.0)
 
@@ -333,8 +333,8 @@ def legendre_polynomial_p(x: Expr, n: Expr) -> Expr:
 
 @scalar_function
 def _chebyshev(x, n, slope, start, offset, sines, right, left):
-    """Inside (-1, 1) for higher degrees the sine or cosine of (n + offset) acos(x) over that of offset acos(x),
-    right n + 1 at 1, left n + 1 with alternating sign at -1, elsewhere the recurrence."""
+    """Evaluate Chebyshev polynomials: inside (-1, 1) for higher degrees the sine or cosine of (n + offset) acos(x) over that of offset
+    acos(x), right n + 1 at 1, left n + 1 with alternating sign at -1, elsewhere the recurrence."""
     if n >= 0 and x == 1:
         return right * n + 1
     if n >= 0 and x == -1:

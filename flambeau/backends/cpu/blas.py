@@ -30,7 +30,7 @@ _ALL = (slice(None), slice(None))  # of batch and channels
 
 
 def load(operand: Any) -> np.ndarray:
-    """The operand's values in the type arithmetic happens in; a view where that is its own type."""
+    """Return the operand's values in the type of arithmetic; a view if that is its own type."""
     view = numpy_view(operand)
     return view.astype(np.float32) if operand.dtype is dtypes.float16 else float8.readable(view, operand.dtype)
 
@@ -76,7 +76,7 @@ def _integer_product(target: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
 
 
 def accumulate(dst: Any, a: Any, b: Any, alpha: complex, beta: complex) -> None:
-    """dst = beta * dst + alpha * a @ b; what dst held is not read where beta is 0."""
+    """Compute dst = beta * dst + alpha * a @ b; the old dst is not read if beta is 0."""
     operands.check_matmul(dst, a, b)
     if 0 in dst.shape:
         return
@@ -90,7 +90,7 @@ def accumulate(dst: Any, a: Any, b: Any, alpha: complex, beta: complex) -> None:
 
 
 def _for_blas(matrix: np.ndarray) -> np.ndarray:
-    """NumPy falls back to a slow loop for matrices without a dense row or column; copies those."""
+    """Return a matrix, or a copy of one without dense rows or columns, for which NumPy would use a slow loop."""
     if matrix.dtype.kind not in "fc":
         return matrix
     size, (rows, columns), (row_step, column_step) = matrix.itemsize, matrix.shape[-2:], matrix.strides[-2:]
@@ -171,12 +171,12 @@ def _weight_gradient(shape: Sequence[int], dy: np.ndarray, x: np.ndarray, window
 
 
 def _grouped_weight(w: Any, groups: int) -> np.ndarray:
-    """(O, C, *kernel) -> (groups, O / groups, C * kernel)."""
+    """Reshape a weight (O, C, *kernel) to (groups, O / groups, C * kernel)."""
     return load(w).reshape(groups, w.shape[0] // groups, math.prod(w.shape[1:]))
 
 
 def _by_group(tensor: np.ndarray, groups: int) -> np.ndarray:
-    """(N, O, *) -> (N, groups, O / groups, positions)."""
+    """Reshape a tensor (N, O, *) to (N, groups, O / groups, positions)."""
     batch, channels, *spatial = tensor.shape
     return tensor.reshape(batch, groups, channels // groups, math.prod(spatial))
 
@@ -204,7 +204,7 @@ def _column_batches(
 
 
 def _reached(offset: Sequence[int], output: Sequence[int], window: Geometry) -> tuple[slice, ...]:
-    """The padded input elements that one kernel element meets, over all output positions."""
+    """Return the padded input elements that one kernel element is multiplied with, over all output positions."""
     starts = (index * step for index, step in zip(offset, window.dilation, strict=True))
     return tuple(
         slice(start, start + (count - 1) * step + 1, step)

@@ -17,7 +17,7 @@ from . import jit
 
 
 class CpuBackend(Backend):
-    """Addresses are the host's own. Where there is no compiler, formulas are interpreted by NumPy."""
+    """Backend of the CPU. Addresses are the host's own. Without a compiler, formulas are interpreted by NumPy."""
 
     compiles = True
     on_host = True

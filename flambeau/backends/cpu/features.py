@@ -1,4 +1,4 @@
-"""The instruction sets of this CPU, as LLVM finds them."""
+"""The instruction sets of this CPU, as detected by LLVM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
 
 @functools.cache
 def host_features() -> dict[str, bool]:
-    """LLVM's names of features, and whether this CPU has them; nothing is known without llvmlite."""
+    """Return LLVM's names of features, and whether this CPU has them; {} without llvmlite."""
     try:
         llvm = importlib.import_module("llvmlite.binding")
     except ImportError:
@@ -19,7 +19,7 @@ def host_features() -> dict[str, bool]:
 
 
 def get_cpu_capability() -> str:
-    """The widest vectors that kernels can use: "AVX512", "AVX2" or "DEFAULT"."""
+    """Return the widest vectors that kernels can use: "AVX512", "AVX2" or "DEFAULT"."""
     features = host_features()
     if all(features.get(name) for name in _AVX512):
         return "AVX512"

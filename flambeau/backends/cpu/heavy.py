@@ -1,4 +1,4 @@
-"""Matrix products and convolutions on the CPU: oneDNN where it is present and takes the operands, else NumPy.
+"""Matrix products and convolutions on the CPU: by oneDNN if it is installed and accepts the operands, else by NumPy.
 
 Operands are strided tensors (`shape`, `_strides`, `dtype`, `data_ptr()`) of any layout; results are written into the
 first ones, which must not share memory with the others. Shapes and dtypes are checked; nothing is promoted.
@@ -34,7 +34,7 @@ def set_onednn_enabled(enabled: bool) -> bool:
 
 
 def onednn_enabled() -> bool:
-    """Return whether heavy ops go to oneDNN: not switched off, and the library is there."""
+    """Return whether heavy operators use oneDNN: it is not switched off, and the library is installed."""
     global _use_onednn
     if _use_onednn is None:
         _use_onednn = _enabled and onednn.available()
@@ -49,7 +49,7 @@ def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
 
 
 def packed(b: Any, rows: int, times: int) -> Any:
-    """Return what `matmul` is to be given for the matrix b where it is on the right of `times` products with `rows` rows each: laid out once
+    """Return the matrix `b` in a layout for `matmul`, where it is the right operand of `times` products with `rows` rows each: converted once
     for all of them, or b itself."""
     return onednn.packed(b, rows, times) if _use_onednn or onednn_enabled() else b
 
@@ -60,13 +60,13 @@ def known_product(form: str, a: Any, b: Any, bias: Any) -> Any:
 
 
 def keep_product(form: str, a: Any, b: Any, bias: Any, result: Any, made: Values) -> None:
-    """Keep the plan of `matmul(*made, bias)`: next time `known_product(form, a, b, bias)` gives a result like this one at once."""
+    """Cache the plan of `matmul(*made, bias)`, so that `known_product(form, a, b, bias)` computes a result like this one directly."""
     if _use_onednn:
         onednn.keep_product(form, a, b, bias, result, made)
 
 
 def _matmul_copies(dst: Any, a: Any, b: Any, bias: Any) -> bool:
-    """Multiply with oneDNN again, with dense copies of the operands whose layout it does not take."""
+    """Try oneDNN again, with dense copies of the operands whose layout it does not accept."""
     if dst.dtype not in onednn.DATA_TYPES or 0 in dst.shape or 0 in a.shape:
         return False
     left, right = (x if onednn.takes_matrix(x) else _dense(x) for x in (a, b))
@@ -127,7 +127,7 @@ def _blas_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, *window: 
 
 
 def transposed_padding(dims: int, padding: Padding, output_padding: Sizes) -> tuple[tuple[int, int], ...]:
-    """Padding of the convolution that a transposed one is the gradient of: output padding shortens the high end."""
+    """Return the padding of the convolution that a transposed one is the gradient of: output padding shortens the high end."""
     extra = operands.per_dimension("output_padding", output_padding, dims, 0)
     window = operands.geometry(dims, 1, padding, 1, 1)
     return tuple((low, high - more) for low, high, more in zip(window.before, window.after, extra, strict=True))
@@ -136,14 +136,14 @@ def transposed_padding(dims: int, padding: Padding, output_padding: Sizes) -> tu
 def _dispatch(
     native: Callable[..., bool], general: Callable[..., None], results: int, tensors: Values, window: Values
 ) -> None:
-    """Run `native`, or `general` where that cannot; the first `results` tensors are written."""
+    """Run `native`, or `general` if that declines; the first `results` tensors are written."""
     if (_use_onednn or onednn_enabled()) and (native(*tensors, *window) or _retry(native, results, tensors, window)):
         return
     general(*tensors, *window)
 
 
 def _retry(native: Callable[..., bool], results: int, tensors: Values, window: Values) -> bool:
-    """oneDNN once more, on dense copies, in float32 where the CPU has no native half-width arithmetic."""
+    """Try oneDNN again on dense copies, in float32 if the CPU has no native half-width arithmetic."""
     given = [tensor for tensor in tensors if tensor is not None]
     dtype = given[0].dtype
     if dtype not in onednn.DATA_TYPES or any(0 in tensor.shape for tensor in given):

@@ -1,7 +1,7 @@
 """Executable images: an object file linked to a flat block of bytes that loads with one copy.
 
-Linking our own small objects keeps LLVM out of a warm start: a cached kernel is mapped, its table of external addresses
-is filled in, and it is ready. Only ELF for x86-64 is linked here; other platforms load objects through LLVM.
+Linking small objects ourselves avoids loading LLVM in a warm start: a cached kernel is mapped, its table of external addresses is filled in,
+and it is ready. Only ELF for x86-64 is linked here; other platforms load objects through LLVM.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _MACHINE_X86_64 = 62
 
 
 class UnsupportedObject(Exception):
-    """The object file needs a full linker."""
+    """Raised for an object file that needs a full linker."""
 
 
 @dataclass
 class Image:
-    """`code` with the offset of its entry point; `slots` says where the address of each external symbol goes. An entry
-    that is a name means an object file that was not linked."""
+    """Machine code `code` with the offset of its entry point; `slots` are the places for the addresses of external symbols. An entry that is
+    a name means an object file that was not linked."""
 
     code: bytes
     entry: int | str
@@ -33,7 +33,7 @@ class Image:
 
 @dataclass
 class _Section:
-    """A row of the section table; the numbers are ELF's."""
+    """A row of ELF's section table, with ELF's numbers."""
 
     name: str
     kind: int
@@ -73,7 +73,7 @@ def _text(data: bytes, start: int) -> str:
 
 
 class _Object:
-    """An object file whose contents are part of the code: where its sections are there, and its symbols (None: defined elsewhere)."""
+    """An object file whose contents are part of the code: the places of its sections, and its symbols (None: defined elsewhere)."""
 
     def __init__(self, data: bytes, code: bytearray):
         if data[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", data, 18)[0] != _MACHINE_X86_64:
@@ -125,7 +125,7 @@ class _Linker:
         struct.pack_into("<q" if kind == _PC64 else "<i", self.code, where, distance)
 
     def _slot(self, name: str) -> int:
-        """The place of an 8-byte address that the loader fills in."""
+        """Return the place of an 8-byte address that the loader fills in."""
         if name not in self._slot_of:
             self.code.extend(bytes(-len(self.code) % 8 + 8))
             self._slot_of[name] = len(self.code) - 8
@@ -133,7 +133,7 @@ class _Linker:
         return self._slot_of[name]
 
     def _jump(self, name: str) -> int:
-        """A stub that jumps through the slot."""
+        """Return the place of a stub that jumps through the slot."""
         if name not in self._jump_of:
             slot = self._slot(name)
             self._jump_of[name] = len(self.code)

@@ -1,4 +1,4 @@
-"""Loop nests to callable native functions: look in memory, then on disk, then compile with LLVM.
+"""Loop nests to callable native functions: found in memory or on disk, or compiled with LLVM.
 
 llvmlite is imported at the first kernel that neither memory nor disk has.
 """
@@ -64,7 +64,7 @@ _CTYPES = {
 
 
 def compile(source: ir.Kernel | Callable[[], ir.Kernel], key: str, brief: bool = False) -> Any:
-    """The native function of a kernel, as a Python function.
+    """Return the native function of a kernel, as a Python function.
 
     `key` must determine the kernel completely. `source` may be a function that builds it: it is called only when the
     kernel has to be compiled. A `brief` function keeps the interpreter's lock while it runs: a call costs less, but it
@@ -88,12 +88,12 @@ def address_of(function: Any) -> int:
 
 
 def support_function(function: Function, signature: str, brief: bool) -> Any:
-    """A function that is written in LLVM's instructions instead of a loop nest, as a Python function."""
+    """Return a function that is written in LLVM's instructions instead of a loop nest, as a Python function."""
     return _callable(signature, support_code(function, signature), brief)
 
 
 def support_code(function: Function, signature: str = "", straight: bool = False) -> int:
-    """The address of a function that is written in LLVM's instructions; one that is `straight` has no loops, and is not optimised."""
+    """Return the address of a function that is written in LLVM's instructions; a `straight` one has no loops, and is not optimised."""
     text = function.module()
     name = cache.digest(text, _environment())
     stored = cache.read(name, cache.ENTRY)
@@ -111,12 +111,12 @@ def support_code(function: Function, signature: str = "", straight: bool = False
 
 
 def object_code(text: str) -> bytes:
-    """The object file of a module of LLVM, for this machine."""
+    """Return the object file of an LLVM module, for this machine."""
     return _compiler().object_code(text)
 
 
 def kernel_text(address: int) -> tuple[str, str]:
-    """The LLVM module of a compiled kernel, and the name of its function."""
+    """Return the LLVM module of a compiled kernel, and the name of its function."""
     source = sources[address]
     kernel = complex_nests.split(source if isinstance(source, ir.Kernel) else source())
     return emit_llvm.emit(kernel), kernel.name
@@ -142,7 +142,7 @@ def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> tup
 
 
 def _built(source: ir.Kernel | Callable[[], ir.Kernel]) -> tuple[str, image.Image, Facts]:
-    """A kernel's signature, machine code, and what is known of it."""
+    """Return a kernel's signature, machine code, and facts."""
     kernel = source if isinstance(source, ir.Kernel) else source()
     verify(kernel)
     kernel = complex_nests.split(kernel)
@@ -227,7 +227,7 @@ class Compiler:
             self.llvm.set_option("flambeau", "-disable-lsr=false")
 
     def _straight_code(self, text: str) -> bytes:
-        """The object file of functions without loops: optimising them would take ten times as long, and gain some nanoseconds a call."""
+        """Return the object file of functions without loops: optimising them would take ten times as long, to gain nanoseconds a call."""
         make_sure_of(_COMPILING_BYTES, "to compile a call")
         return self.quick_machine.emit_object(self._parsed(text))
 
@@ -278,13 +278,13 @@ def _callable(signature: str, address: int, brief: bool) -> Any:
 
 @functools.cache
 def _entry(signature: str, brief: bool) -> int:
-    """The code that reads a call's arguments from Python."""
+    """Return the address of the code that reads a call's arguments from Python."""
     return support_code(native_call.entry(signature, brief), signature, straight=True)
 
 
 @functools.cache
 def _address(name: str) -> int:
-    """The address of a symbol that native code refers to."""
+    """Return the address of a symbol that native code refers to."""
     if name == "flambeau_num_threads":
         threads.library()  # decides how many threads there can be
         return threads.count_address()
@@ -334,7 +334,7 @@ def _llvm_version() -> str:
 
 
 def _cpu_identity() -> str:
-    """Model and features of the CPU, without asking LLVM (importing it would cost more than loading a kernel)."""
+    """Return model and features of the CPU without LLVM, whose import would cost more than loading a kernel."""
     try:
         with open("/proc/cpuinfo") as file:
             first = file.read(16384).split("\n\n")[0]
@@ -345,7 +345,7 @@ def _cpu_identity() -> str:
 
 
 def _source_digest() -> str:
-    """The text of the code generator itself: a changed formula or emitter must not find old kernels."""
+    """Return a hash of the code generator's own source, so that a changed formula or emitter does not find old kernels."""
     package = Path(__file__).resolve().parents[2]
     total = hashlib.sha256()
     for path in sorted([*package.glob("kernels/*.py"), *package.glob("expr/*.py")]):

@@ -1,7 +1,7 @@
-"""Dense linear algebra on batches of NumPy matrices: NumPy's LAPACK, and what NumPy does not hand out of it.
+"""Dense linear algebra on batches of NumPy matrices: NumPy's LAPACK, including routines that NumPy does not expose.
 
-Every function takes matrices in the last two dimensions and keeps its input unchanged. Functions that can meet a singular
-matrix return LAPACK's `info` per matrix (0: fine, i: trouble at row i) instead of raising; callers choose the message.
+Every function takes matrices in the last two dimensions and keeps its input unchanged. Functions that fail for singular matrices return
+LAPACK's `info` per matrix (0: success, i: failure at row i) instead of raising; callers choose the message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BLOCK = 24  # below this many rows, row by row; above, LAPACK one matrix at a t
 
 
 def broadcast_batches(*matrices: np.ndarray) -> list[np.ndarray]:
-    """The matrices with their batch dimensions broadcast together."""
+    """Return the matrices with their batch dimensions broadcast together."""
     if len({m.shape[:-2] for m in matrices}) == 1:
         return list(matrices)
     batch = np.broadcast_shapes(*(m.shape[:-2] for m in matrices))
@@ -39,7 +39,7 @@ def broadcast_batches(*matrices: np.ndarray) -> list[np.ndarray]:
 
 
 def solve_triangular(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool = False) -> np.ndarray:
-    """x with a @ x = b. Only one triangle of `a` is read; a zero on its diagonal gives infinities, not an error."""
+    """Return x with a @ x = b. Only one triangle of `a` is read; a zero on its diagonal gives infinities, not an error."""
     a, b = broadcast_batches(a, b)
     n, columns = b.shape[-2:]
     if n > _BLOCK and routines.available(a.dtype) and b.size:
@@ -56,7 +56,7 @@ def solve_triangular(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool = Fal
 
 
 def _by_columns(a: np.ndarray, lower: bool = False) -> np.ndarray:
-    """Copies of matrices for LAPACK: (count, columns, rows); with `lower`, zeros above the diagonal."""
+    """Return copies of matrices for LAPACK: (count, columns, rows); with `lower`, zeros above the diagonal."""
     m, n = a.shape[-2:]
     if a.flags.c_contiguous and _has_kernel(a.dtype) and a.size:
         columns = np.empty((a.size // (m * n), n, m), a.dtype)
@@ -90,8 +90,8 @@ def _substitute(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:
 
 
 def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """P a = L U with partial pivoting: both factors in one matrix, LAPACK's pivots (row i was swapped with row
-    pivots[i], counted from 1), and info, the first zero pivot."""
+    """Factor P a = L U with partial pivoting: return both factors in one matrix, LAPACK's pivots (row i was swapped with row pivots[i],
+    counted from 1), and info, the first zero pivot."""
     *batch, m, n = a.shape
     k = min(m, n)
     count = math.prod(batch)
@@ -116,7 +116,7 @@ def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @lru_cache
 def _has_kernel(d: np.dtype) -> bool:
-    """Return whether columns are factored by compiled code: not for complex numbers, nor where kernels are interpreted."""
+    """Return whether compiled code factors columns: not for complex numbers, nor if kernels are interpreted."""
     if d.kind == "c":
         return False
     return lu_columns.native(FROM_NUMPY[d], int32, *[int] * 6) is not None
@@ -152,7 +152,7 @@ def pivot_size(x: np.ndarray) -> np.ndarray:
 
 
 def permutation(pivots: np.ndarray, m: int) -> np.ndarray:
-    """The order of rows that a list of swaps leads to: row i of P a is row order[i] of a."""
+    """Return the order of rows that a list of swaps leads to: row i of P a is row order[i] of a."""
     *batch, k = pivots.shape
     count = math.prod(batch)
     order = np.empty((*batch, m), np.int64)
@@ -165,7 +165,7 @@ def permutation(pivots: np.ndarray, m: int) -> np.ndarray:
 
 
 def solve(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """x with a @ x = b, and info: the first zero pivot of each matrix."""
+    """Return x with a @ x = b, and info: the first zero pivot of each matrix."""
     a, b = broadcast_batches(a, b)
     n, columns = b.shape[-2:]
     if routines.available(a.dtype) and _has_kernel(a.dtype) and b.size:
@@ -206,7 +206,7 @@ def inverse(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cholesky(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The lower factor, read from the lower triangle, and info: the first leading minor that is not positive."""
+    """Return the lower factor, computed from the lower triangle, and info: the first leading minor that is not positive."""
     n = a.shape[-1]
     if n <= _BLOCK and _has_kernel(a.dtype) and a.size:
         factor, info = np.empty(a.shape, a.dtype), np.zeros(a.shape[:-2], np.int32)
@@ -241,7 +241,7 @@ def _cholesky_until(a: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def reflectors(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """R in the upper triangle, the Householder vectors that made it below, and their factors tau."""
+    """Return R in the upper triangle with the Householder vectors below it, and their factors tau."""
     *batch, m, n = a.shape
     if 0 in a.shape:
         return a.copy(), np.zeros((*batch, min(m, n)), a.dtype)
@@ -270,7 +270,7 @@ def qr(a: np.ndarray, mode: Literal["reduced", "complete"]) -> tuple[np.ndarray,
 
 
 def _upper(packed: np.ndarray) -> np.ndarray:
-    """The triangle R of what `reflectors` left, in its place."""
+    """Return the triangle R of a result of `reflectors`, in place."""
     columns = np.swapaxes(packed, -2, -1)
     if not (columns.flags.c_contiguous and _has_kernel(packed.dtype)):
         return np.triu(packed)
@@ -285,8 +285,8 @@ def can_factor(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def least_squares(a: np.ndarray, b: np.ndarray, rcond: float | None) -> tuple[np.ndarray, np.ndarray]:
-    """The shortest x that minimise |a @ x - b|, and the ranks of the matrices, by QR with pivoting. With rcond None by plain
-    QR, and instead of ranks `info`: the row of R that shows a matrix not to have full rank, else 0."""
+    """Return the shortest x that minimise |a @ x - b|, and the ranks of the matrices, by QR with pivoting. With rcond None use plain QR, and
+    return instead of ranks `info`: the row of R that shows a matrix not to have full rank, else 0."""
     a, b = broadcast_batches(a, b)
     (m, n), k = a.shape[-2:], b.shape[-1]
     matrices = _by_columns(a)
@@ -303,7 +303,7 @@ def least_squares(a: np.ndarray, b: np.ndarray, rcond: float | None) -> tuple[np
 
 
 def svd(a: np.ndarray, full_matrices: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """U, the singular values and V^H, or LinAlgError."""
+    """Return U, the singular values and V^H; raise LinAlgError if that fails."""
     if not routines.available(a.dtype) or not a.size:
         return np.linalg.svd(a, full_matrices=full_matrices)
     _need_finite(a)
@@ -322,13 +322,13 @@ def singular_values(a: np.ndarray) -> np.ndarray:
 
 
 def _need_finite(a: np.ndarray) -> None:
-    """LAPACK may not come back from the search for the singular values of a matrix with infinities or NaN in it."""
+    """Raise LinAlgError for infinities or NaN, with which LAPACK's iteration for singular values may not end."""
     if not np.isfinite(a).all():
         raise np.linalg.LinAlgError("the matrix has elements that are not finite")
 
 
 def eigh(a: np.ndarray, uplo: str = "L") -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues and eigenvectors of symmetric or Hermitian matrices, of which one triangle is read."""
+    """Return eigenvalues and eigenvectors of symmetric or Hermitian matrices, of which one triangle is read."""
     if a.shape[-1] > 1:
         _need_finite(a)
     if not routines.available(a.dtype) or not a.size:

@@ -1,8 +1,8 @@
-"""LAPACK's routines for real matrices, out of the library that NumPy computes with.
+"""LAPACK's routines for real matrices, called in the library that NumPy uses.
 
-NumPy hands out some of them, and those in double precision only. Here each is called for a batch of matrices in the precision they
-have, from a native loop. A batch is a C-ordered array of columns: `columns[k, j, i]` is the element (i, j) of matrix k. Where NumPy's
-library has other names or is not to be found, `available` says no and callers use what NumPy hands out.
+NumPy exposes some of them, in double precision only. Here each is called for a batch of matrices in their own precision, from a native loop.
+A batch is a C-ordered array of columns: `columns[k, j, i]` is the element (i, j) of matrix k. If NumPy's library uses other names or is not
+found, `available` returns False and callers use NumPy's functions.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _integer() -> Any:
 
 
 def integers(*shape: int) -> np.ndarray:
-    """Zeros of the type that the routines' integers have."""
+    """Return zeros of the routines' integer type."""
     return np.zeros(shape, np.int64 if _integer() is ctypes.c_int64 else np.int32)
 
 
@@ -103,15 +103,15 @@ def _address(name: str, d: np.dtype) -> int:
 
 @lru_cache(1024)
 def _boxed(value: str | int) -> tuple[int, Any]:
-    """A letter or number in memory, where Fortran reads it, with its address."""
+    """Return the address of a letter or number in memory, as Fortran expects it, and the object that holds it."""
     box = ctypes.c_char(value.encode()) if isinstance(value, str) else _integer()(value)
     return ctypes.addressof(box), box
 
 
 @lru_cache
 def _loop(count: int, letters: int) -> AnyFunction | None:
-    """loop(routine, places, steps, n): n calls of a routine with `count` pointers, moved by their steps after each, and Fortran's
-    hidden lengths of its letters. None where nothing can be compiled."""
+    """Return loop(routine, places, steps, n): n calls of a routine with `count` pointers, moved by their steps after each, and Fortran's
+    hidden lengths of its letters. None if nothing can be compiled."""
     if not jit.available():
         return None
     f = Function("define void @loop(ptr %routine, ptr %places, ptr %steps, i64 %count)")
@@ -122,7 +122,7 @@ def _loop(count: int, letters: int) -> AnyFunction | None:
 
 
 class _Call:
-    """Call of a routine for a number of matrices with given letters and numbers: all but the addresses of its arrays."""
+    """Call of a routine for a number of matrices with given letters and numbers: everything but the addresses of its arrays."""
 
     def __init__(self, name: str, d: np.dtype, count: int, pattern: Values) -> None:
         boxes = [None if x is None else _boxed(x) for x in (*pattern, None)]
@@ -138,7 +138,7 @@ class _Call:
         self.small = True
 
     def learn(self, arrays: tuple[np.ndarray, ...], count: int) -> None:
-        """Take from the arrays what their shapes say, which are the same in every call."""
+        """Take strides and sizes from the arrays' shapes, which are the same in every call."""
         self.steps = [0] * len(self.places)
         for i, x in zip(self.arrays, arrays):
             each = len(x) == count
@@ -165,8 +165,8 @@ _calls: dict[tuple[Any, ...], _Call] = {}
 
 
 def _call(name: str, d: np.dtype, count: int, pattern: Values, *arrays: np.ndarray) -> np.ndarray:
-    """Call a routine for `count` matrices; returns the `info` of each. `pattern` lists its letters and numbers, with None where
-    the arrays stand. The first dimension of an array counts the matrices, or is 1: memory that all of them use."""
+    """Call a routine for `count` matrices; return the `info` of each. `pattern` lists its letters and numbers, with None in the places of
+    arrays. The first dimension of an array counts the matrices, or is 1 for memory that all of them use."""
     key = (name, d, count, pattern)
     call = _calls.get(key)
     info = integers(count)
@@ -186,7 +186,7 @@ _sizes: dict[tuple[Any, ...], tuple[int, int]] = {}  # of workspaces, by routine
 def _workspace(
     name: str, d: np.dtype, pattern: Values, *arrays: np.ndarray, after: Values = (), whole: bool = False
 ) -> tuple[np.ndarray, ...]:
-    """The memory a routine asks for when called with a workspace of size -1, and the arrays it takes `after` that; with `whole`
+    """Return the memory that a routine asks for when called with a workspace of size -1, and the arrays it takes `after` that; with `whole`
     also the memory for integers that it asks for in the same way."""
     key = (name, d, pattern)
     found = _sizes.get(key)
@@ -210,13 +210,13 @@ def lu(columns: np.ndarray, pivots: np.ndarray) -> np.ndarray:
 
 
 def lu_solve(columns: np.ndarray, pivots: np.ndarray, right: np.ndarray) -> None:
-    """Solve in place for the columns `right`, with the factors `lu` left."""
+    """Solve in place for the columns `right`, with the factors of `lu`."""
     count, sides, n = right.shape
     _call("getrs", columns.dtype, count, ("N", n, sides, None, n, None, None, n), columns, pivots, right)
 
 
 def lu_inverse(columns: np.ndarray, pivots: np.ndarray) -> np.ndarray:
-    """The inverses in place of the factors `lu` left."""
+    """Compute the inverses in place of the factors of `lu`."""
     count, n, _ = columns.shape
     pattern = n, None, n, None
     (work,) = _workspace("getri", columns.dtype, pattern, columns, pivots)
@@ -237,7 +237,7 @@ def cholesky(columns: np.ndarray) -> np.ndarray:
 
 
 def reflectors(columns: np.ndarray) -> np.ndarray:
-    """R and the Householder vectors in place; returns their factors tau."""
+    """Compute R and the Householder vectors in place; return their factors tau."""
     count, n, m = columns.shape
     tau = np.empty((count, min(m, n)), columns.dtype)
     pattern = m, n, None, m, None
@@ -247,7 +247,7 @@ def reflectors(columns: np.ndarray) -> np.ndarray:
 
 
 def orthogonal(columns: np.ndarray, tau: np.ndarray) -> None:
-    """The products of Householder reflections in place of their vectors."""
+    """Compute the products of Householder reflections in place of their vectors."""
     count, n, m = columns.shape
     pattern = m, n, tau.shape[1], None, m, None
     (work,) = _workspace("orgqr", columns.dtype, pattern, columns, tau)
@@ -255,7 +255,7 @@ def orthogonal(columns: np.ndarray, tau: np.ndarray) -> None:
 
 
 def svd(columns: np.ndarray, full: bool, vectors: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Columns of U, singular values and columns of V^T; the matrices are destroyed."""
+    """Return columns of U, singular values and columns of V^T; the matrices are destroyed."""
     count, n, m = columns.shape
     k, d = min(m, n), columns.dtype
     job = "N" if not vectors else "A" if full else "S"
@@ -272,7 +272,7 @@ def svd(columns: np.ndarray, full: bool, vectors: bool) -> tuple[np.ndarray, np.
 
 
 def eigh(columns: np.ndarray, lower: bool, vectors: bool) -> np.ndarray:
-    """Eigenvalues of symmetric matrices, of which one triangle is read; the columns become eigenvectors."""
+    """Return the eigenvalues of symmetric matrices, of which one triangle is read; the columns become eigenvectors."""
     count, n, _ = columns.shape
     d, values = columns.dtype, np.empty((count, n), columns.dtype)
     pattern = "V" if vectors else "N", "L" if lower else "U", n, None, n, None
@@ -284,7 +284,7 @@ def eigh(columns: np.ndarray, lower: bool, vectors: bool) -> np.ndarray:
 
 
 def full_rank_least_squares(columns: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """`least_squares` for matrices that have full rank. Returns the rows of R that show they have not, else 0."""
+    """Compute `least_squares` for matrices of full rank. Return the rows of R that show a lower rank, else 0."""
     count, n, m = columns.shape
     pattern = "N", m, n, right.shape[1], None, m, None, right.shape[2]
     (work,) = _workspace("gels", columns.dtype, pattern, columns, right)
@@ -292,8 +292,8 @@ def full_rank_least_squares(columns: np.ndarray, right: np.ndarray) -> np.ndarra
 
 
 def least_squares(columns: np.ndarray, right: np.ndarray, rcond: float) -> np.ndarray:
-    """The shortest least-squares solutions in place of the columns `right` (as long as the longer side of the matrix); the
-    matrices are destroyed. Returns their ranks."""
+    """Compute the shortest least-squares solutions in place of the columns `right` (as long as the longer side of the matrix); the matrices
+    are destroyed. Return their ranks."""
     count, n, m = columns.shape
     d, pivots, ranks = columns.dtype, integers(count, n), integers(count)
     limit = np.full((1, 1), rcond, d)

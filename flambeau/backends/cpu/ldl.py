@@ -15,7 +15,7 @@ _ALPHA = (1 + math.sqrt(17)) / 8  # balances the growth of elements in one- and 
 
 
 def factor(a: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """Factor one matrix, given by its lower triangle: L and D in one matrix, pivots, and the place of a zero pivot."""
+    """Factor one matrix, given by its lower triangle: return L and D in one matrix, pivots, and the place of a zero pivot."""
     work = np.tril(a)
     n = len(work)
     pivots = np.zeros(n, np.int32)
@@ -39,7 +39,7 @@ def factor(a: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, int]
 
 
 def _choose(work: np.ndarray, k: int) -> tuple[int | None, int]:
-    """The row to swap in and how many rows the step takes; None where the whole column is zero."""
+    """Return the row to swap in and how many rows the step takes; None if the whole column is zero."""
     here = float(pivot_size(work[k, k]))
     below = pivot_size(work[k + 1 :, k])
     largest = float(below.max(initial=0))
@@ -55,7 +55,7 @@ def _choose(work: np.ndarray, k: int) -> tuple[int | None, int]:
 
 
 def _swap(work: np.ndarray, k: int, a: int, b: int, hermitian: bool) -> None:
-    """Exchange rows and columns a < b of what is left, in the lower triangle only."""
+    """Exchange rows and columns a < b of the remaining matrix, in the lower triangle only."""
     turned = np.conj if hermitian else np.array
     work[b + 1 :, [a, b]] = work[b + 1 :, [b, a]]
     between = work[a + 1 : b, a].copy()
@@ -81,7 +81,7 @@ def _eliminate(work: np.ndarray, k: int, step: int, hermitian: bool) -> None:
 
 
 def _block(work: np.ndarray, k: int, step: int, hermitian: bool) -> np.ndarray:
-    """The block of D that begins in row k."""
+    """Return the block of D that begins in row k."""
     d = work[k : k + step, k : k + step].copy()
     if step == 2:
         d[0, 1] = np.conj(d[1, 0]) if hermitian else d[1, 0]
@@ -89,7 +89,7 @@ def _block(work: np.ndarray, k: int, step: int, hermitian: bool) -> np.ndarray:
 
 
 def solve(packed: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool) -> np.ndarray:
-    """x with a @ x = b for one matrix and its right-hand sides."""
+    """Return x with a @ x = b for one matrix and its right-hand sides."""
     x = np.array(b)
     steps = _steps(pivots)
     for k, step in steps:

@@ -17,7 +17,7 @@ def eigenpairs(
     tol: float,
     niter: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The extreme eigenvalues of a v = e b v, as many as x has columns, from the guess x."""
+    """Return the extreme eigenvalues of a v = e b v and their vectors, as many as x has columns, from the guess x."""
     k = x.shape[1]
     x, values = _best(_orthonormal(x, b), a, largest, k)
     scale = np.linalg.norm(a) + (np.abs(values).max() * np.linalg.norm(b) if b is not None else np.abs(values).max())
@@ -43,7 +43,7 @@ def _times(b: np.ndarray | None, x: np.ndarray) -> np.ndarray:
 
 
 def _orthonormal(s: np.ndarray, b: np.ndarray | None) -> np.ndarray:
-    """Columns that span what those of s span, orthonormal in the inner product of b; (nearly) dependent ones fall away."""
+    """Return an orthonormal basis, in the inner product of b, of the span of s; (nearly) dependent columns are dropped."""
     s = s / np.maximum(np.linalg.norm(s, axis=0), np.finfo(s.dtype).tiny)
     for _ in range(2):  # the second pass removes what rounding left of the first
         values, vectors = np.linalg.eigh(s.conj().T @ _times(b, s))
@@ -53,7 +53,7 @@ def _orthonormal(s: np.ndarray, b: np.ndarray | None) -> np.ndarray:
 
 
 def _best(basis: np.ndarray, a: np.ndarray, largest: bool, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k best approximations to eigenvectors in a subspace, and their values."""
+    """Return the k best approximations to eigenvectors in a subspace, and their values."""
     values, vectors = np.linalg.eigh(basis.conj().T @ (a @ basis))
     order = np.argsort(-values if largest else values)[:k]
     return basis @ vectors[:, order], values[order]

@@ -1,4 +1,4 @@
-"""Tells loop kernels how they run on the CPU: compiled, or interpreted where there is no compiler."""
+"""Registration of how loop kernels run on the CPU: compiled, or interpreted without a compiler."""
 
 from ...kernels.loops import use_compiler
 from . import jit

@@ -1,9 +1,8 @@
 """Native functions as Python built-ins.
 
-ctypes converts arguments through general machinery, which costs more than a small kernel. Here a few machine
-instructions per signature read the arguments straight from Python's vector call and jump to the kernel: 0.05 us instead
-of 0.4. They use stable functions of CPython only (PyLong_AsVoidPtr, PyFloat_AsDouble, ...); other interpreters go
-through ctypes.
+ctypes converts arguments through general machinery, which costs more than a small kernel. Here a few machine instructions per signature read
+the arguments directly from Python's vector call and jump to the kernel: 0.05 us instead of 0.4. They use stable functions of CPython only
+(PyLong_AsVoidPtr, PyFloat_AsDouble, ...); other interpreters go through ctypes.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ def supported() -> bool:
 
 
 def address(name: str) -> int:
-    """The address of a function or an object of the interpreter."""
+    """Return the address of a function or an object of the interpreter."""
     found = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
     assert found is not None
     return found
 
 
 def builtin(entry: int, kernel: int | bytes) -> Any:
-    """A built-in that enters at `entry` (the code of an `entry`) and calls `kernel`, which it keeps as its `__self__`; other entries may
-    want to find bytes there that say more."""
+    """Return a built-in function that enters at the code `entry` and calls `kernel`, which it keeps as its `__self__`; other entries may
+    expect bytes there that describe more."""
     global _new_builtin
     if _new_builtin is None:
         _new_builtin = ctypes.pythonapi.PyCFunction_NewEx
@@ -61,8 +60,8 @@ def builtin(entry: int, kernel: int | bytes) -> Any:
 
 
 def entry(signature: str, brief: bool) -> Function:
-    """The entry for kernels of this signature, one letter per parameter. Pointers are given as int,
-    bytes (its contents) or None. A `brief` entry keeps the interpreter's lock: for kernels of a few microseconds."""
+    """Return the entry for kernels of this signature, one letter per parameter. Pointers are given as int, bytes (its contents) or None. A
+    `brief` entry keeps the interpreter's lock: for kernels of a few microseconds."""
     f = Function("define ptr @enter(ptr %self, ptr %arguments, i64 %given) nounwind")
     check_count(f, len(signature))
     arguments = [_argument(f, letter, f.item("%arguments", i, "ptr")) for i, letter in enumerate(signature)]
@@ -83,7 +82,7 @@ def entry(signature: str, brief: bool) -> Function:
 
 
 def check_count(f: Function, count: int) -> None:
-    """Raise TypeError unless as many arguments are given."""
+    """Emit code that raises TypeError unless `count` arguments are given."""
     with f.when(f.compare("ne", "i64", "%given", count)):
         kind, message = (
             f.read("ptr", f.outside("PyExc_TypeError")),
@@ -94,7 +93,7 @@ def check_count(f: Function, count: int) -> None:
 
 
 def none(f: Function) -> str:
-    """The address of None."""
+    """Return the address of None."""
     return f.outside("_Py_NoneStruct")
 
 
@@ -104,7 +103,7 @@ def return_none(f: Function) -> None:
 
 
 def _argument(f: Function, letter: str, given: str) -> str:
-    """An argument converted to what the parameter's letter says, with its type."""
+    """Return an argument converted to the type of the parameter's letter, with that type."""
     if letter == "p":
         return f"ptr {f.call('ptr', _pointer(), f'ptr {given}')}"
     if letter in "df":
@@ -117,7 +116,7 @@ def _argument(f: Function, letter: str, given: str) -> str:
 
 @functools.cache
 def _pointer() -> Function:
-    """The address that an int, the contents of bytes, or None stand for."""
+    """Return the function that finds the address in an int, of the contents of bytes, or null for None."""
     f = Function("define internal ptr @pointer(ptr %object) nounwind")
     with f.when(f.compare("eq", "ptr", "%object", none(f))):
         f.ret("ptr", "null")

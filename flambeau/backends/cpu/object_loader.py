@@ -12,7 +12,7 @@ _loaded: list[Any] = []  # code lives as long as its tracker
 
 
 def load(object_file: bytes, entry: str, addresses: dict[str, int]) -> int:
-    """The address of `entry`. Symbols not in `addresses` are looked up in this process."""
+    """Return the address of `entry`. Symbols not in `addresses` are looked up in this process."""
     global _engine
     llvm = importlib.import_module("llvmlite.binding")
     if _engine is None:

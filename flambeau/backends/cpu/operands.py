@@ -1,4 +1,4 @@
-"""Checks of the heavy ops' operands before native code sees them: shapes, dtypes, geometry, NumPy views.
+"""Checks of the operands of matrix products and convolutions before native code: shapes, dtypes, geometry, NumPy views.
 
 An operand is anything with `shape` and `_strides` (tuples, strides in elements), `dtype` and `data_ptr()`.
 """
@@ -17,14 +17,14 @@ Padding = int | Sequence[int] | Sequence[tuple[int, int]]
 
 
 class Shaped:
-    """Layout of a tensor, which is all that a plan asks of it."""
+    """Layout of a tensor without memory, which is all that a plan reads of it."""
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: dtypes.dtype = dtypes.float32):
         self.shape, self._strides, self.dtype = shape, strides, dtype
 
 
 class Operand:
-    """The simplest operand: a NumPy array seen as a tensor, for temporaries and for what arrives as an array."""
+    """The simplest operand: a NumPy array with the attributes of a tensor, for temporaries and array arguments."""
 
     __slots__ = ("array", "shape", "_strides", "dtype")
 
@@ -46,7 +46,7 @@ class _ArrayInterface:
 
 
 def check_memory(*tensors: Any) -> None:
-    """Refuse operands that have elements but no memory, before a native call reads them."""
+    """Raise for operands that have elements but no memory, before a native call reads them."""
     for t in tensors:
         if t is not None and not t.data_ptr() and 0 not in t.shape:
             raise RuntimeError(
@@ -56,7 +56,7 @@ def check_memory(*tensors: Any) -> None:
 
 
 def numpy_view(operand: Any) -> np.ndarray:
-    """The operand's memory as a NumPy array (bfloat16 as uint16 bits). Valid while the operand lives."""
+    """Return the operand's memory as a NumPy array (bfloat16 as uint16 bits), valid while the operand exists."""
     dtype = operand.dtype.numpy
     shape = tuple(operand.shape)
     if 0 in shape:
@@ -96,7 +96,7 @@ def overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def check_dtypes(op: str, **operands: Any) -> None:
-    """RuntimeError unless all operands that are given have one dtype, and one that arithmetic is defined for."""
+    """Raise a RuntimeError unless all operands that are given have one dtype, and one that arithmetic is defined for."""
     given = {name: operand.dtype for name, operand in operands.items() if operand is not None}
     first = next(iter(given.values()))
     if any(dtype is not first for dtype in given.values()):
@@ -169,7 +169,7 @@ def per_dimension(name: str, value: int | Sequence[int], dims: int, least: int) 
 def geometry(
     dims: int, stride: int | Sequence[int], padding: Padding, dilation: int | Sequence[int], groups: int
 ) -> Geometry:
-    """A convolution's arguments spelled out. Padding is one number, one per dimension, or one pair per dimension."""
+    """Return a convolution's arguments in full. Padding is one number, one per dimension, or one pair per dimension."""
     if isinstance(padding, int) or all(isinstance(p, int) for p in padding):
         before = after = per_dimension("padding", padding, dims, 0)  # type: ignore[arg-type]
     else:
@@ -195,7 +195,7 @@ def check_conv(op: str, x: Any, w: Any, y: Any, bias: Any, window: Geometry) -> 
 
 
 def _shape_problem(xs: tuple[int, ...], ws: tuple[int, ...], ys: tuple[int, ...], window: Geometry) -> str | None:
-    """Return what is wrong with the shapes of a convolution's input, weight and output, or None."""
+    """Describe what is wrong with the shapes of a convolution's input, weight and output, or return None."""
     if not (3 <= len(xs) <= 5 and len(xs) == len(ws) == len(ys)):
         return "expected tensors with a batch, a channel and 1 to 3 spatial dimensions"
     if ws[1] * window.groups != xs[1]:
@@ -217,7 +217,7 @@ def check_bias(op: str, bias: Any, y: Any) -> None:
 
 
 def check_conv_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, window: Geometry) -> None:
-    """Check gradients (those wanted are not None) against each other and against what they are computed from."""
+    """Check gradients (those wanted are not None) against each other and against the operands they are computed from."""
     op = "convolution backward"
     if (dx is not None and w is None) or (dw is not None and x is None) or (db is not None and dw is None):
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Signals wait while native code runs that cannot bear one.
+"""Blocking of signals while native code runs that a signal would corrupt.
 
 oneDNN's general matrix product lets the stack pointer point into a block of the heap while it runs (where the inner size is above 84
 with AVX-512: `mov rsp, workspace`). The frame of a signal that arrives then is written below that block, over whatever is there. An
@@ -25,15 +25,15 @@ _SET = "[128 x i8]"  # a set of signals
 
 
 def hide(f: Function) -> str:
-    """Write the blocking of signals; returns the address of what was blocked before, for `show`. Without effect where there are no such
-    signals (Windows)."""
+    """Emit code that blocks signals; return the address of the previous mask, for `show`. No effect on systems without such signals
+    (Windows)."""
     before = f.slot(_SET)
     f.call("void", _hiding(), f"ptr {before}")
     return before
 
 
 def show(f: Function, before: str) -> None:
-    """Write what restores it."""
+    """Emit code that restores the signal mask."""
     f.call("void", _showing(), f"ptr {before}")
 
 

@@ -1,7 +1,7 @@
 """The threads that run parallel loops of compiled kernels: libgomp's, or our own where other programs crowd the cores.
 
-`flambeau_parallel(function, data, team)` runs `function(data, part, parts)` for every part, on up to `team` threads. What a
-part computes never depends on who runs it, so results are the same either way.
+`flambeau_parallel(function, data, team)` runs `function(data, part, parts)` for every part, on up to `team` threads. What a part computes
+does not depend on the thread that runs it, so results are the same either way.
 
 libgomp gives each thread one share and waits for all of them. That is the fastest way on a machine of one's own, and
 oneDNN's threads are the same ones; but a thread that has to wait for its core (a time slice is some milliseconds) holds
@@ -83,7 +83,7 @@ def state_address() -> int:
 
 
 def started() -> int:
-    """Threads of our own that were started."""
+    """Return the number of our own threads that were started."""
     return 0 if _state is None else ctypes.c_int32.from_address(_state + _STARTED).value
 
 
@@ -110,13 +110,13 @@ def forget() -> None:
 
 
 def _at(f: Function, place: int) -> str:
-    """The address of a part of the threads' state."""
+    """Return the address of a field of the threads' state."""
     return f.place(f.outside("flambeau_team"), place, "i8")
 
 
 @functools.cache
 def parallel() -> Function:
-    """The function `flambeau_parallel`."""
+    """Return the function `flambeau_parallel`."""
     f = Function("define void @flambeau_parallel(ptr %function, ptr %data, i64 %team) nounwind")
     began, until_at = f.call("i64", _now()), _at(f, _UNTIL)
     until = f.read("i64", until_at, "monotonic")
@@ -152,7 +152,7 @@ def parallel() -> Function:
 
 @functools.cache
 def _member() -> Function:
-    """A thread of libgomp's team. The first to be ready leaves its time."""
+    """Return the function that a thread of libgomp's team runs. The first to be ready stores its time."""
     f = Function("define internal void @member(ptr %record) nounwind")
     size, rank = f.call("i32", "@omp_get_num_threads"), f.call("i32", "@omp_get_thread_num")
     with f.when(f.compare("ne", "i32", rank, 0)):
@@ -168,7 +168,7 @@ def _member() -> Function:
 
 @functools.cache
 def _shelter() -> Function:
-    """The calling thread takes no signals from now on."""
+    """Return the function that blocks signals in the calling thread for good."""
     f = _inner("void @shelter(i32 %key)")
     signals.hide(f)
     f.call("i32", "@pthread_setspecific", "i32 %key", f"ptr {_at(f, 0)}")
@@ -177,8 +177,8 @@ def _shelter() -> Function:
 
 @functools.cache
 def _runnable() -> Function:
-    """Write the function that says how many threads of the whole system run or wait for a core: the number before the stroke in "0.20 0.18 0.12 3/602 11206".
-    0 if that cannot be known."""
+    """Return the function that reads how many threads of the whole system run or wait for a core: the number before the slash in "0.20 0.18
+    0.12 3/602 11206". 0 if that is not known."""
     f = _inner("i32 @runnable()")
     path, line, number = f.letters("loadavg", "/proc/loadavg"), f.slot("[64 x i8]"), f.variable("i32", 0)
     file = f.call("i32 (ptr, i32, ...)", "@open", f"ptr {path}", f"i32 {os.O_RDONLY | os.O_CLOEXEC}")
@@ -199,7 +199,7 @@ def _runnable() -> Function:
 
 @functools.cache
 def _now() -> Function:
-    """The time in nanoseconds."""
+    """Return the function that reads the time in nanoseconds."""
     f = _inner("i64 @now()")
     place = f.slot("[2 x i64]")
     f.call("i32", "@clock_gettime", f"i32 {time.CLOCK_MONOTONIC}", f"ptr {place}")
@@ -209,7 +209,7 @@ def _now() -> Function:
 
 @functools.cache
 def _share() -> Function:
-    """Run a loop on our own threads, or, should they be busy, alone."""
+    """Return the function that runs a loop on our own threads, or alone if they are busy."""
     f = _inner("void @share(ptr %function, ptr %data, i64 %wanted)")
     lock, epoch = _at(f, _LOCK), _at(f, _EPOCH)
     mine = f.swap("i32", lock, 0, 1, "acquire")
@@ -237,8 +237,8 @@ def _share() -> Function:
 
 @functools.cache
 def _work() -> Function:
-    """Run free parts until there are none: the caller from the first on, workers from the last back. Of two threads each then mostly
-    meets what its own core has in its cache from the loop before."""
+    """Return the function that runs free parts until there are none: the caller from the first on, workers from the last back, so that with
+    two threads each mostly finds its data in its own core's cache from the loop before."""
     f = _inner("void @work(i1 %caller)")
     claims, pending, job = _at(f, _CLAIMS), _at(f, _PENDING), _at(f, _JOB)
     done = f.variable("i32", 0)
@@ -263,7 +263,7 @@ def _work() -> Function:
 
 @functools.cache
 def _finish() -> Function:
-    """Wait for the parts that workers have claimed and not finished."""
+    """Return the function that waits for the parts that workers have claimed and not finished."""
     f = _inner("void @finish()")
     pending = _at(f, _PENDING)
     with f.loop(_AWAKE):
@@ -303,7 +303,7 @@ def _worker() -> Function:
 
 @functools.cache
 def _leave() -> Function:
-    """Move the calling thread to another core than this one, of those that the process may use now."""
+    """Return the function that moves the calling thread to another core, of those that the process may use now."""
     f = _inner("void @leave(i32 %core)")
     cores = f.slot("[128 x i8]")
     process = f.call("i32", "@getpid")
@@ -320,7 +320,7 @@ def _leave() -> Function:
 
 @functools.cache
 def _hire() -> Function:
-    """Start the workers first, ..., team - 1. They take no signals but those that their own faults raise."""
+    """Return the function that starts the workers first, ..., team - 1. They block all signals but those that their own faults raise."""
     f = _inner("void @hire(i64 %first, i64 %team)")
     thread, started, enough = f.slot("i64"), _at(f, _STARTED), f.fresh("enough")
     before = signals.hide(f)
@@ -345,7 +345,7 @@ _SYSCALL = "i64 (i64, ...)", "@syscall"
 
 
 def _sleep(f: Function, place: str, value: str) -> None:
-    """Sleep while the number at a place is this one."""
+    """Emit code that sleeps while the number at `place` is `value`."""
     f.call(*_SYSCALL, f"i64 {_FUTEX[platform.machine()]}", f"ptr {place}", "i32 128", f"i32 {value}", "ptr null")
 
 

@@ -30,7 +30,7 @@ _listeners: list[Callable[[], None]] = []
 
 
 def available_cores() -> int:
-    """Cores this process may really use: its affinity mask, cut by the container's CPU quota."""
+    """Return the number of cores this process may use: its affinity mask, limited by the container's CPU quota."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on this platform
@@ -40,7 +40,7 @@ def available_cores() -> int:
 
 
 def _cgroup_quota() -> float | None:
-    """CPUs granted by cgroup v2 or v1, or None if there is no limit."""
+    """Return the CPUs granted by cgroup v2 or v1, or None if there is no limit."""
     v2 = _read("/sys/fs/cgroup/cpu.max")
     if v2:
         quota, _, period = v2.partition(" ")
@@ -94,24 +94,24 @@ def set_num_threads(count: int) -> None:
 
 
 def get_num_interop_threads() -> int:
-    """Threads asked for to run operators side by side. Flambeau runs one operator at a time, on several threads each."""
+    """Return the number set by `set_num_interop_threads`. It has no effect: one operator runs at a time, on several threads."""
     return _side_by_side
 
 
 def set_num_interop_threads(count: int) -> None:
-    """Kept for programs that set it; see `get_num_interop_threads`."""
+    """Set the number that `get_num_interop_threads` returns; it has no other effect."""
     global _side_by_side
     _check_count("set_num_interop_threads", count)
     _side_by_side = count
 
 
 def on_change(callback: Callable[[], None]) -> None:
-    """Calls `callback` whenever the number of threads is set: for code prepared for a certain number."""
+    """Call `callback` whenever the number of threads is set, for code prepared for a certain number."""
     _listeners.append(callback)
 
 
 def library() -> ctypes.CDLL | None:
-    """libgomp, or None where it is not installed (then kernels run on one thread)."""
+    """Return libgomp, or None if it is not installed (then kernels run on one thread)."""
     global _library, _library_tried
     if not _library_tried:
         _library_tried = True
@@ -135,7 +135,7 @@ _one_thread, _as_it_is = _OneThread(), contextlib.nullcontext()
 
 
 def one_in_libgomp(wanted: bool = True) -> contextlib.AbstractContextManager[None]:
-    """Context manager within which, if `wanted`, the calling thread makes and runs primitives of oneDNN for one thread."""
+    """Context manager: if `wanted`, make and run oneDNN primitives of the calling thread for one thread."""
     return _one_thread if wanted and _library is not None else _as_it_is
 
 
@@ -184,6 +184,6 @@ def count_address() -> int:
 
 
 def setter_address() -> int:
-    """Return the address of libgomp's `omp_set_num_threads(int)` for native code, or 0 where there is no libgomp."""
+    """Return the address of libgomp's `omp_set_num_threads(int)` for native code, or 0 without libgomp."""
     found = library()
     return 0 if found is None else ctypes.cast(found.omp_set_num_threads, ctypes.c_void_p).value or 0

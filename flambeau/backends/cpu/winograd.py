@@ -1,8 +1,8 @@
 """Convolutions with windows of 3 x 3 by Winograd's algorithm F(2x2, 3x3): 16 products for 4 results instead of 36.
 
-Results are rounded in another order than those of a direct convolution, to about as many digits (its sums are of differences of
-neighbouring pixels). An infinity or nan reaches all four results of a tile that contains it, not only those whose window does: the
-functions say in the field `odd` of their table that there was one, and whoever calls them does it again in another way.
+Results are rounded in another order than those of a direct convolution, to about as many digits (its sums are of differences of neighbouring
+pixels). An infinity or nan spreads to all four results of a tile that contains it, not only those whose window does: the functions report it
+in the field `odd` of their table, and callers then repeat the work in another way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FUNCTIONS = {  # what writes their code, the names of their parameters, and whi
 
 
 class Sizes(NamedTuple):
-    """A convolution of (images, inputs, height, width) with (outputs, inputs, 3, 3), with zeros around the feature maps."""
+    """Sizes of a convolution of (images, inputs, height, width) with (outputs, inputs, 3, 3), with zero padding."""
 
     images: int
     inputs: int
@@ -35,7 +35,7 @@ class Sizes(NamedTuple):
 
     @property
     def result(self) -> tuple[int, int]:
-        """Height and width of what comes out."""
+        """Return height and width of the result."""
         return self.height + 2 * self.padding[0] - 2, self.width + 2 * self.padding[1] - 2
 
     @property
@@ -43,7 +43,7 @@ class Sizes(NamedTuple):
         return (self.result[0] + 1) // 2, (self.result[1] + 1) // 2
 
     def backwards(self) -> Sizes:
-        """The convolution that gives the gradient of the input."""
+        """Return the sizes of the convolution that computes the gradient of the input."""
         high, wide = self.result
         padding = (2 - self.padding[0], 2 - self.padding[1])
         return Sizes(self.images, self.outputs, high, wide, self.inputs, padding)
@@ -51,15 +51,15 @@ class Sizes(NamedTuple):
 
 @functools.cache
 def _shape() -> tuple[int, int] | None:
-    """Numbers in a vector, and vectors in a panel; None where there are not enough registers for this to pay."""
+    """Return the numbers in a vector, and vectors in a panel; None if there are too few registers for this to pay off."""
     if not native_call.supported() or not jit.available():
         return None
     return {"AVX512": (16, 4), "AVX2": (8, 2)}.get(features.get_cpu_capability())
 
 
 def pays(sizes: Sizes) -> bool:
-    """Return whether this is expected to be faster than a direct convolution (measured: it takes 0.6 to 0.9 of the time, where there are
-    channels enough for products to be most of the work)."""
+    """Return whether this is expected to be faster than a direct convolution (measured: it takes 0.6 to 0.9 of the time, if there are enough
+    channels for products to be most of the work)."""
     high, wide = sizes.tiles
     enough = sizes.images * high * wide >= _LEAST_TILES * threads.get_num_threads() and min(sizes.result) > 1
     if not enough or min(sizes.inputs, sizes.outputs) < _LEAST_CHANNELS or not all(0 <= p <= 2 for p in sizes.padding):
@@ -70,7 +70,7 @@ def pays(sizes: Sizes) -> bool:
 
 @functools.cache
 def function(name: str) -> int:
-    """The address of a native function: "convolve" or "weight_gradient"."""
+    """Return the address of a native function: "convolve" or "weight_gradient"."""
     shape = _shape()
     assert shape is not None
     code, pointers, written = _FUNCTIONS[name]
@@ -89,8 +89,8 @@ class Work(NamedTuple):
 def work(
     sizes: Sizes, swapped: bool = False, gradient: bool = False, last: tuple[bool, bool, bool] = (False, False, False)
 ) -> Work:
-    """For a convolution, or (`swapped`) one with the weight of the convolution that it is the gradient of, or (`gradient`) the
-    gradient of the weight. `last` says whether input, output (or dy) and weight (or dw) are channels last."""
+    """Return the work of a convolution, or (`swapped`) of one with the weight of the convolution that it is the gradient of, or (`gradient`)
+    of the gradient of the weight. `last` says whether input, output (or dy) and weight (or dw) are channels-last."""
     high, wide = sizes.tiles
     tiles, shares = high * wide, max(1, min(threads.get_num_threads(), sizes.images))
     pairs = sizes.inputs * sizes.outputs
@@ -128,18 +128,18 @@ def work(
 
 
 def positive(table: bytes) -> bytes:
-    """The table of a convolution whose results are at least 0."""
+    """Return the table of a convolution whose results are clamped to at least 0."""
     at = 8 * winograd_code.FIELDS.index("positive")
     return table[:at] + array("q", [1]).tobytes() + table[at + 8 :]
 
 
 def is_positive(table: bytes) -> bool:
-    """Return whether it is the table of such a convolution."""
+    """Return whether a table is that of a convolution with results clamped to at least 0."""
     return table == positive(table)
 
 
 def tells(address: int) -> bool:
-    """Return whether there is one of the native functions at an address."""
+    """Return whether the function at an address is one of the native functions here, which report infinities and nan."""
     known = jit.facts.get(address)
     return known is not None and known.name in _FUNCTIONS and known.parameters[-1] == "table"
 
@@ -150,7 +150,7 @@ def odd(place: int) -> int:
 
 
 def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:
-    """Return where the first pixel of each tile of a group of images is."""
+    """Return the offset of the first pixel of each tile of a group of images."""
     return [i * space + 2 * y * row + 2 * x * channels for i in range(group) for y in range(high) for x in range(wide)]
 
 

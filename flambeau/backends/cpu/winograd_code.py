@@ -1,4 +1,4 @@
-"""The native functions of `winograd`, as LLVM text: they take any sizes, and are compiled once for a machine.
+"""The native functions of `winograd`, as LLVM text: they accept any sizes, and are compiled once for a machine.
 
 Everything is counted in float32 numbers. `lanes` of them fill a vector register; feature maps are channels last inside, so that a vector
 holds one place of `lanes` channels. Sizes come in a table of 64-bit words (`FIELDS`), then the places of pixels and tiles.
@@ -31,7 +31,7 @@ def transposed(matrix: Matrix) -> Matrix:
 
 
 class TileFunction(Function):
-    """A function over vectors of float32."""
+    """Writer of a function over vectors of float32."""
 
     def __init__(self, head: str, lanes: int):
         super().__init__(head)
@@ -51,7 +51,7 @@ class TileFunction(Function):
 
     # -- vectors ----------------------------------------------------------------------------------------------------
     def combined(self, row: Sequence[tuple[float, int]], values: Sequence[str]) -> str:
-        """A sum of a matrix's row times vectors."""
+        """Emit the sum of a matrix's row times vectors."""
         total = ""
         for size in sorted({abs(c) for c, _ in row}):
             part = ""
@@ -67,12 +67,12 @@ class TileFunction(Function):
         return total
 
     def both_ways(self, matrix: Matrix, grid: Sequence[Sequence[str]]) -> list[list[str]]:
-        """matrix @ grid @ matrix', element by element of the vectors."""
+        """Emit matrix @ grid @ matrix', element by element of the vectors."""
         columns = [[self.combined(row, [line[j] for line in grid]) for row in matrix] for j in range(len(grid[0]))]
         return [[self.combined(row, [column[i] for column in columns]) for row in matrix] for i in range(len(matrix))]
 
     def turned(self, rows: list[str]) -> list[str]:
-        """Vector j of the result holds lane j of every row."""
+        """Emit the transpose: vector j of the result holds lane j of every row."""
         size, distance = self.lanes, 1
         while distance < size:
             done = list(rows)
@@ -91,7 +91,7 @@ class TileFunction(Function):
         return rows
 
     def nines(self, source: str) -> list[str]:
-        """Nine vectors: number e holds element e of each of `lanes` rows of nine numbers."""
+        """Load nine vectors: number e holds element e of each of `lanes` rows of nine numbers."""
         read, last = f"@llvm.masked.load.v{self.lanes}f32.p0", ("i32 4", self._first(), f"{self.vector} poison")
         rows = [self.call(self.vector, read, f"ptr {self.at(source, 9 * k)}", *last) for k in range(self.lanes)]
         found = self.turned(rows)[:9]
@@ -115,7 +115,7 @@ class TileFunction(Function):
                 self.write("float", one, self.at(to, 9 * lane + e))
 
     def _first(self) -> str:
-        """A mask of the first nine lanes."""
+        """Return a mask of the first nine lanes."""
         return f"<{self.lanes} x i1> <{', '.join('i1 ' + str(lane < 9).lower() for lane in range(self.lanes))}>"
 
 
@@ -124,7 +124,7 @@ class TileFunction(Function):
 
 @functools.cache
 def product(lanes: int, rows: int, vectors: int, by_columns: bool) -> Function:
-    """c (rows x vectors) = a @ b, or += where %more is set. Rows of a lie %a_step apart, or, by columns, next to each other."""
+    """Return the function c (rows x vectors) = a @ b, or += if %more is set. Rows of a are %a_step apart, or, by columns, adjacent."""
     name = f"product_{rows}_{vectors}_{'columns' if by_columns else 'rows'}"
     f = TileFunction(
         f"define internal void @{name}(ptr noalias %c, i64 %c_step, ptr noalias %a, i64 %a_step, ptr noalias %b, i64 %b_step,"
@@ -172,7 +172,7 @@ def call_product(
 
 
 def each_panel(f: TileFunction, columns: str, vectors: int) -> Iterator[tuple[Value, int]]:
-    """The first column of each panel, and its width in vectors: full ones, then what is left."""
+    """Yield the first column of each panel, and its width in vectors: full ones, then the rest."""
     wide = vectors * f.lanes
     full = f.new(f"sdiv i64 {columns}, {wide}")
     whole = f.mul(full, wide)
@@ -188,7 +188,7 @@ def each_panel(f: TileFunction, columns: str, vectors: int) -> Iterator[tuple[Va
 
 
 def entry(name: str, pointers: Sequence[str], parts: Sequence[Function]) -> Function:
-    """The function that is called: it runs each part on all threads, one part after the other."""
+    """Return the function that is called: it runs each part on all threads, one part after the other."""
     f = Function(f"define void @{name}({', '.join(f'ptr %{p}' for p in pointers)}) noinline nounwind")
     record = f.slot(f"[{len(pointers)} x ptr]")
     for i, p in enumerate(pointers):
@@ -206,7 +206,7 @@ def entry(name: str, pointers: Sequence[str], parts: Sequence[Function]) -> Func
 
 
 class Part(TileFunction):
-    """Function that a thread runs: some of the shares of the work. Which share does what does not depend on the threads there are."""
+    """Function that a thread runs: some of the shares of the work. The assignment of work to shares does not depend on the number of threads."""
 
     def __init__(self, name: str, pointers: Sequence[str], lanes: int):
         super().__init__(f"define internal void @{name}(ptr %record, i64 %rank, i64 %size) noinline nounwind", lanes)
@@ -221,7 +221,7 @@ class Part(TileFunction):
         self.output_tile = self.place(self.input_tile, group_tiles)
 
     def range(self, count: Value, share: Value, shares: Value) -> tuple[str, str]:
-        """The first and the last of `count` things that a share has."""
+        """Return the first and the end of the items of `count` that belong to a share."""
         bounds = [self.new(f"sdiv i64 {self.mul(count, self.add(share, k))}, {shares}") for k in (0, 1)]
         return bounds[0], bounds[1]
 
@@ -232,12 +232,12 @@ class Part(TileFunction):
             yield share
 
     def look(self, value: str, seen: str) -> None:
-        """Remember in the vector `seen`, which begins as zeros, whether a value is infinite or nan: it is nan then."""
+        """Record in the vector `seen`, which begins as zeros, whether a value is infinite or nan: it becomes nan then."""
         zeros = self.new(f"fmul {self.vector} {value}, zeroinitializer")
         self.store(self.new(f"fadd {self.vector} {self.load(seen)}, {zeros}"), seen)
 
     def tell(self, seen: str) -> None:
-        """Say in the table that there was such a value."""
+        """Report in the table that there was an infinite or nan value."""
         found = self.load(seen)
         lanes = self.new(f"fcmp uno {self.vector} {found}, {found}")
         bits = self.new(f"bitcast <{self.lanes} x i1> {lanes} to i{self.lanes}")
@@ -249,7 +249,7 @@ class Part(TileFunction):
         self.call("void", "@llvm.memset.p0.i64", f"ptr {pointer}", "i8 0", f"i64 {size}", "i1 false")
 
     def channels_last(self, to: str, picture: str, channels: str, pixels: str, places: str, last: str) -> None:
-        """Lay a feature map out as pixels of channels, if it is not stored so already; a table says where each pixel goes."""
+        """Convert a feature map to channels-last, or copy it if it is; a table has the destination of each pixel."""
         already = self.compare("ne", "i64", last, 0)
         with self.when(already), self.loop(pixels) as p:
             source, target = self.at(picture, self.mul(p, channels)), self.at(to, self.item(places, p))
@@ -269,7 +269,7 @@ class Part(TileFunction):
                     self.write("float", one, self.at(to, place, channel))
 
     def channels_first(self, planes: str, source: str, channels: str, pixels: str, places: str, extra: str) -> None:
-        """The way back, unless the result lies so, too, with extra numbers added and none below 0, if that is wanted."""
+        """Convert back from channels-last, unless the result is channels-last, too, adding extra numbers and clamping to 0 if requested."""
         already = self.compare("ne", "i64", "%output_last", 0)
         whole = self.new(f"and i64 {pixels}, {-self.lanes}")
         added, positive = self.compare("ne", "ptr", "%extra", "null"), self.compare("ne", "i64", "%positive", 0)
@@ -309,7 +309,7 @@ class Part(TileFunction):
         self, to: str, step: str, source: str, tiles: str, row: str, channels: str, first: Value, count: str,
         matrix: Matrix, size: int,
     ) -> None:  # fmt: skip
-        """Write the 16 numbers that products are made of for each tile of `size` x `size` pixels, each into a matrix of its own."""
+        """Write the 16 operands of products for each tile of `size` x `size` pixels, each into a matrix of its own."""
         with self.loop(count) as t:
             tile = self.at(source, self.item(tiles, self.add(first, t)))
             made = self.at(to, self.mul(t, channels))
@@ -328,8 +328,8 @@ CONVOLVE = ("y", "scratch", "x", "w", "bias", "scale", "extra", "table")
 
 @functools.cache
 def convolve(lanes: int, vectors: int) -> Function:
-    """y = x convolved with w, times a scale for each channel, plus a bias, plus numbers like y, at least 0: as far as there are a scale,
-    a bias, extra numbers, and the table says `positive`."""
+    """Return the function y = x convolved with w, times a scale for each channel, plus a bias, plus numbers like y, at least 0: as far as
+    there are a scale, a bias, extra numbers, and the table says `positive`."""
     f = Part("convolve_part", CONVOLVE, lanes)
     first_share = f.at("%scratch", f.mul(f.mul("%inputs", "%outputs"), 16))  # behind what `_weights` makes
     with f.shares() as share:
@@ -380,7 +380,7 @@ def convolve(lanes: int, vectors: int) -> Function:
 
 
 def _gather_tiles(f: Part, results: str, sums: str, first: Value, some: str) -> None:
-    """The 2 x 2 results of each tile from its 16 sums."""
+    """Emit the 2 x 2 results of each tile from its 16 sums."""
     ones = f"<{', '.join(['float 1.0'] * f.lanes)}>"
     given = {name: f.compare("ne", "ptr", f"%{name}", "null") for name in ("bias", "scale")}
     seen = f.slot(f.vector)
@@ -407,8 +407,8 @@ def _gather_tiles(f: Part, results: str, sums: str, first: Value, some: str) -> 
 
 
 def _weights(lanes: int, vectors: int) -> Part:
-    """G w G' for each pair of channels, to the beginning of the scratch space: a matrix (inputs, outputs) for each of 16, in panels of
-    outputs. Where the table says `swapped`, w is (inputs, outputs, 3, 3) and turned around: the gradient of the input."""
+    """Return the function that writes G w G' for each pair of channels to the beginning of the scratch memory: a matrix (inputs, outputs) for
+    each of 16, in panels of outputs. If the table says `swapped`, w is (inputs, outputs, 3, 3) and mirrored: the gradient of the input."""
     f = Part("weights_part", CONVOLVE, lanes)
     lasting = f.compare("ne", "i64", "%weight_last", 0)
     plain, block = f.compare("eq", "i64", "%swapped", 0), f.slot(f"[{9 * lanes * lanes} x float]")

@@ -1,4 +1,4 @@
-"""The native function of `winograd` that makes the gradient of weights, as LLVM text."""
+"""The native function of `winograd` that computes the gradient of weights, as LLVM text."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ GRADIENT = ("dw", "db", "scratch", "x", "dy", "table")
 
 @functools.cache
 def weight_gradient(lanes: int, vectors: int) -> Function:
-    """dw (outputs, inputs, 3, 3), and db where it is wanted, from x and dy. Every share adds up its own feature maps, and then all these
-    `terms` are added; or, where there is one term, every share has its own rows of it, and goes over all feature maps."""
+    """Return the function that computes dw (outputs, inputs, 3, 3), and db if wanted, from x and dy. Every share adds up its own feature
+    maps, and then all these `terms` are added; or, if there is one term, every share has its own rows of it, and reads all feature maps."""
     f = Part("gradient_part", GRADIENT, lanes)
     square, biased = f.mul("%inputs", "%outputs"), f.compare("ne", "ptr", "%db", "null")
     common = f.compare("eq", "i64", "%terms", 1)
@@ -71,7 +71,7 @@ def weight_gradient(lanes: int, vectors: int) -> Function:
 
 
 def _gradient_places(f: Part, share: Value) -> list[str]:
-    """Return where a share has its images, what they are spread into, the same of dy, its feature maps, and its sums by channels."""
+    """Return the addresses of a share's images, their transformed tiles, the same of dy, its feature maps, and its sums by channels."""
     place = f.at("%scratch", f.mul(f.mul(f.mul("%inputs", "%outputs"), 16), "%terms"), f.mul(share, "%numbers"))
     found = [place]
     for size in (f.mul("%group", "%input_space"), f.mul("%input_step", 16), f.mul("%output_step", 16),
@@ -81,7 +81,7 @@ def _gradient_places(f: Part, share: Value) -> list[str]:
 
 
 def _row_blocks(f: TileFunction, first: Value, last: Value) -> list[tuple[int, Value, Value]]:
-    """A multiple of 8 rows as blocks of ROWS and then of 4: (rows of a block, first row, end)."""
+    """Divide a multiple of 8 rows into blocks of ROWS and then of 4: (rows of a block, first row, end)."""
     rest = f.new(f"srem i64 {f.new(f'sub i64 {last}, {first}')}, {ROWS}")  # 0, 2 or 4: two need one block of ROWS less
     small = f.compare("eq", "i64", rest, 2)
     fours = f.new(f"select i1 {small}, i64 8, i64 {rest}")
@@ -90,7 +90,7 @@ def _row_blocks(f: TileFunction, first: Value, last: Value) -> list[tuple[int, V
 
 
 def _summing(lanes: int) -> Part:
-    """dw = G' (the sum of all shares' totals) G, and db is the sum of theirs."""
+    """Return the function that computes dw = G' (the sum of all shares' totals) G, and db as the sum of theirs."""
     f = Part("sum_part", GRADIENT, lanes)
     square, lasting = f.mul("%inputs", "%outputs"), f.compare("ne", "i64", "%weight_last", 0)
     with f.when(f.compare("ne", "ptr", "%db", "null")), f.when(f.compare("eq", "i64", "%rank", 0)):

@@ -1,6 +1,6 @@
 """NVIDIA GPUs: the driver, NVRTC, memory, streams, graphs, random numbers and libraries.
 
-Importing this package loads nothing of CUDA. `start()` does, for the first tensor or question that needs a GPU."""
+Importing this package does not load CUDA. `start()` does, at the first use of a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .modules import Module, load_source
 
 
 def start() -> CudaBackend:
-    """The backend of "cuda"; NoDevice, with a sentence that says why, where there is none."""
+    """Return the backend of "cuda"; raise NoDevice with the reason if there is none."""
     if not driver.functions() or not driver.device_count():
         raise NoDevice("the NVIDIA driver shows no GPU")
     library("nvrtc")  # without a compiler there are no kernels: better said now
@@ -27,7 +27,7 @@ def start() -> CudaBackend:
 
 @functools.cache
 def backend() -> CudaBackend:
-    """The one backend of this process."""
+    """Return the one backend of this process."""
     return CudaBackend()
 
 
@@ -37,17 +37,17 @@ def activate(where: device) -> None:
 
 
 def current_stream(where: device) -> int:
-    """The handle (CUstream) of this thread's stream on a device, whose context it makes current; 0 is the default one."""
+    """Make a device's context current, and return the handle (CUstream) of this thread's stream on it; 0 is the default one."""
     return threads.activate(where.index or 0)
 
 
 def workspace(nbytes: int, where: device) -> UntypedStorage:
-    """Device memory for one library call: use its `ptr`, then drop it. Later work on the same stream may reuse it."""
+    """Allocate device memory for one library call: use its `ptr`, then drop it. Later work on the same stream may reuse it."""
     return UntypedStorage(nbytes, where)
 
 
 def scratch(nbytes: int, where: device) -> int:
-    """The stream's scratch memory; the next call gives the same memory."""
+    """Return the address of the stream's scratch memory; the next call returns the same memory."""
     return backend().scratch(nbytes, where)
 
 
@@ -62,12 +62,12 @@ def capability(where: device) -> tuple[int, int]:
 
 
 def host_value(address: int, nbytes: int, where: device) -> bytes:
-    """Bytes of the device, once everything on the current stream is done."""
+    """Return bytes of device memory, after everything on the current stream is done."""
     return _host_value(backend(), address, nbytes, where)
 
 
 def look_for_errors() -> None:
-    """Raise the error that an earlier kernel has left for the host, if any."""
+    """Raise the error that an earlier kernel has reported to the host, if any."""
     alarms.look()
 
 

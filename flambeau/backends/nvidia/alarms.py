@@ -1,8 +1,8 @@
-"""Errors that kernels find in values: a bad index cannot raise where it is met, so the kernel leaves a note for the host.
+"""Errors that kernels find in values: a kernel cannot raise for a bad index, so it writes a note for the host.
 
-Every launch that may do so gets a place for its note, in memory of the host that kernels can write, and the host remembers beside it
-which line of the program started it. It looks at the notes wherever it waits for the device anyway; the error names the operator and
-that line, and the process goes on. Places are used again in turn; those of captured graphs are not, because graphs run again."""
+Every launch that may do so gets a slot for its note, in host memory that kernels can write, and the host stores beside it which line of the
+program started it. It reads the notes whenever it waits for the device anyway; the error names the operator and that line, and the process
+continues. Slots are reused in turn; those of captured graphs are not, because graphs run again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _lock = new_lock()
 
 
 class Page:
-    """Places for notes, and for each the operator and the line that it was given to."""
+    """Slots for notes, and for each the operator and the line that it was given to."""
 
     def __init__(self, address: int | None = None):
         size = 8 * _NUMBERS * _PAGE
@@ -42,7 +42,7 @@ class Page:
         self.next = 0
 
     def found(self) -> tuple[int, ...] | None:
-        """The first note that was left, with its place."""
+        """Return the first note that was written, preceded by its slot, or None."""
         if not self.codes.any():
             return None
         at = int(np.argmax(self.codes != 0))
@@ -53,7 +53,7 @@ _pages: list[Page] = []  # the first one is used in turn, the others are those o
 
 
 def error_code(operator: str, text: str, kind: type[Exception] = IndexError) -> int:
-    """The number that a kernel writes for this mistake. In the text, {1}, {2} and {3} are the numbers that it left beside it."""
+    """Return the number that a kernel writes for this error. In the text, {1}, {2} and {3} are the numbers that it writes beside it."""
     key = (operator, text)
     if key not in _codes:
         _known.append((operator, text, kind))
@@ -62,7 +62,7 @@ def error_code(operator: str, text: str, kind: type[Exception] = IndexError) -> 
 
 
 def error_flag(where: device, operator: str = "") -> int:
-    """The address, for one launch, of four int64: the code of its first mistake, and what that is about."""
+    """Return the address, for one launch, of four int64: the code of its first error, and the numbers of its message."""
     index = where.index or 0
     frame: Any = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_INSIDE):
@@ -77,7 +77,7 @@ def error_flag(where: device, operator: str = "") -> int:
 
 
 def _page(lasting: bool) -> Page:
-    """A page with a free place; a place of a lasting one is given once."""
+    """Return a page with a free slot; a slot of a `lasting` page is given once."""
     if not _pages:
         _pages.append(Page())
     if not lasting:
@@ -94,7 +94,7 @@ def _on_device(address: int, index: int) -> int:
 
 
 def look() -> None:
-    """Raise the error that a kernel has left, if any."""
+    """Raise the error that a kernel has reported, if any."""
     for page in _pages:
         note = page.found()
         if note is not None:

@@ -1,4 +1,4 @@
-"""CUDA C++ to machine code with NVRTC, kept on disk. Compiling needs no GPU."""
+"""CUDA C++ compiled to machine code with NVRTC, cached on disk. Compiling needs no GPU."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _workers() -> ThreadPoolExecutor:
 
 
 def cubin(source: str, architecture: str, options: tuple[str, ...] = ()) -> bytes:
-    """The machine code of a CUDA source for an architecture such as "sm_90"."""
+    """Return the machine code of a CUDA source for an architecture such as "sm_90"."""
     begun = _under_way.pop((source, architecture, options), None)
     return _made(source, architecture, options) if begun is None else begun.result()
 
@@ -75,8 +75,8 @@ def _version() -> str:
 
 
 def _quickly_compiled(source: str, options: tuple[str, ...]) -> bytes:
-    """The machine code of a source. NVRTC first reads headers of its own, which takes five times as long as most kernels; -minimal
-    leaves out those for textures and for CUDA's runtime. A source that needs these is compiled with all of them."""
+    """Return the machine code of a source. NVRTC first reads headers of its own, which takes five times as long as most kernels; -minimal
+    omits those for textures and for CUDA's runtime. A source that needs these is compiled with all of them."""
     if _knows_minimal():
         try:
             return _compile(source, (*options, "-minimal"))

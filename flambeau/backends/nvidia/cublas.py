@@ -1,4 +1,4 @@
-"""cuBLAS for what is no matrix product: inner products, triangular systems, and factors of many small matrices at once.
+"""cuBLAS functions other than matrix products: inner products, triangular systems, and factors of many small matrices at once.
 
 Matrices are stored by columns; addresses are numbers. Arrays of addresses, which the functions for batches take, are on the device."""
 
@@ -61,13 +61,13 @@ def _call(name: str, where: Any, *arguments: Any) -> None:
 
 
 def _one(d: Any) -> Any:
-    """The number 1 as the library reads it."""
+    """Return the number 1 in the form that the library reads."""
     kind = ctypes.c_double if d in (dt.float64, dt.complex128) else ctypes.c_float
     return (kind * 2)(1, 0)
 
 
 def dot(out: int, n: int, x: int, x_step: int, y: int, y_step: int, d: Any, where: Any) -> None:
-    """*out = sum of x[i] * y[i]; all on the device."""
+    """Compute *out = sum of x[i] * y[i]; all on the device."""
     kind, wide = c_int(d.cuda), c_int(dt.opmath(d).cuda)
     _call("cublasSetPointerMode_v2", where, c_int(_DEVICE))
     try:
@@ -82,7 +82,7 @@ def dot(out: int, n: int, x: int, x_step: int, y: int, y_step: int, d: Any, wher
 def solve_triangular(
     b: int, ldb: int, a: int, lda: int, m: int, n: int, side: int, uplo: int, trans: int, unit: bool, d: Any, where: Any
 ) -> None:
-    """b (m by n) = the solution X of op(a) X = b, or X op(a) = b."""
+    """Compute b (m by n) = the solution X of op(a) X = b, or X op(a) = b."""
     _call(
         f"cublas{d.blas}trsm_v2_64", where, c_int(side), c_int(uplo), c_int(trans), c_int(unit), c_int64(m), c_int64(n),
         byref(_one(d)), c_void_p(a), c_int64(lda), c_void_p(b), c_int64(ldb),
@@ -101,7 +101,7 @@ def solve_triangular_batch(
 
 
 def lu_batch(a: int, n: int, pivots: int, infos: int, count: int, d: Any, where: Any) -> None:
-    """LU factors in place of `count` square matrices, whose addresses lie at a on the device; pivots 0: without row swaps."""
+    """Compute LU factors in place of `count` square matrices, whose addresses are stored at a on the device; pivots 0: without row swaps."""
     _call(
         f"cublas{d.blas}getrfBatched",
         where,

@@ -1,8 +1,8 @@
 """Matrix products by cuBLASLt.
 
-A product is described once: for operands of the same shapes, strides, dtypes and alignment the descriptors, the algorithm that the
-library's heuristic recommends and the argument list are kept by thread, and the next call only puts addresses in place. Graphs take the
-algorithm that was measured to be the quickest, where that was done (`product_tuning`)."""
+A product is described once: for operands of the same shapes, strides, dtypes and alignment the descriptors, the algorithm that the library's
+heuristic recommends and the argument list are cached by thread, and the next call only fills in addresses. Graphs use the algorithm that was
+measured to be the fastest, if that was done (`product_tuning`)."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def _check(status: int, what: str) -> None:
 
 
 def _workspace(where: Any, stream: int, need: int) -> int:
-    """The address of memory that products in one stream of one device may use, one after the other. What was too small for one stays:
-    plans and captured graphs know where it is."""
+    """Return the address of memory that products in one stream of one device may use, one after the other. Memory that was too small for one
+    is kept: plans and captured graphs have its address."""
     if not need:
         return 0
     found = _local.workspaces.setdefault((where, stream), [])
@@ -100,7 +100,7 @@ def _workspace(where: Any, stream: int, need: int) -> int:
 
 
 def forget_workspace(where: Any, stream: int) -> None:
-    """Free what products of this thread in one stream have used; plans ask for other memory when they run there again."""
+    """Free the workspaces of this thread's products in one stream; plans ask for other memory when they run there again."""
     if _local.workspaces.pop((where, stream), None) is not None:
         for plan in _local.plans.values():
             if plan is not None and plan.stream == stream:
@@ -108,8 +108,8 @@ def forget_workspace(where: Any, stream: int) -> None:
 
 
 def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int] | None:
-    """Return how the last two dimensions are stored in memory: (whether rows are contiguous, distance of one row or column from the next). None if
-    the library cannot take them as they are."""
+    """Return the layout of the last two dimensions: (whether rows are contiguous, distance of one row or column from the next). None if the
+    library cannot take it."""
     (rows, columns), (down, right) = shape[-2:], strides[-2:]
     if (right == 1 or columns == 1) and (down >= columns or rows == 1):
         return True, max(columns, down if rows > 1 else columns)
@@ -125,8 +125,8 @@ _STATUS, _SETTER, _BIAS = 12, 13, 14
 
 @functools.cache
 def _runner() -> Any:
-    """A function (address of a plan's words, result, first factor, second factor, bias) that calls the library, and tells it before
-    where the bias is if that has moved."""
+    """Return a function (address of a plan's words, result, first factor, second factor, bias) that calls the library, after setting the
+    bias's address if that has changed."""
     if not jit.available() or not native_call.supported():
         return _through_ctypes
     f = Function("define void @lt_run(ptr %table, ptr %out, ptr %first, ptr %second, ptr %bias)")
@@ -266,17 +266,17 @@ class _Plan:
 
     @property
     def bias(self) -> int:
-        """The address of the bias that was added last; 0 if there was none."""
+        """Return the address of the bias that was added last; 0 if there was none."""
         return self.words[_BIAS]
 
     def use(self, algorithm: _Heuristic) -> None:
-        """Compute by this algorithm from now on."""
+        """Set the algorithm that is used from now on."""
         self.words[_ALGORITHM], self.words[_SIZE] = ctypes.addressof(algorithm), algorithm.workspace
         self.stream = -1
 
     def _enter(self, stream: int) -> UntypedStorage | None:
-        """Run on another stream than before. A graph has a workspace for this product only, which is to be held until it is captured,
-        and the quickest algorithm that is known; eager calls have one and the same, whatever was measured meanwhile."""
+        """Run on another stream than before. A graph has a workspace for this product only, which is returned to be held until it is
+        captured, and the fastest algorithm known; eager calls always use the same one, whatever was measured meanwhile."""
         captured = self.where.memory.is_captured(stream)
         self.use(self.quickest if captured else self.candidates[0])
         self.words[_STREAM], need = stream, self.words[_SIZE]
@@ -305,7 +305,7 @@ def _required(t: Any) -> tuple[bool, int]:
 
 
 def _layout(t: Any, row_major: bool, step: int) -> c_void_p:
-    """The matrix as it is stored, seen in columns."""
+    """Return the library's description of a matrix, by columns."""
     rows, columns = t.shape[-2:]
     tall, wide = (columns, rows) if row_major else (rows, columns)
     layout = c_void_p()
@@ -332,7 +332,7 @@ def _number(value: complex, scale_type: int) -> Any:
 
 
 def plan_key(out: Any, a: Any, b: Any, bias: Any, epilogue: str, alpha: complex, beta: complex) -> tuple[Any, ...]:
-    """Return the key that a plan is kept under: everything but addresses, of which the alignment counts."""
+    """Return the key of a plan: everything but addresses, of which only the alignment counts."""
     together = (_address(a) | _address(b) | _address(out)) & 255
     return (
         a.shape, b.shape, a._strides, b._strides, out._strides, a.dtype, b.dtype, out.dtype, out.device,
@@ -341,7 +341,7 @@ def plan_key(out: Any, a: Any, b: Any, bias: Any, epilogue: str, alpha: complex,
 
 
 def plans(where: Any) -> list[tuple[tuple[Any, ...], _Plan]]:
-    """The library's products that this thread has computed on a device, with what they are kept under."""
+    """Return the library's products that this thread has computed on a device, with their keys."""
     return [(k, p) for k, p in _local.plans.items() if isinstance(p, _Plan) and p.where is where]
 
 
@@ -352,7 +352,7 @@ def version() -> int:
 
 
 def known_plan(out: Any, a: Any, b: Any, bias: Any, alpha: complex, beta: complex) -> Any:
-    """The plan for operands like these, if there is one."""
+    """Return the plan for operands like these, or None."""
     return _local.plans.get(plan_key(out, a, b, bias, "", alpha, beta))
 
 
@@ -370,9 +370,9 @@ def matmul(
     beta: complex = 0,
     scales: Any = None,
 ) -> None:
-    """out = alpha * a @ b + beta * out, then the row `bias` is added to every row and the epilogue's function applied. Matrices, or
-    batches of them (three dimensions) with any distance from one to the next; each is stored by rows or by columns (`matrix_order`).
-    float8 factors come with `scales`, tensors of one float32 for each."""
+    """Compute out = alpha * a @ b + beta * out, then add the row `bias` to every row and apply the epilogue's function. Matrices, or batches
+    of them (three dimensions) with any distance from one to the next; each is stored by rows or by columns (`matrix_order`). float8 factors
+    come with `scales`, tensors of one float32 for each."""
     if scales is not None:
         kind = (a.shape, b.shape, a._strides, b._strides, out._strides, a.dtype, b.dtype, out.dtype, out.device)
         plan = _local.plans.get(kind)
@@ -394,7 +394,7 @@ def matmul(
 
 
 def sum_columns(out: Any, a: Any, b: Any, sums: Any) -> bool:
-    """out = a @ b, and sums = those of the rows of a. False, having done nothing, where the library does not do both at once."""
+    """Compute out = a @ b, and sums = those of the rows of a. Return False, having done nothing, if the library does not do both at once."""
     sizes = (*out.shape, *a.shape)
     if a.dtype not in BIASED or 0 in sizes or 1 in sizes:
         return False
@@ -423,7 +423,7 @@ _MISSING = object()
 
 
 def _own_plan(out: Any, a: Any, b: Any, key: Values, alpha: complex, beta: complex) -> Any:
-    """Small float32 products are computed by kernels of our own, which the library's do not reach."""
+    """Return the plan of a small float32 product for our own kernels, which are faster than the library's; else None."""
     plain = (
         alpha == 1
         and beta == 0
@@ -452,7 +452,7 @@ def _product_key(form: str, a: Any, b: Any, bias: Any) -> tuple[Any, ...]:
 
 
 def keep_product(form: str, a: Any, b: Any, bias: Any, out: Any, plan: Any) -> None:
-    """Remember that the plan computes the operator `form` of operands like a, b and bias, at their addresses."""
+    """Cache the plan of the operator `form` for operands like a, b and bias, at their addresses."""
     if plan is not None and out._contig:
         size = out.dtype.itemsize
         numel = out._storage.size_bytes // size
@@ -460,7 +460,7 @@ def keep_product(form: str, a: Any, b: Any, bias: Any, out: Any, plan: Any) -> N
 
 
 def known_product(form: str, a: Any, b: Any, bias: Any = None) -> Any:
-    """The product in a new tensor, where one of operands like these was kept under `form`; else None."""
+    """Return the product in a new tensor, if one of operands like these was cached under `form`; else None."""
     found = _local.products.get(_product_key(form, a, b, bias))
     if found is None:
         return None

@@ -1,8 +1,7 @@
 """Attention and its gradients by cuDNN's fused kernels, for half-width floats.
 
-Tensors are (batch, heads, rows, features) with adjacent features, and any other strides; key and value may have fewer heads, each for
-a group. The statistics that the forward computation leaves for the backward one are one float32 per row: the logarithm of the sum of
-exponentials."""
+Tensors are (batch, heads, rows, features) with adjacent features, and any other strides; key and value may have fewer heads, each for a
+group. The statistics that the forward pass saves for the backward pass are one float32 per row: the logarithm of the sum of exponentials."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ def _key(kind: str, tensors: list[Any], bias: Any, scale: float, causal: bool) -
 
 
 def forward(out: Any, stats: Any, q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool) -> None:
-    """out = softmax(q @ k.T * scale + bias) @ v, and the statistics of its rows."""
+    """Compute out = softmax(q @ k.T * scale + bias) @ v, and the statistics of its rows."""
     plan = _planned(
         _key("forward", [q, k, v, out], bias, scale, causal),
         q.device,
@@ -59,7 +58,7 @@ def forward(out: Any, stats: Any, q: Any, k: Any, v: Any, bias: Any, scale: floa
 def backward(
     grads: list[Any], g: Any, out: Any, stats: Any, q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool
 ) -> None:
-    """The gradients of q, k and v from g, that of the result."""
+    """Compute the gradients of q, k and v from g, that of the result."""
     dq, dk, dv = grads
     plan = _planned(
         _key("backward", [q, k, v, out, g, dq, dk, dv], bias, scale, causal),
@@ -79,7 +78,7 @@ def backward(
 
 
 class _Attention:
-    """Common description of both directions: the operands, and scores in float32 that exist only inside of the kernel."""
+    """Common description of both directions: the operands, and scores in float32 that exist only inside the kernel."""
 
     def __init__(self, q: Any, k: Any) -> None:
         self.graph = OperationGraph(q.device)
@@ -107,7 +106,7 @@ class _Attention:
         return self.graph.pointwise("add", self.scores(), scores, self.given(bias, _BIAS))
 
     def causal(self, scores: Descriptor) -> Descriptor:
-        """Minus infinity where the column is beyond the row."""
+        """Return the scores with minus infinity where the column is beyond the row."""
         pointwise = self.graph.pointwise
         row = pointwise("index", self.scores(INT32), scores, axis=2)
         column = pointwise("index", self.scores(INT32), scores, axis=3)
@@ -161,7 +160,7 @@ def _backward_graph(
         return graph.reshape(graph.tensor(turned_sizes, turned_strides, made.kind), x)
 
     def summed(uid: int, t: Any, x: Descriptor, y: Descriptor) -> None:
-        """The gradient of t, x @ y: over groups of heads it is added up."""
+        """Add the node of the gradient of t, x @ y, summed over groups of heads."""
         if t.shape[1] == heads:
             graph.matmul(made.given(t, uid), x, y)
             return

@@ -35,7 +35,7 @@ _local = _Local()
 
 
 def _key(kind: str, x: Any, w: Any, y: Any, together: int, *geometry: Any) -> tuple[Any, ...]:
-    """Return all that a plan depends on; of the addresses, `together`, that is how they are aligned."""
+    """Return everything that a plan depends on; of the addresses only their common alignment, from `together`."""
     together &= 15
     switches = cudnn_switches
     return (
@@ -46,7 +46,7 @@ def _key(kind: str, x: Any, w: Any, y: Any, together: int, *geometry: Any) -> tu
 
 
 def run_known(kind: str, x: Any, w: Any, y: Any, window: Values) -> bool:
-    """`convolve`, if operands like these came through it before as they are."""
+    """Run the plan for these operands if `convolve` has handled such operands unchanged before; return whether it has."""
     a, b, c = _address(x), _address(w), _address(y)
     plan = _local.known.get(_key(kind, x, w, y, a | b | c, window))
     if plan is None:
@@ -63,7 +63,7 @@ def keep(kind: str, x: Any, w: Any, y: Any, window: Values, plan: ExecutionPlan)
 def convolve(
     kind: str, x: Any, w: Any, y: Any, stride: tuple[int, ...], padding: Values, dilation: tuple[int, ...], last: bool
 ) -> ExecutionPlan:
-    """y from x and w ("forward"), x from y and w ("input": the gradient, or the transposed convolution), or w from x and y
+    """Compute y from x and w ("forward"), x from y and w ("input": the gradient, or the transposed convolution), or w from x and y
     ("weight"). All are contiguous, or all with channels last."""
     addresses = {1: _address(x), 2: _address(w), 3: _address(y)}
     key = _key(kind, x, w, y, addresses[1] | addresses[2] | addresses[3], stride, padding, dilation, last)
@@ -85,7 +85,7 @@ def rounds(d: Any) -> bool:
 def convolve_and_add(
     x: Any, w: Any, y: Any, bias: Any, stride: tuple[int, ...], padding: Values, dilation: tuple[int, ...]
 ) -> bool:
-    """y from x, w and a bias for each channel, all with channels last. False, having done nothing, where no engine does both."""
+    """Compute y from x, w and a bias for each channel, all with channels last. Return False, having done nothing, if no engine does both."""
     addresses = {1: _address(x), 2: _address(w), 3: _address(y), _BIAS: _address(bias)}
     aligned = addresses[1] | addresses[2] | addresses[3]
     key = _key("with bias", x, w, y, aligned, stride, padding, dilation, _address(bias) & 15)
@@ -157,8 +157,8 @@ def _described(
 
 
 def _dense(sizes: tuple[int, ...], last: bool) -> tuple[int, ...]:
-    """The strides of a filled tensor; dimensions of one element get the step that they would have if there were more: the library
-    tells formats apart by them."""
+    """Return the strides of a dense tensor; dimensions of one element get the step that they would have if there were more: the library
+    distinguishes formats by them."""
     strides, step = [0] * len(sizes), 1
     for i in (1, *reversed(range(2, len(sizes))), 0) if last else reversed(range(len(sizes))):
         strides[i] = step

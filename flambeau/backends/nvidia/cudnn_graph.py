@@ -1,7 +1,7 @@
-"""cuDNN's graph interface: tensors and operations are described, the library proposes engines, the first that can be built is kept.
+"""cuDNN's graph interface: tensors and operations are described, the library proposes engines, the first that can be built is used.
 
-`OperationGraph` collects descriptions, `OperationGraph.plan(...)` makes a `ExecutionPlan`, and `plan.run({uid: address, ...})` computes. Plans are kept by whoever
-made them, under a key that says everything the description depends on."""
+`OperationGraph` collects descriptions, `OperationGraph.plan(...)` makes a `ExecutionPlan`, and `plan.run({uid: address, ...})` computes.
+Callers cache plans, under a key with everything that the description depends on."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NOTES = 10
 
 
 class _Local(threading.local):
-    """cuDNN's handles belong to one thread each."""
+    """cuDNN's handles of one thread."""
 
     def __init__(self) -> None:
         self.handles: dict[Any, list[Any]] = {}
@@ -97,7 +97,7 @@ def check(status: int, what: str) -> None:
 
 
 class Descriptor:
-    """A description that the library keeps; destroyed with this object, which holds on to those it refers to."""
+    """A description that the library keeps; destroyed with this object, which keeps those alive that it refers to."""
 
     __slots__ = ("pointer", "parts")
 
@@ -139,7 +139,7 @@ class Descriptor:
 
 
 class OperationGraph:
-    """Operations on tensors that are described, not yet computed. Tensors are known by numbers, their uids."""
+    """Operations on tensors that are described, not yet computed. Tensors are identified by numbers, their uids."""
 
     def __init__(self, where: Any, compute: int = FLOAT) -> None:
         self.where = where
@@ -151,7 +151,7 @@ class OperationGraph:
     def tensor(
         self, sizes: Sequence[int], strides: Sequence[int], kind: int, uid: int | None = None, alignment: int = 16
     ) -> Descriptor:
-        """A tensor; without a uid one that exists only inside of the computation."""
+        """Add a tensor; without a uid one that exists only inside the computation."""
         virtual = uid is None
         if uid is None:
             uid = self._next
@@ -164,7 +164,7 @@ class OperationGraph:
         return Descriptor("tensor", *attributes)
 
     def number(self, value: float, rank: int = 4) -> Descriptor:
-        """A float32 that is given by value."""
+        """Add a float32 that is passed by value."""
         uid = self._next
         self._next += 1
         self.values[uid] = ctypes.c_float(value)
@@ -214,21 +214,21 @@ class OperationGraph:
         return c
 
     def reduction(self, mode: int, y: Descriptor, x: Descriptor) -> Descriptor:
-        """y = sum (mode 0) or maximum (3) of x over the dimensions that y has shrunk to one."""
+        """Add the node y = sum (mode 0) or maximum (3) of x over the dimensions that have size one in y."""
         how = Descriptor("reduction", (1600, "reduction", mode), (1601, "data", self.compute))
         self.add("reduction_operation", (1610, "descriptor", x), (1611, "descriptor", y), (1612, "descriptor", how))
         return y
 
     def reshape(self, y: Descriptor, x: Descriptor) -> Descriptor:
-        """y = x seen in other sizes and strides"""
+        """Add the node y = x with other sizes and strides."""
         self.add("reshape_operation", (2200, "descriptor", x), (2201, "descriptor", y))
         return y
 
     def plan(
         self, exact: bool = False, deterministic: bool = False, trial: Mapping[int, int] | None = None, limit: int = 10
     ) -> ExecutionPlan:
-        """The first engine that can be built of those that the library recommends; with addresses to try them on, the fastest.
-        `exact` refuses those that round float32 for tensor cores."""
+        """Return the first engine that can be built of those that the library recommends; with addresses for a trial, the fastest. `exact`
+        refuses those that round float32 for tensor cores."""
         where = handle(self.where)
         graph = Descriptor("graph", (800, "handle", where.value), (801, "descriptor", self.operations))
         reason = "no engine is left"
@@ -258,7 +258,7 @@ class OperationGraph:
 
 
 def _configurations(heuristics: Descriptor) -> list[Descriptor]:
-    """The engines that are recommended, best first. The library fills in descriptors that it is given."""
+    """Return the recommended engines, best first. The library fills in descriptors that it is given."""
     number, _ = _C_TYPES["descriptor"]
     count = c_int64()
     status = library().cudnnBackendGetAttribute(
@@ -294,14 +294,14 @@ _CREATE, _SET, _FINALIZE, _EXECUTE, _DESTROY, _HANDLE, _PLAN, _COUNT, _UIDS, _PL
 
 @functools.cache
 def _runner() -> Any:
-    """A function (address of a plan's words) that computes it."""
+    """Return a function (address of a plan's words) that computes it."""
     if not jit.available() or not native_call.supported():
         return _through_ctypes
     return jit.support_function(_run(), "p", True)
 
 
 def _run() -> Function:
-    """A descriptor of addresses is made, used and destroyed; the first call that fails ends it."""
+    """Return the function that makes, uses and destroys a descriptor of addresses; the first call that fails ends it."""
     f = Function("define void @cudnn_run(ptr %table)")
     w = [f.item("%table", i, "ptr") for i in range(_SPACE)]
     pack, space, status = (f.place("%table", i) for i in (_PACK, _SPACE, _STATUS))
@@ -356,7 +356,7 @@ class ExecutionPlan:
         self.call = _runner()
 
     def _arrange(self, order: list[int]) -> None:
-        """Tensors will be given in this order of uids, and the numbers follow them."""
+        """Set the order of uids in which tensors will be given, followed by the numbers."""
         values = self.graph.values
         count = len(order) + len(values)
         self.order = order
@@ -375,7 +375,7 @@ class ExecutionPlan:
         self.table = ctypes.addressof(self.words)
 
     def run(self, addresses: Mapping[int, int]) -> None:
-        """Compute, with the tensors that have uids at these addresses; they come in the same order each time."""
+        """Compute, with the tensors that have uids at these addresses, given in the same order each time."""
         if not self.order:
             self._arrange(list(addresses))
         self.run_at(*addresses.values())
@@ -395,7 +395,7 @@ class ExecutionPlan:
 
 
 def _fastest(plans: list[ExecutionPlan], addresses: Mapping[int, int]) -> ExecutionPlan:
-    """The plan that takes the shortest time on these tensors."""
+    """Return the plan that takes the shortest time on these tensors."""
     best, shortest = plans[0], float("inf")
     for plan in plans:
         try:

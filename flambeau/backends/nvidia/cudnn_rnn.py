@@ -1,7 +1,7 @@
-"""Recurrent networks by cuDNN: all layers and directions of one in one call.
+"""Recurrent networks by cuDNN: all layers and directions in one call.
 
-Time steps follow each other in memory, each with as many rows as sequences are that long; weights are in one block, all matrices first,
-then all biases."""
+Time steps follow each other in memory, each with one row per sequence that is long enough; weights are in one block, all matrices first, then
+all biases."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def network(
     sizes: tuple[int, ...],
     where: Any,
 ) -> Network:
-    """The network of this description on a device; Unsupported where the library has none."""
+    """Return the network of this description on a device; raise Unsupported if the library has none."""
     exact = d is dt.float32 and not cudnn_switches.allow_tf32
     key = (kind, d, inputs, hidden, layers, both, biased, sizes, where, exact)
     found = _local.networks.get(key)
@@ -60,7 +60,7 @@ def _made(kind: str) -> c_void_p:
 
 
 class Network:
-    """Descriptors of a network for batches of one shape, and how much memory it needs."""
+    """Descriptors of a network for batches of one shape, and the sizes of its memory."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Network:
             self.space[training], self.reserve[training] = space.value, reserve.value
 
     def _rows(self, sizes: tuple[int, ...], features: int) -> c_void_p:
-        """Time steps of these numbers of rows."""
+        """Return the descriptor of time steps with these numbers of rows."""
         made, batch = _made("RNNData"), sizes[0]
         lengths = (c_int * batch)(*[sum(n > i for n in sizes) for i in range(batch)])
         layout = _UNPACKED if sizes[-1] == batch else _PACKED
@@ -144,7 +144,7 @@ class Network:
         return made
 
     def _lies_so(self, own: c_void_p, expected: list[int], layers: int, parts: int, biased: bool) -> bool:
-        """Return whether the library looks for every weight where it is expected."""
+        """Return whether the library expects every weight at the offset given here."""
         base, matrix, bias = 1 << 20, _made("Tensor"), _made("Tensor")
         found: dict[int, list[int]] = {0: [], 1: []}
         for layer in range(layers):
@@ -182,7 +182,7 @@ class Network:
         self, dx: int, dhx: int, dcx: int, dw: int, y: int, dy: int, dhy: int, dcy: int, x: int, hx: int, cx: int, weights: int,
         reserve: int,
     ) -> None:  # fmt: skip
-        """The gradients of input and states, and, added to what is there, of the weights."""
+        """Compute the gradients of input and states, and add those of the weights to `dw`."""
         space = nvidia.workspace(max(self.space[True], 8), self.where)
         p, own = c_void_p, handle(self.where)
         rooms = (c_size_t(self.space[True]), p(space.ptr), c_size_t(self.reserve[True]), p(reserve))
@@ -203,7 +203,7 @@ class Network:
 
 
 def _order(kind: str, inputs: int, hidden: int, layers: int, directions: int, biased: bool, size: int) -> list[int]:
-    """Return where each gate's matrix begins, then where each one's bias does, then the end, in bytes."""
+    """Return the offsets of the gates' matrices, then of their biases, then the end, in bytes."""
     gates, at, starts = GATES[kind], 0, []
     for layer in range(layers):
         width = inputs if layer == 0 else hidden * directions

@@ -1,4 +1,4 @@
-"""Fourier transforms by cuFFT: plans for batches of filled arrays of one to three dimensions, kept by thread."""
+"""Fourier transforms by cuFFT: plans for batches of dense arrays of one to three dimensions, cached by thread."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _check(status: int) -> None:
 
 
 class _Plan:
-    """Transforms of one size. Memory it needs comes from the allocator at every run."""
+    """Transforms of one size. Its workspace comes from the allocator at every run."""
 
     __slots__ = ("handle", "nbytes", "execute", "where", "turns")
 
@@ -90,8 +90,8 @@ _local = _Local()
 
 
 def transform(out: Any, x: Any, sizes: tuple[int, ...], batch: int, forward: bool = True) -> None:
-    """`batch` transforms of arrays of `sizes` real or complex numbers (in the time domain), one after the other in memory; complex
-    ones may stay in their place. Half of the coefficients are read where the result is real, and x is changed then."""
+    """Compute `batch` transforms of arrays of `sizes` real or complex numbers (in the time domain), one after the other in memory; complex
+    ones may be in place. Half of the coefficients are read if the result is real, and x is changed then."""
     nvidia.activate(x.device)
     key = (sizes, batch, x.dtype, out.dtype, x.device)
     plan = _local.plans.get(key)

@@ -23,7 +23,7 @@ _ALIGNMENT = 8
 
 
 class Activity(NamedTuple):
-    """A kernel, a copy or a filling. Times are those of `time.perf_counter_ns`; `called` is when the host asked for it."""
+    """A kernel, a copy or a fill. Times are those of `time.perf_counter_ns`; `called` is when the host asked for it."""
 
     name: str
     kind: str
@@ -48,7 +48,7 @@ def _demangler() -> Any:
 
 
 def demangled(name: str) -> str:
-    """The name that was written in the program."""
+    """Return the C++ name in its source form."""
     demangle = _demangler()
     if not name.startswith("_Z") or demangle is None:
         return name
@@ -70,7 +70,7 @@ _Completed = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_v
 
 
 class _Library:
-    """CUPTI with this process's buffers: it takes callbacks once, for good."""
+    """CUPTI with this process's buffers: its callbacks can be registered only once."""
 
     def __init__(self) -> None:
         self.cupti: Any = library("cupti")
@@ -115,7 +115,7 @@ _loaded = functools.cache(_Library)
 
 
 class Recording:
-    """Recording of what GPUs do between `start` and `stop`."""
+    """Recording of the activities of GPUs between `start` and `stop`."""
 
     def __init__(self) -> None:
         self.cupti = _loaded()  # an error of its own where the library is missing

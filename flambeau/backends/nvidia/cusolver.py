@@ -64,8 +64,8 @@ def _call(name: str, where: Any, *arguments: Any) -> None:
 
 
 def _general(name: str, where: Any, described: tuple[Any, ...], info: int, has_settings: bool = True) -> None:
-    """A function of the newer kind: `described` are its arguments up to the type of the computation; memory on the device and on the
-    host is asked for and given. A graph of CUDA cannot hold what the library does with memory of the host, which is gone when it runs."""
+    """Call a function of the newer interface: `described` are its arguments up to the type of the computation; its memory on the device and
+    on the host is allocated here. It cannot be captured into a CUDA graph, since the host memory would be gone when that runs."""
     outside, inside = c_size_t(), c_size_t()
     given = (_settings(), *described) if has_settings else described
     _call(f"{name}_bufferSize", where, *given, byref(outside), byref(inside))
@@ -81,7 +81,7 @@ def _typed(d: Any) -> c_int:
 
 
 def cholesky(a: int, n: int, uplo: int, info: int, d: Any, where: Any) -> None:
-    """The factor in place of one triangle (uplo: 0 lower, 1 upper)."""
+    """Compute the factor in place of one triangle (uplo: 0 lower, 1 upper)."""
     _general("cusolverDnXpotrf", where, (c_int(uplo), c_int64(n), _typed(d), c_void_p(a), c_int64(n), _typed(d)), info)
 
 
@@ -100,7 +100,7 @@ def cholesky_batch(a: int, n: int, uplo: int, infos: int, count: int, d: Any, wh
 
 
 def lu(a: int, m: int, n: int, pivots: int, info: int, d: Any, where: Any) -> None:
-    """L and U in place, and the row swaps (int32); pivots 0: without swaps."""
+    """Compute L and U in place, and the row swaps (int32); pivots 0: without swaps."""
     letter, count = d.blas, c_int()
     _call(f"cusolverDn{letter}getrf_bufferSize", where, c_int(m), c_int(n), c_void_p(a), c_int(max(m, 1)), byref(count))
     space = nvidia.workspace(max(count.value * d.itemsize, 8), where)
@@ -111,7 +111,7 @@ def lu(a: int, m: int, n: int, pivots: int, info: int, d: Any, where: Any) -> No
 
 
 def lu_solve(a: int, n: int, pivots: int, b: int, k: int, trans: int, info: int, d: Any, where: Any) -> None:
-    """b (n by k) = the solution of op(A) X = b, A given by `lu`."""
+    """Compute b (n by k) = the solution of op(A) X = b, A given by `lu`."""
     _call(
         f"cusolverDn{d.blas}getrs", where, c_int(trans), c_int(n), c_int(k), c_void_p(a), c_int(n), c_void_p(pivots), c_void_p(b),
         c_int(n), c_void_p(info),
@@ -119,13 +119,13 @@ def lu_solve(a: int, n: int, pivots: int, b: int, k: int, trans: int, info: int,
 
 
 def qr(a: int, m: int, n: int, tau: int, info: int, d: Any, where: Any) -> None:
-    """R above the diagonal, Householder vectors below, and their factors."""
+    """Compute R above the diagonal, Householder vectors below, and their factors."""
     described = (c_int64(m), c_int64(n), _typed(d), c_void_p(a), c_int64(m), _typed(d), c_void_p(tau), _typed(d))
     _general("cusolverDnXgeqrf", where, described, info)
 
 
 def hermitian_eigen(a: int, n: int, values: int, vectors: bool, uplo: int, info: int, d: Any, where: Any) -> None:
-    """Eigenvalues, and with `vectors` the eigenvectors in place of the matrix."""
+    """Compute eigenvalues, and with `vectors` the eigenvectors in place of the matrix."""
     described = (
         c_int(vectors), c_int(uplo), c_int64(n), _typed(d), c_void_p(a), c_int64(n), _typed(d.to_real()), c_void_p(values), _typed(d),
     )  # fmt: skip
@@ -133,7 +133,7 @@ def hermitian_eigen(a: int, n: int, values: int, vectors: bool, uplo: int, info:
 
 
 def singular(a: int, m: int, n: int, values: int, u: int, vh: int, job: str, info: int, d: Any, where: Any) -> None:
-    """Singular values and vectors of a matrix with m >= n, which is overwritten; job "A": all vectors, "S": the first n, "N": none."""
+    """Compute singular values and vectors of a matrix with m >= n, which is overwritten; job "A": all vectors, "S": the first n, "N": none."""
     letter = c_byte(ord(job))
     described = (
         letter, letter, c_int64(m), c_int64(n), _typed(d), c_void_p(a), c_int64(m), _typed(d.to_real()), c_void_p(values), _typed(d),
@@ -143,7 +143,7 @@ def singular(a: int, m: int, n: int, values: int, u: int, vh: int, job: str, inf
 
 
 def eigen(a: int, n: int, values: int, vectors: int, info: int, d: Any, where: Any) -> None:
-    """Eigenvalues and, unless vectors is 0, right eigenvectors of a complex matrix, which is overwritten."""
+    """Compute eigenvalues and, unless vectors is 0, right eigenvectors of a complex matrix, which is overwritten."""
     described = (
         c_int(0), c_int(bool(vectors)), c_int64(n), _typed(d), c_void_p(a), c_int64(n), _typed(d), c_void_p(values), _typed(d), None,
         c_int64(n), _typed(d), c_void_p(vectors), c_int64(n), _typed(d),
@@ -152,7 +152,7 @@ def eigen(a: int, n: int, values: int, vectors: int, info: int, d: Any, where: A
 
 
 def ldl(a: int, n: int, pivots: int, info: int, d: Any, where: Any) -> None:
-    """L and D of a symmetric matrix in place of its lower triangle, and the pivots (int32)."""
+    """Compute L and D of a symmetric matrix in place of its lower triangle, and the pivots (int32)."""
     letter, count = d.blas, c_int()
     _call(f"cusolverDn{letter}sytrf_bufferSize", where, c_int(n), c_void_p(a), c_int(n), byref(count))
     space = nvidia.workspace(max(count.value * d.itemsize, 8), where)
@@ -163,7 +163,7 @@ def ldl(a: int, n: int, pivots: int, info: int, d: Any, where: Any) -> None:
 
 
 def ldl_solve(a: int, n: int, pivots: int, b: int, k: int, info: int, d: Any, where: Any) -> None:
-    """b (n by k) = the solution of A X = b, A given by `ldl`; here the pivots are int64."""
+    """Compute b (n by k) = the solution of A X = b, A given by `ldl`; here the pivots are int64."""
     described = (
         c_int(0), c_int64(n), c_int64(k), _typed(d), c_void_p(a), c_int64(n), c_void_p(pivots), _typed(d), c_void_p(b), c_int64(n),
     )  # fmt: skip

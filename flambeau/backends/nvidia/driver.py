@@ -1,6 +1,6 @@
 """NVIDIA's driver: its functions through ctypes, their errors as exceptions, and the devices it knows.
 
-Nothing is loaded before somebody asks for a device."""
+Nothing is loaded before a device is first used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _u64, _i32, _u32, _size, _ptr = ctypes.c_uint64, ctypes.c_int, ctypes.c_uint, ct
 
 
 class IpcHandle(ctypes.Structure):
-    """CUipcMemHandle: what another process opens an allocation with."""
+    """CUipcMemHandle: the handle with which another process opens an allocation."""
 
     _fields_ = [("reserved", ctypes.c_ubyte * 64)]
 
@@ -116,7 +116,7 @@ class CudaError(AcceleratorError):
 
 
 class NoDevice(RuntimeError):
-    """Raised with the reason why there is no GPU to use here, in a sentence."""
+    """Raised with the reason, a sentence, why there is no GPU to use here."""
 
 
 def _sentence(status: int, what: str) -> str:
@@ -149,12 +149,12 @@ _loaded: list[Any] = []
 
 
 def loaded() -> Any:
-    """The functions, where the driver was found already; None elsewhere."""
+    """Return the functions if the driver was found already, else None."""
     return _loaded[0] if _loaded else None
 
 
 def use(functions: Any) -> None:
-    """Take these functions for the driver's (another implementation, or a test's)."""
+    """Replace the driver's functions by these (another implementation, or a test's)."""
     _loaded[:] = [functions]
     device_count.cache_clear()
     attribute.cache_clear()
@@ -162,7 +162,7 @@ def use(functions: Any) -> None:
 
 
 def functions() -> Any:
-    """The driver's functions; NoDevice where there is no driver."""
+    """Return the driver's functions; raise NoDevice if there is no driver."""
     if not _loaded:
         for name in ("libcuda.so.1", "libcuda.so", "nvcuda.dll"):
             try:
@@ -189,7 +189,7 @@ def check(status: int, what: str) -> None:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Call a function of the driver; its error is raised."""
+    """Call a function of the driver; raise its error."""
     status = getattr(functions(), name)(*arguments)
     if status:
         raise CudaError(status, name)
@@ -203,7 +203,7 @@ def number(name: str, *arguments: Any, kind: Any = ctypes.c_uint64) -> int:
 
 
 def is_recorded(stream: int) -> bool:
-    """Return whether work on a stream is being recorded into a graph: it was asked for, or has waited for one that was."""
+    """Return whether work on a stream is being captured into a graph: it was requested, or the stream waited for a captured one."""
     status = _i32()
     call("cuStreamIsCapturing", stream, ctypes.byref(status))
     return bool(status.value)
@@ -217,7 +217,7 @@ def device_count() -> int:
 
 @functools.cache
 def attribute(name: str, index: int) -> int:
-    """A fact of a device, by its name in ATTRIBUTES."""
+    """Return an attribute of a device, by its name in ATTRIBUTES."""
     return number("cuDeviceGetAttribute", ATTRIBUTES[name], _device(index), kind=_i32)
 
 
@@ -226,7 +226,7 @@ def _device(index: int) -> int:
 
 
 def capability(index: int) -> tuple[int, int]:
-    """The generation of a device's instructions: (9, 0) is Hopper."""
+    """Return the compute capability of a device: (9, 0) is Hopper."""
     return attribute("major", index), attribute("minor", index)
 
 
@@ -252,7 +252,7 @@ def can_access_peer(index: int, other: int) -> bool:
 
 @functools.cache
 def context(index: int) -> int:
-    """The device's primary context, which libraries and other frameworks in this process use too."""
+    """Return the device's primary context, which libraries and other frameworks in this process use, too."""
     if index >= device_count():
         raise CudaError(
             f"CUDA error: invalid device ordinal: there is no cuda:{index}, there are {device_count()} devices"

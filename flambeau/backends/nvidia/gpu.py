@@ -1,4 +1,4 @@
-"""The device "cuda": what tensors need of an NVIDIA GPU."""
+"""The device "cuda": the backend of NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ extern "C" __global__ void tell(const unsigned char* number, unsigned long long 
 
 
 class _Held(threading.local):
-    """Locked host memory for a few bytes, one for each thread."""
+    """Page-locked host memory for a few bytes, one for each thread."""
 
     def __init__(self) -> None:
         self.storage = pinned.storage(16)
@@ -38,7 +38,7 @@ class _Held(threading.local):
 
 
 class CudaBackend(Backend):
-    """Memory, copies, kernels and random numbers on NVIDIA GPUs. Everything is put into the thread's current stream."""
+    """Memory, copies, kernels and random numbers on NVIDIA GPUs. All work goes to the thread's current stream."""
 
     compiles = True
     hides_latency = True
@@ -60,7 +60,7 @@ class CudaBackend(Backend):
     # -- devices ----------------------------------------------------------------------------------------------------
 
     def indexed(self, where: device) -> device:
-        """A device with its number: "cuda" alone means the one this thread has chosen."""
+        """Return a device with its index: "cuda" alone means the one this thread has chosen."""
         index = threads.mine.chosen if where.index is None else where.index
         if index >= self.device_count:
             raise driver.CudaError(
@@ -71,7 +71,7 @@ class CudaBackend(Backend):
 
     @contextlib.contextmanager
     def chosen(self, where: device) -> Iterator[None]:
-        """Context manager within which "cuda" means this device, in this thread."""
+        """Context manager: "cuda" means this device, in this thread."""
         before = threads.choose(where.index or 0)
         try:
             yield
@@ -125,7 +125,7 @@ class CudaBackend(Backend):
         return True
 
     def scratch(self, nbytes: int, where: device) -> int:
-        """Memory for the launches that follow on the current stream; the next call gives the same memory."""
+        """Return the address of memory for the launches that follow on the current stream; the next call returns the same memory."""
         index = where.index or 0
         memory = self.memories[index]
         stream = threads.mine.streams[index]
@@ -215,7 +215,7 @@ class CudaBackend(Backend):
 
     @staticmethod
     def _mark(index: int, stream: int) -> int:
-        """An event behind everything on a stream."""
+        """Record an event after everything on a stream, and return it."""
         threads.activate(index)
         event = driver.number("cuEventCreate", 2)
         driver.call("cuEventRecord", event, stream)
@@ -309,7 +309,7 @@ def _make_program(kernel: Any) -> Any:
 
 
 def host_value(backend: CudaBackend, address: int, nbytes: int, where: device) -> bytes:
-    """Bytes of the device, read after everything on the current stream."""
+    """Return bytes of device memory, read after everything on the current stream."""
     place = ctypes.create_string_buffer(nbytes)
     backend.read(ctypes.addressof(place), address, nbytes, where)
     return place.raw

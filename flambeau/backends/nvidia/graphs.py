@@ -1,8 +1,8 @@
-"""CUDA graphs: the work of a piece of program, recorded once and started again with one call.
+"""CUDA graphs: work of a program that is recorded once and launched again with one call.
 
-While a graph is captured, nothing runs: kernels and copies become its nodes. Memory comes from a pool that belongs to the graph, so
-that every replay finds its tensors where they were. Random numbers go on: kernels read seed and offset from device memory that a
-replay writes first."""
+While a graph is captured, nothing runs: kernels and copies become its nodes. Memory comes from a pool that belongs to the graph, so that
+every replay finds its tensors at the same addresses. Random numbers continue: kernels read seed and offset from device memory that a replay
+writes first."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _pools: dict[tuple[int, tuple[int, int]], Pool] = {}  # by device and handle
 
 
 def graph_pool_handle() -> tuple[int, int]:
-    """A token for memory that several graphs share."""
+    """Return a new token for memory that several graphs share."""
     return 0, next(_handles)
 
 
 def handle_of(index: int, pool: Pool) -> tuple[int, int]:
-    """A token for a pool that has been made for graphs of one device."""
+    """Return a token for a pool that was made for graphs of one device."""
     handle = graph_pool_handle()
     _pools[index, handle] = pool
     _memory(index).of_graphs.append(pool)
@@ -35,7 +35,7 @@ def handle_of(index: int, pool: Pool) -> tuple[int, int]:
 
 
 def shared_pool(index: int, handle: tuple[int, int]) -> Pool | None:
-    """The pool that a token stands for, if a graph has used it."""
+    """Return the pool of a token, or None if no graph has used it."""
     return _pools.get((index, handle))
 
 
@@ -52,7 +52,7 @@ class CUDAGraph:
         self.kept: list[Any] = []  # host memory that copies of the graph read
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
-        """Record what is put into the current stream from now on."""
+        """Begin recording the work on the current stream."""
         if capture_error_mode not in _MODES:
             raise RuntimeError(
                 f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
@@ -146,7 +146,7 @@ class CUDAGraph:
             self.handle = None
 
     def pool(self) -> tuple[int, int]:
-        """The token of the graph's memory, to share it with another graph."""
+        """Return the token of the graph's memory, to share it with another graph."""
         if self.handle is None:
             raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
         return self.handle
@@ -156,11 +156,11 @@ class CUDAGraph:
         self.generators.setdefault(generator, 0)
 
     def raw_cuda_graph(self) -> int:
-        """The handle of the graph (with keep_graph=True)."""
+        """Return the handle of the graph (with keep_graph=True)."""
         return self.graph
 
     def raw_cuda_graph_exec(self) -> int:
-        """The handle of the graph that is ready to run."""
+        """Return the handle of the executable graph."""
         return self.executable
 
     def node_count(self) -> int:
@@ -175,7 +175,7 @@ class CUDAGraph:
         return 0 if pool is None else pool.bytes()
 
     def nodes(self) -> list[int]:
-        """The handles of what is recorded so far, while it is captured."""
+        """Return the handles of the nodes recorded so far, during the capture."""
         status, number, graph, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_size_t()
         driver.call(
             "cuStreamGetCaptureInfo_v2", self.stream, ctypes.byref(status), ctypes.byref(number), ctypes.byref(graph), None, None
@@ -188,7 +188,7 @@ class CUDAGraph:
         return list(found[: count.value])
 
     def enable_debug_mode(self) -> None:
-        """Keep the graph after it was made ready, so that it can be looked at."""
+        """Keep the graph after it is instantiated, so that it can be inspected."""
         self.keep_graph = True
 
     def __del__(self) -> None:
@@ -203,7 +203,7 @@ _capturing: dict[int, CUDAGraph] = {}  # by device
 
 
 def captured_on(index: int) -> CUDAGraph | None:
-    """The graph that is captured on a device now."""
+    """Return the graph that is being captured on a device, or None."""
     return _capturing.get(index)
 
 

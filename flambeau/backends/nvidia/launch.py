@@ -1,4 +1,4 @@
-"""Launching a kernel: arguments from Python to the driver in one step.
+"""Kernel launches: arguments passed from Python to the driver in one step.
 
 A few machine instructions per signature (made like those of backends.cpu.native_call) read the arguments of a Python call, make
 the device's context current if it is not, and call cuLaunchKernel on the thread's stream. Where no machine code can be made,
@@ -29,8 +29,8 @@ _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 def describe(
     function: int, index: int, shared: int, grid: Any = 0, block: Any = 0, kinds: Kinds = (), values: Values = ()
 ) -> bytes:
-    """Describe a kernel for machine code: handles, its device, and where they are fixed the sizes and first arguments.
-    Each fixed argument is found by a distance from the start."""
+    """Describe a kernel for machine code: handles, its device, and, if they are fixed, the sizes and first arguments, each found by its
+    distance from the start."""
     functions = driver.functions()
     words = [
         function, _address(functions.cuLaunchKernel), _address(functions.cuCtxSetCurrent), driver.context(index), index, shared,
@@ -53,7 +53,7 @@ def _address(function: Any) -> int:
 
 
 def _is_native() -> bool:
-    """Return whether machine code can be made to launch with."""
+    """Return whether launches can be done by machine code."""
     return (
         not driver.BLOCKING
         and native_call.supported()
@@ -63,7 +63,7 @@ def _is_native() -> bool:
 
 
 def launcher(function: int, kinds: Kinds, index: int, shared: int = 0) -> AnyFunction:
-    """f(grid, block, *values), which starts a kernel on the thread's stream; grid and block are numbers or (x, y, z)."""
+    """Return f(grid, block, *values), which starts a kernel on the thread's stream; grid and block are numbers or (x, y, z)."""
     if not _is_native():
         return _through_ctypes(function, kinds, index, shared)
     return native_call.builtin(_entry(_letters(kinds), -1), describe(function, index, shared))
@@ -72,8 +72,8 @@ def launcher(function: int, kinds: Kinds, index: int, shared: int = 0) -> AnyFun
 def fixed_launcher(
     function: int, kinds: Kinds, index: int, shared: int, grid: Any, block: Any, first: Values
 ) -> AnyFunction:
-    """f(_, *values) for a kernel whose grid, block and first arguments are always the same. The first argument of the call is not
-    looked at: plans have one that stands for all of these."""
+    """Return f(_, *values) for a kernel whose grid, block and first arguments are always the same. The first argument of the call is ignored:
+    plans pass one that stands for all of these."""
     if not _is_native():
         run = _through_ctypes(function, kinds, index, shared)
         return lambda _, *values: run(grid, block, *first, *values)
@@ -87,7 +87,7 @@ def _letters(kinds: Kinds) -> str:
 
 
 def three(size: int | tuple[int, ...]) -> tuple[int, int, int]:
-    """Sizes of a grid or a block as three numbers."""
+    """Return the sizes of a grid or a block as three numbers."""
     if isinstance(size, int):
         return size, 1, 1
     x, y, z = (*size, 1, 1)[:3]
@@ -95,7 +95,7 @@ def three(size: int | tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def pack(kinds: Kinds, values: Values) -> tuple[Any, list[Any]]:
-    """The driver's array of pointers to arguments, and what they point to."""
+    """Return the driver's array of pointers to arguments, and the objects they point to."""
     if len(kinds) != len(values):
         raise TypeError(f"wrong number of arguments of a kernel: {len(values)} for {len(kinds)}")
     held: list[Any] = []
@@ -123,13 +123,13 @@ def _through_ctypes(function: int, kinds: Kinds, index: int, shared: int) -> Any
 
 @functools.cache
 def _entry(letters: str, fixed: int) -> int:
-    """Machine code that launches kernels with such parameters."""
+    """Return the address of machine code that launches kernels with such parameters."""
     return jit.support_code(entry(letters, fixed), straight=True)
 
 
 def entry(letters: str, fixed: int) -> Function:
-    """The function of that code; `letters` has an "s" for what is passed as bytes. `fixed` arguments, and the sizes, come from
-    the descriptor; -1: the sizes come with the call."""
+    """Return the function that launches kernels; `letters` has an "s" for arguments passed as bytes. `fixed` arguments, and the sizes, come
+    from the descriptor; -1: the sizes come with the call."""
     given = 2 if fixed < 0 else 1  # arguments of the call before the kernel's
     f = Function("define ptr @enter(ptr %self, ptr %arguments, i64 %given) nounwind")
     pointers = f.slot(f"[{max(1, len(letters) + max(fixed, 0))} x ptr]")
@@ -155,7 +155,7 @@ def entry(letters: str, fixed: int) -> Function:
 
 
 def _held(f: Function, letter: str, given: str) -> str:
-    """The address of an argument's bytes."""
+    """Return the address of an argument's bytes."""
     if letter == "s":
         return f.call("ptr", "@PyBytes_AsString", f"ptr {given}")
     kind = {"q": "i64", "d": "double", "f": "float", "i": "i32"}[letter]
@@ -171,7 +171,7 @@ def _held(f: Function, letter: str, given: str) -> str:
 
 
 def _launched(f: Function, described: str, sizes: str, pointers: str) -> None:
-    """Launch on the thread's current stream, with the device's context current; return None, or raise the error."""
+    """Emit a launch on the thread's current stream, with the device's context current; it returns None, or raises the error."""
     key, device = f.item(described, _KEY, "i32"), f.item(described, _DEVICE)
     state = f.slot("ptr", 8)
     known = f.call("ptr", "@pthread_getspecific", f"i32 {key}")
@@ -202,7 +202,7 @@ def _launched(f: Function, described: str, sizes: str, pointers: str) -> None:
 
 @functools.cache
 def _whole() -> Function:
-    """An int (any 64 bits of it), or 0 for None."""
+    """Return the function that converts an int (any 64 bits of it), or None to 0."""
     f = Function("define internal i64 @whole(ptr %object) nounwind")
     with f.when(f.compare("eq", "ptr", "%object", native_call.none(f))):
         f.ret("i64", 0)
@@ -212,7 +212,7 @@ def _whole() -> Function:
 
 @functools.cache
 def _sizes() -> Function:
-    """Three sizes of an int, or of a tuple of up to three."""
+    """Return the function that reads three sizes from an int, or a tuple of up to three."""
     f = Function("define internal void @sizes(ptr %object, ptr %out) nounwind")
     value = f.call("i64", "@PyLong_AsLongLong", "ptr %object")
     f.write("i32", f.new(f"trunc i64 {value} to i32"), "%out")
@@ -234,7 +234,7 @@ def _sizes() -> Function:
 
 @functools.cache
 def _prepare() -> Function:
-    """The thread's state with the device's context current; null if that fails."""
+    """Return the function that finds the thread's state and makes the device's context current; null if that fails."""
     f = Function("define internal ptr @prepare(ptr %described, ptr %known, i32 %key) nounwind")
     state = f.slot("ptr", 8)
     f.write("ptr", "%known", state)
@@ -253,7 +253,7 @@ def _prepare() -> Function:
 
 @functools.cache
 def _refuse() -> Function:
-    """Raise the descriptor's exception with a status of the driver."""
+    """Return the function that raises the descriptor's exception with a status of the driver."""
     f = Function("define internal ptr @refuse(ptr %described, i32 %status) nounwind")
     number = f.call("ptr", "@PyLong_FromLong", f"i64 {f.new('sext i32 %status to i64')}")
     f.call("void", "@PyErr_SetObject", f"ptr {f.item('%described', _ERROR, 'ptr')}", f"ptr {number}")

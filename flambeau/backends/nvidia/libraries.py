@@ -1,4 +1,4 @@
-"""NVIDIA's libraries: where pip's packages and the system keep them."""
+"""NVIDIA's libraries, found in pip's packages or in the system."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _SYSTEM = (
 
 
 class MissingLibrary(NoDevice):
-    """A library that is not there, and how to get it."""
+    """Raised for a library that is not installed, with how to get it."""
 
 
 def candidates(name: str) -> list[str]:
-    """Paths and names under which a library may be found, the likeliest first."""
+    """Return paths and names under which a library may be found, the likeliest first."""
     folders, _ = _PLACES[name]
     found: list[str] = []
     spec = importlib.util.find_spec("nvidia")
@@ -55,7 +55,7 @@ def candidates(name: str) -> list[str]:
 
 
 def _files(folder: str, name: str) -> list[str]:
-    """Names like libcudnn.so.9, the shortest (the one that is meant to be linked with) first."""
+    """Return names like libcudnn.so.9, the shortest (the one meant for linking) first."""
     return sorted(glob.glob(os.path.join(folder, f"lib{name}.so*")), key=lambda path: (len(path), path))
 
 

@@ -1,8 +1,8 @@
-"""Device memory: blocks are cut out of large segments, kept when they are freed, and joined again when a larger one is needed.
+"""Device memory: blocks are split from large segments, cached when they are freed, and merged again when a larger one is needed.
 
-A freed block first goes to a list of blocks for the size that was asked for, where the next tensor of that size finds it in one step. It may be
-used again at once by work on the same stream, because that work runs after whatever still reads it; other streams are remembered
-with `record_stream`. So every stream has a pool of its own, and a CUDA graph has one that nobody else uses."""
+A freed block first goes to a bin of its requested size, where the next tensor of that size finds it in one step. It may be reused at once by
+work on the same stream, because that work runs after all pending reads of it; uses on other streams are noted by `record_stream`. So every
+stream has a pool of its own, and a CUDA graph has a private one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: memory may be allocated while a 
 
 
 def memories() -> list[DeviceMemory]:
-    """The memory of every GPU, as the backend of this process keeps it."""
+    """Return the memory of every GPU, from the backend of this process."""
     backend: Any = backend_of(device("cuda"))
     return backend.memories
 
@@ -44,7 +44,7 @@ def rounded(nbytes: int) -> int:
 
 
 def segment_size(size: int) -> int:
-    """Return how many bytes are asked of the driver for a block of this size."""
+    """Return the number of bytes to request from the driver for a block of this size."""
     if size <= SMALL:
         return SMALL_SEGMENT
     return MEDIUM_SEGMENT if size < MEDIUM else (size + LARGE_ROUND - 1) // LARGE_ROUND * LARGE_ROUND
@@ -61,7 +61,7 @@ def in_words(nbytes: int) -> str:
 
 
 class Block:
-    """A piece of a segment; `free` to be cut and joined, or in use, or waiting in a bin to be used again."""
+    """A piece of a segment: `free` to be split and merged, or in use, or in a bin to be reused."""
 
     __slots__ = ("address", "size", "pool", "small", "before", "after", "free", "streams", "bin")
 
@@ -79,7 +79,7 @@ class Block:
 
 
 class Pool:
-    """Segments whose blocks follow one stream's order, or belong to graphs."""
+    """Segments whose blocks are used in one stream's order, or belong to graphs."""
 
     def __init__(self, stream: int, private: bool = False):
         self.stream, self.private = stream, private
@@ -91,7 +91,7 @@ class Pool:
         self.graphs = 1 if private else 0  # graphs that use it
 
     def put(self, block: Block) -> None:
-        """Make a block free, joined with its free neighbours."""
+        """Make a block free, merged with its free neighbours."""
         left, right = block.before, block.after
         if left is not None and left.free:
             self._remove(left)
@@ -116,7 +116,7 @@ class Pool:
         block.free = False
 
     def best(self, size: int, most: float = math.inf) -> Block | None:
-        """The smallest free block of at least `size` and at most another size, cut to it where the rest is worth keeping."""
+        """Return the smallest free block of at least `size` and at most `most` bytes, split if the rest is worth keeping."""
         small = size <= SMALL
         blocks = self.free[small]
         at = bisect.bisect_left(blocks, (size, 0))
@@ -127,7 +127,7 @@ class Pool:
         return block
 
     def take(self, block: Block, size: int) -> None:
-        """Use a free block, cut to this size where the rest is worth keeping."""
+        """Use a free block, split to this size if the rest is worth keeping."""
         self._remove(block)
         rest = block.size - size
         if rest >= ROUND if block.small else rest > _LARGE_REST:
@@ -139,7 +139,8 @@ class Pool:
             bisect.insort(self.free[block.small], tail.entry())
 
     def flush(self, small: bool | None = None) -> bool:
-        """Empty the bins (only those of small or of other blocks, if told which), so that neighbours join; whether there was anything."""
+        """Empty the bins (only those of small or of other blocks, if `small` is given), so that neighbours merge; return whether there was
+        anything."""
         found = False
         for size, blocks in list(self.bins.items()):
             if small is not None and (size <= SMALL) is not small:
@@ -150,8 +151,8 @@ class Pool:
         return found
 
     def joins(self, size: int, memory: DeviceMemory) -> bool:
-        """Join freed blocks for one of this size, and say whether there were any. They are left in their bins while there is memory
-        to spare: a program that asks for the same sizes again in each step would cut and join them in each step."""
+        """Merge freed blocks for one of this size, and return whether there were any. They are left in their bins while memory is plentiful:
+        a program with the same sizes in each step would split and merge them in each step."""
         small = size <= SMALL
         if not self.private:
             memory.needed = max(memory.needed, memory.allocated + size)
@@ -161,7 +162,7 @@ class Pool:
         return self.flush(small)
 
     def grow(self, memory: DeviceMemory, size: int) -> None:
-        """Get a segment for a block of this size."""
+        """Allocate a segment for a block of this size."""
         wanted = segment_size(size)
         self.put(Block(memory.new_segment(self, wanted, size), wanted, self, size <= SMALL))
         if size <= SMALL:
@@ -183,7 +184,7 @@ class Pool:
         return not self.segments
 
     def whole_segments(self) -> list[Block]:
-        """Free blocks that are a whole segment each."""
+        """Return the free blocks that are a whole segment each."""
         return [b for blocks in self.free.values() for _, _, b in blocks if b.before is None and b.after is None]
 
 
@@ -240,7 +241,7 @@ class DeviceMemory:
     # -- looking for memory -----------------------------------------------------------------------------------------
 
     def is_captured(self, stream: int) -> bool:
-        """Return whether work on a stream is becoming part of a graph."""
+        """Return whether work on a stream is being captured into a graph."""
         return self.capturing is not None and stream in self.capturing_streams
 
     def _pool(self, stream: int) -> Pool:
@@ -274,7 +275,7 @@ class DeviceMemory:
             return block
 
     def new_segment(self, pool: Pool, wanted: int, size: int) -> int:
-        """The address of memory from the driver for a pool that needs a block of some size."""
+        """Allocate a segment from the driver for a pool that needs a block of some size, and return its address."""
         address = self._from_driver(wanted)
         if address is None:
             self.retries += 1
@@ -315,7 +316,7 @@ class DeviceMemory:
         return text + (f" Tensors hold: {', '.join(held)}." if held else "")
 
     def largest(self, count: int = 8) -> list[str]:
-        """The sizes that take most of the memory in use, in words."""
+        """Describe the sizes that take most of the memory in use."""
         sizes = collections.Counter(block.size for block in list(self.blocks.values()))
         ranked = sorted(sizes.items(), key=lambda entry: -entry[0] * entry[1])
         words = [f"{n} x {in_words(size)}" for size, n in ranked[:count]]
@@ -324,7 +325,7 @@ class DeviceMemory:
     # -- other streams ----------------------------------------------------------------------------------------------
 
     def record_stream(self, address: int, stream: int) -> None:
-        """Work on another stream uses a block: it is free again only when that work is done, too."""
+        """Note that work on another stream uses a block: it is free again only when that work is done, too."""
         block = self.blocks.get(address)
         if block is not None and stream != block.pool.stream:
             if block.streams is None:
@@ -384,7 +385,7 @@ class DeviceMemory:
     # -- figures ----------------------------------------------------------------------------------------------------
 
     def info(self) -> tuple[int, int]:
-        """Free and total bytes of the device."""
+        """Return the free and total bytes of the device."""
         threads.activate(self.index)
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
@@ -400,7 +401,7 @@ class DeviceMemory:
         return [*self.pools.values(), *self.of_graphs, *self.abandoned]
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Every segment with its blocks, as PyTorch's memory_snapshot has them."""
+        """Return every segment with its blocks, in the form of PyTorch's memory_snapshot."""
         with self.lock:
             used = {block.address: block for block in self.blocks.values()}
             segments = []
@@ -420,7 +421,7 @@ class DeviceMemory:
 
 
 class relaxed:
-    """Context manager within which this thread may allocate memory although some stream is captured into a graph."""
+    """Context manager: allow this thread to allocate memory although some stream is captured into a graph."""
 
     def __enter__(self) -> None:
         self.mode = ctypes.c_int(_RELAXED)

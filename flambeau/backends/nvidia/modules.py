@@ -1,4 +1,4 @@
-"""Sources as loaded modules, whose kernels are Python functions."""
+"""Sources compiled and loaded as modules, whose kernels are Python functions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Module:
         self.handle = driver.number("cuModuleLoadData", code, kind=ctypes.c_void_p)
 
     def address(self, name: str) -> int:
-        """The handle of a kernel."""
+        """Return the handle of a kernel."""
         return driver.number("cuModuleGetFunction", self.handle, name.encode(), kind=ctypes.c_void_p)
 
     def function(self, name: str, kinds: Values, shared: int = 0) -> AnyFunction:
-        """The kernel as f(grid, block, *values) on the current stream. `kinds` says how each value travels (see launch.Kinds);
+        """Return the kernel as f(grid, block, *values) on the current stream. `kinds` says how each value is passed (see launch.Kinds);
         `shared` is the size of its dynamic shared memory."""
         threads.activate(self.index)
         handle = self.address(name)
@@ -39,20 +39,20 @@ class Module:
         return launch.launcher(handle, tuple(kinds), self.index, shared)
 
     def fixed(self, name: str, kinds: Values, grid: Any, block: Any, first: Values, shared: int = 0) -> AnyFunction:
-        """The kernel as f(_, *values): grid, block and its `first` arguments are always these, and what the call gives first is
-        ignored. For plans, which are called often."""
+        """Return the kernel as f(_, *values): grid, block and its `first` arguments are fixed, and the call's first argument is ignored. For
+        plans, which are called often."""
         threads.activate(self.index)
         return launch.fixed_launcher(self.address(name), tuple(kinds), self.index, shared, grid, block, first)
 
     def variable(self, name: str) -> int:
-        """The address of a global variable."""
+        """Return the address of a global variable."""
         place, size = ctypes.c_uint64(), ctypes.c_size_t()
         driver.call("cuModuleGetGlobal_v2", ctypes.byref(place), ctypes.byref(size), self.handle, name.encode())
         return place.value
 
 
 def architecture(index: int) -> str:
-    """Return NVRTC's name for a device's instructions: sm_90a where kernels may use all that Hopper has."""
+    """Return NVRTC's name for a device's architecture: sm_90a if kernels may use all that Hopper has."""
     major, minor = driver.capability(index)
     return f"sm_{major}{minor}"
 
@@ -63,7 +63,7 @@ def _load(source: str, index: int, options: tuple[str, ...]) -> Module:
 
 
 class Later:
-    """A module that other threads compile. Its kernels are loaded when they are first launched outside of a rehearsal."""
+    """A module that other threads compile. Its kernels are loaded when they are first launched outside a rehearsal."""
 
     def __init__(self, source: str, index: int, options: tuple[str, ...]):
         self._source = source, index, options
@@ -108,8 +108,8 @@ _seen: set[tuple[Any, ...]] = set()  # sources that were loaded
 
 @contextlib.contextmanager
 def rehearsing() -> Iterator[None]:
-    """Context manager for work that is captured and thrown away: kernels that have to be compiled are not launched, but begun by other
-    threads, so that all of them are compiled at the same time."""
+    """Context manager for work that is captured and thrown away: kernels that have to be compiled are not launched; other threads begin to
+    compile them, all at the same time."""
     before, rehearsal.on = rehearsal.on, True
     try:
         yield
@@ -118,7 +118,7 @@ def rehearsing() -> Iterator[None]:
 
 
 def load_source(source: str, where: device, options: tuple[str, ...] = ()) -> Module:
-    """Compile a source (or find it on disk) and load it on a device; once."""
+    """Compile a source (or find it on disk) and load it on a device, once."""
     key = source, where.index or 0, tuple(options)
     if rehearsal.on and key not in _seen:
         return Later(*key)  # type: ignore[return-value]
@@ -126,7 +126,7 @@ def load_source(source: str, where: device, options: tuple[str, ...] = ()) -> Mo
 
 
 class Bound:
-    """A device as `kernels.cuda_program` wants to see it."""
+    """A device in the form that `kernels.cuda_program` expects."""
 
     def __init__(self, where: device, scratch: Callable[[int], int]):
         self.where, self.scratch = where, scratch

@@ -1,6 +1,6 @@
-"""Updates of a captured graph between runs: addresses of copies, and numbers given to kernels.
+"""Updates of a captured graph between runs: addresses of copies, and numbers passed to kernels.
 
-The captured graph stays as it is; its executable form is told the new values. Runs that were started before keep theirs."""
+The captured graph stays unchanged; its executable form gets the new values. Runs that were started before keep theirs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KernelParameters(ctypes.Structure):
 
 
 class CopyPatch:
-    """A copy between two places on the device, of which either may move."""
+    """A copy between two places on the device, either of which may change."""
 
     def __init__(self, node: int, index: int):
         self.node = node
@@ -47,7 +47,7 @@ class CopyPatch:
         self.source, self.target = self.parameters.srcDevice, self.parameters.dstDevice
 
     def move(self, executable: int, source: int, target: int) -> None:
-        """Copy from here to there, from the next run on."""
+        """Set source and target of the copy, from the next run on."""
         if source == self.source and target == self.target:
             return
         self.parameters.srcDevice, self.parameters.dstDevice = source, target
@@ -56,7 +56,8 @@ class CopyPatch:
 
 
 class WideCopy:
-    """A copy by a kernel (target, source, count of 16 bytes), for much memory: nodes of the driver that move copy four bytes at a time."""
+    """A copy by a kernel (target, source, count of 16 bytes), for large sizes: the driver's copy nodes copy four bytes at a time after a
+    move."""
 
     def __init__(self, node: int, target: int, source: int):
         self.node, self.source, self.target = node, source, target
@@ -69,7 +70,7 @@ class WideCopy:
         self.at = ctypes.byref(self.parameters)
 
     def move(self, executable: int, source: int, target: int) -> None:
-        """Copy from here to there, from the next run on. Both lie at multiples of 16 bytes."""
+        """Set source and target of the copy, multiples of 16 bytes, from the next run on."""
         if source == self.source and target == self.target:
             return
         self.values[:] = [target, source]
@@ -93,7 +94,7 @@ class KernelPatch:
         self.at = ctypes.byref(self.parameters)
 
     def set(self, executable: int, numbers: tuple[float, ...]) -> None:
-        """Use these numbers from the next run on."""
+        """Set the numbers that the kernel gets, from the next run on."""
         if numbers == self.numbers:
             return
         self.values[:] = list(numbers)

@@ -1,7 +1,7 @@
 """The random engine of CUDA devices: Philox4x32-10, a function of a seed, a counter per thread, and an offset.
 
-A launch takes its numbers at the present offset and moves it on by what each of its threads draws, as PyTorch does; which thread
-draws for which element is the business of the kernels (operators/random.py)."""
+A launch draws at the present offset and advances it by the numbers that each of its threads draws, as in PyTorch; the kernels decide which
+thread draws for which element (operators/random.py)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class CudaGenerator(Generator):
         self._seed, self.offset = seed, 0
 
     def take(self, count: int) -> tuple[int, int, int]:
-        """(seed, offset, address) for a launch whose threads draw up to `count` numbers each. With an address other than 0, seed
-        and offset are read from there, and the offset given here is added."""
+        """Return (seed, offset, address) for a launch whose threads draw up to `count` numbers each. With an address other than 0, seed and
+        offset are read from there, and the offset given here is added."""
         count = (count + 3) // 4 * 4
         index = self._device.index or 0
         if graphs.is_capturing(index):
@@ -65,7 +65,7 @@ class CudaGenerator(Generator):
         return 0, at, self.place.ptr
 
     def prepare_capture(self) -> None:
-        """Make the memory that graphs read seed and offset from."""
+        """Allocate the memory from which graphs read seed and offset."""
         if self.place is None:
             self.place = UntypedStorage(16, self._device)
 

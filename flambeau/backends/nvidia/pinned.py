@@ -1,6 +1,6 @@
-"""Host memory locked for the GPU: it is copied at full speed and without waiting.
+"""Page-locked host memory: it is copied at full speed and asynchronously.
 
-Blocks are kept when they are freed. One that a copy still uses is given out again only after that copy."""
+Blocks are cached when they are freed. One that a copy still uses is reused only after that copy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PinnedBlock:
 
 
 class Lease:
-    """A block while a storage has it."""
+    """Ownership of a block by a storage."""
 
     __slots__ = ("block",)
     is_pinned = True
@@ -51,7 +51,7 @@ class Lease:
 
 
 def storage(nbytes: int) -> UntypedStorage:
-    """A storage on the CPU whose memory is locked."""
+    """Return a storage on the CPU whose memory is page-locked."""
     if not nbytes:
         return UntypedStorage(0)
     size = 1 << max(9, (nbytes - 1).bit_length())
@@ -83,12 +83,12 @@ def _block_at(host: int) -> PinnedBlock | None:
 
 
 def holds(host: int) -> bool:
-    """Return whether an address is in locked memory."""
+    """Return whether an address is in page-locked memory."""
     return bool(_addresses) and _block_at(host) is not None
 
 
 def used(host: int, stream: int) -> None:
-    """A copy that was put into a stream uses this memory."""
+    """Note that a copy in a stream uses this memory."""
     block = _block_at(host) if _addresses else None
     if block is not None:
         event: Any = driver.number("cuEventCreate", 2)

@@ -1,7 +1,7 @@
-"""Memory of a graph by plan: a first capture, which nobody runs, tells what lives when; a second one has everything in its place.
+"""Planned memory of a graph: a first capture, which is not run, shows the lifetimes of buffers; a second one has each in its place.
 
-The first takes addresses that no memory stands behind (a `Sketch`). Buffers that are never needed together then share memory, in what
-other work has left free in its segments, as far as that goes, and in one segment for the rest (a `Planned` pool)."""
+The first uses addresses without memory (a `Sketch`). Buffers with disjoint lifetimes then share memory: free memory in the segments of other
+work, as far as that suffices, and one segment for the rest (a `Planned` pool)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Straight:
 
 
 class Sketch(Pool):
-    """Addresses for a capture that is not run. Managed memory is there when it is first touched, and nobody touches it."""
+    """Addresses for a capture that is not run. Managed memory is allocated when it is first touched, which never happens."""
 
     def __init__(self, stream: int):
         super().__init__(stream, private=True)
@@ -51,7 +51,7 @@ class Sketch(Pool):
         self.alive: dict[int, int] = {}  # address -> position in spans
 
     def begin(self, memory: DeviceMemory) -> bool:
-        """Get the first addresses; whether the driver gives any."""
+        """Reserve the first addresses; return whether the driver provides any."""
         self.peak = memory.peak  # of what is allocated: addresses take no memory
         try:
             self.grow(memory, SMALL)
@@ -92,8 +92,8 @@ class Sketch(Pool):
 
 
 class MemoryPlan(NamedTuple):
-    """For each block in turn its size, the hole it lies in (the one behind the last is memory of its own), and where in that; how
-    much of each hole is used, and how large the memory of its own is, as the driver gives it."""
+    """For each block in turn its size, the index of its hole (the last is memory of its own), and its offset in that; how much of each hole
+    is used, and the size of the memory of its own, as the driver allocates it."""
 
     places: list[tuple[int, int, int]]
     used: list[int]
@@ -101,14 +101,14 @@ class MemoryPlan(NamedTuple):
 
 
 class _Room:
-    """A stretch of memory in which blocks are placed that do not live at the same time."""
+    """A stretch of memory for blocks with disjoint lifetimes."""
 
     def __init__(self, size: int, count: int):
         self.size, self.used, self.count = size, 0, 0
         self.first, self.last, self.start, self.end = (np.empty(count, np.int64) for _ in range(4))
 
     def place(self, size: int, first: int, last: int) -> int | None:
-        """Return the lowest place with `size` bytes free from one time to the other, or None."""
+        """Return the lowest offset with `size` bytes free between two times, or None."""
         n = self.count
         together = np.flatnonzero((self.first[:n] < last) & (self.last[:n] > first))
         at = 0
@@ -142,7 +142,7 @@ def plan(spans: list[list[int]], holes: list[int]) -> MemoryPlan:
 
 
 class Planned(Pool):
-    """The memory of a graph whose blocks are asked for as in the sketch. Should that differ, there is more memory, as in other pools."""
+    """The memory of a graph whose blocks are requested as in the sketch. If they differ, more memory is allocated, as in other pools."""
 
     def __init__(self, stream: int, memory: DeviceMemory, lender: Pool, free: list[Block], found: MemoryPlan):
         super().__init__(stream, private=True)
@@ -164,8 +164,8 @@ class Planned(Pool):
 
     @staticmethod
     def make(memory: DeviceMemory, sketch: Sketch, outside: int, limit: float = math.inf) -> Planned | None:
-        """Memory for what was sketched, of which a part may be free memory of the stream `outside`; None if more would have to be
-        reserved than the limit allows."""
+        """Allocate memory for a sketch, part of which may be free memory of the stream `outside`; None if more would have to be reserved than
+        the limit allows."""
         with memory.lock:
             lender = memory.pools.get(outside) or Pool(outside)
             lender.flush()

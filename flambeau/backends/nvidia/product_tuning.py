@@ -1,4 +1,4 @@
-"""The quickest of the algorithms that cuBLASLt recommends for a large product, found by measuring once and kept on disk.
+"""The fastest of the algorithms that cuBLASLt recommends for a large product, found by measuring once and stored on disk.
 
 The library's heuristic puts an algorithm first that takes up to a fifth longer than the best of its list (H200, bfloat16). Measuring takes
 some milliseconds a product, so it is done for those of compiled functions only, which run many times."""
@@ -23,8 +23,8 @@ _BLOCK = 1 << 19  # random numbers, which are repeated
 
 
 def tune(where: Any) -> bool:
-    """Measure the products that this thread has computed on a device, unless that was done before. Whether another algorithm than the
-    first was found for one."""
+    """Measure the products that this thread has computed on a device, unless that was done before. Return whether another algorithm than the
+    first was best for one."""
     found = False
     blocks: dict[Any, UntypedStorage] = {}
     for key, plan in cublaslt.plans(where):
@@ -43,7 +43,7 @@ def tune(where: Any) -> bool:
 
 
 def _measured(plan: Any, dtypes: tuple[Any, ...], most: int, blocks: dict[Any, UntypedStorage]) -> Any:
-    """The algorithm that took the least time, on random numbers. A bias has at most so many elements."""
+    """Return the algorithm that took the least time, on random numbers. A bias has at most `most` elements."""
     where = plan.where
     out, a, b = (_random(span, d, where, blocks) for span, d in zip(plan.spans, dtypes))
     bias = _random(most, dtypes[0], where, blocks) if plan.bias > 0 else None
@@ -73,7 +73,7 @@ def _time(plan: Any, algorithm: Any, given: tuple[int, ...]) -> float:
 
 
 def _random(count: int, d: Any, where: Any, blocks: dict[Any, UntypedStorage]) -> UntypedStorage:
-    """Memory with random numbers of this dtype: on zeros a product is quicker than on anything else."""
+    """Return memory with random numbers of this dtype: on zeros a product is faster than on anything else."""
     backend, width = backend_of(where), d.itemsize
     if d not in blocks:
         wide = np.random.default_rng(0).standard_normal(_BLOCK).astype(np.float32)

@@ -1,8 +1,8 @@
 """Small matrix products of float32 without tensor cores: cuBLAS takes two or three times as long for them as their arithmetic.
 
 A block has a tile of the result, and each of its groups of 64 threads a share of the sum: `TM` by `TN` numbers in a thread's registers,
-operands passing by in shared memory. Where that makes too few blocks, several share a tile, and a second kernel adds up. A product can
-give the sums of its first factor's rows along: with the gradient of a weight comes that of the bias."""
+operands in shared memory. If that makes too few blocks, several share a tile, and a second kernel adds up. A product can also compute the
+sums of its first factor's rows: the bias's gradient with that of a weight."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(256) add_up(float* out, i64 out_ste
 
 
 def _shared(tile: tuple[int, int], groups: int, sums: bool) -> int:
-    """Bytes of shared memory that a block needs: for operands, and then for what groups leave for each other."""
+    """Return the bytes of shared memory that a block needs: for operands, and then for the sums that groups exchange."""
     each = 64 * tile[0] * (tile[1] + int(sums)) if groups > 1 else 0
     return 4 * groups * max(_stages(groups) * 32 * 8 * sum(tile), each)
 
@@ -225,7 +225,7 @@ _WARPS = 8  # that keep a multiprocessor busy
 def chosen(
     sizes: tuple[int, int, int], along: tuple[bool, bool], processors: int, shared: int = 227 << 10
 ) -> tuple[tuple[int, int], int, int]:
-    """(tile, groups, splits) by an estimate of the time that each takes, in cycles."""
+    """Return (tile, groups, splits) by an estimate of the time that each takes, in cycles."""
     rows, columns, inner = sizes
 
     def cycles(way: tuple[tuple[int, int], int, float], splits: int) -> float:
@@ -252,8 +252,8 @@ def plan(
     alignment: int,
     sums: bool = False,
 ) -> ProductPlan | None:
-    """The product of matrices that are stored by rows or by columns (True or False), with steps from one of these to the next. None if it is not
-    one for these kernels."""
+    """Return the product of matrices that are stored by rows or by columns (True or False), with steps from one of these to the next. None if
+    these kernels do not apply."""
     rows, columns, inner = sizes
     if (
         not out[0]

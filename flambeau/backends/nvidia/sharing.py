@@ -1,7 +1,7 @@
-"""Device memory that several processes use: the driver's handle of an allocation travels, not the bytes.
+"""Device memory that several processes share: the driver's handle of an allocation is sent, not the bytes.
 
-The sender keeps the memory until the receiver says, in a few bytes that both map, that it has let go of it. The receiver's work must not
-be under way before the sender's is done, so the sender waits for its stream."""
+The sender keeps the memory until the receiver reports, in a few bytes that both map, that it has released it. The receiver's work must not
+start before the sender's is done, so the sender waits for its stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _sent: dict[int, tuple[UntypedStorage, SharedBlock]] = {}  # by the address of t
 
 
 class Mapped:
-    """Memory of another process, mapped here until this object goes."""
+    """Memory of another process, mapped here until this object is freed."""
 
     def __init__(self, handle: bytes, index: int, flag: SharedBlock):
         threads.activate(index)
@@ -81,7 +81,7 @@ def share(storage: UntypedStorage) -> tuple[Any, ...]:
 def received(
     sender: int, key: int, handle: bytes, offset: int, nbytes: int, index: int, descriptor: Any
 ) -> UntypedStorage:
-    """The memory that a process has sent; in that process, the storage itself."""
+    """Return the memory that a process has sent; in that process, the storage itself."""
     flag = SharedBlock(descriptor.detach(), 8)
     if sender == os.getpid() and key in _sent:
         ctypes.c_int64.from_address(flag.ptr).value = 0

@@ -22,7 +22,7 @@ _next: dict[tuple[int, int], int] = {}
 
 
 def _new_handle(index: int, priority: int) -> int:
-    """A stream of the pool. None is ever destroyed: memory remembers the streams it was used on."""
+    """Return a stream of the pool. Streams are never destroyed, because memory refers to those it was used on."""
     threads.activate(index)
     lowest, highest = ctypes.c_int(), ctypes.c_int()
     driver.call("cuCtxGetStreamPriorityRange", ctypes.byref(lowest), ctypes.byref(highest))
@@ -67,7 +67,7 @@ class Stream:
 
     @property
     def priority(self) -> int:
-        """The stream's priority: the smaller, the sooner its work is started."""
+        """Return the stream's priority: work of smaller ones is started sooner."""
         threads.activate(self.device_index)
         result = ctypes.c_int()
         driver.call("cuStreamGetPriority", self.cuda_stream, ctypes.byref(result))
@@ -75,18 +75,18 @@ class Stream:
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """The lowest and the highest priority, which is the smaller number."""
+        """Return the lowest and the highest priority, which is the smaller number."""
         threads.activate(threads.mine.chosen)
         lowest, highest = ctypes.c_int(), ctypes.c_int()
         driver.call("cuCtxGetStreamPriorityRange", ctypes.byref(lowest), ctypes.byref(highest))
         return lowest.value, highest.value
 
     def wait_event(self, event: Event) -> None:
-        """Later work of this stream waits for the event."""
+        """Make later work of this stream wait for the event."""
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Later work of this stream waits for everything that is in the other one now."""
+        """Make later work of this stream wait for everything that is in the other one now."""
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:
@@ -131,7 +131,7 @@ class ExternalStream(Stream):
 
 
 class Event:
-    """A mark in a stream: to wait for, to ask whether it has passed, and with enable_timing to measure time."""
+    """A mark in a stream: to wait for, to query whether it has passed, and with enable_timing to measure time."""
 
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
@@ -155,14 +155,14 @@ class Event:
         driver.call("cuEventRecordWithFlags", self.cuda_event, stream.cuda_stream, int(self.external))
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Later work of the stream (by default the current one) waits for the mark."""
+        """Make later work of the stream (by default the current one) wait for the event."""
         stream = current_stream() if stream is None else stream
         if self.cuda_event:
             threads.activate(stream.device_index)
             driver.call("cuStreamWaitEvent", stream.cuda_stream, self.cuda_event, int(self.external))
 
     def query(self) -> bool:
-        """Return whether everything before the mark is done."""
+        """Return whether everything before the event is done."""
         if not self.cuda_event:
             return True
         status = driver.functions().cuEventQuery(self.cuda_event)
@@ -172,7 +172,7 @@ class Event:
         return True
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds between two marks that have passed."""
+        """Return the milliseconds between two events that have passed."""
         if self.flags & _NO_TIMING or end_event.flags & _NO_TIMING:
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if not self.cuda_event or not end_event.cuda_event:
@@ -180,7 +180,7 @@ class Event:
         return driver.number("cuEventElapsedTime", self.cuda_event, end_event.cuda_event, kind=ctypes.c_float)
 
     def synchronize(self) -> None:
-        """Wait for everything before the mark."""
+        """Wait for everything before the event."""
         if self.cuda_event:
             driver.call("cuEventSynchronize", self.cuda_event)
         alarms.look()
@@ -211,7 +211,7 @@ def current_stream(where: Any = None) -> Stream:
 
 
 def default_stream(where: Any = None) -> Stream:
-    """The stream that work goes to unless another is chosen."""
+    """Return the stream that work goes to unless another is chosen."""
     return stream_of(_index(where), 0)
 
 
@@ -235,8 +235,8 @@ _aside = _Aside()
 
 
 def aside(work: Callable[[], None], made: list[Any], held: list[Any]) -> None:
-    """Do work that fills the storages `made`, which nobody waits for soon, and needs those `held` until it is done: at once, unless
-    somebody has a better place for it."""
+    """Do work that fills the storages `made`, which are needed late, and that needs those `held` until it is done: at once, or in the place
+    set by `working_aside`."""
     if _aside.place is None:
         work()
     else:
@@ -245,7 +245,7 @@ def aside(work: Callable[[], None], made: list[Any], held: list[Any]) -> None:
 
 @contextlib.contextmanager
 def working_aside(place: Callable[[Callable[[], None], list[Any], list[Any]], None] | None) -> Iterator[None]:
-    """Context manager within which this thread's work that is put aside goes to a place."""
+    """Context manager: pass this thread's work of `aside` to `place`."""
     before, _aside.place = _aside.place, place
     try:
         yield
@@ -254,7 +254,7 @@ def working_aside(place: Callable[[Callable[[], None], list[Any], list[Any]], No
 
 
 class StreamContext:
-    """Context manager within which this thread's work goes to a stream (and "cuda" is its device); with None nothing changes."""
+    """Context manager: send this thread's work to a stream (and make its device "cuda"); with None nothing changes."""
 
     def __init__(self, stream: Stream | None):
         self.stream = stream

@@ -31,7 +31,7 @@ _libc.calloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
 
 @functools.cache
 def key() -> int:
-    """The key of pthreads under which threads keep their state; it is freed with the thread."""
+    """Return the key of pthreads under which threads keep their state, which is freed with the thread."""
     result = ctypes.c_uint()
     if _libc.pthread_key_create(ctypes.byref(result), _libc.free):
         raise MemoryError("no more keys for the data of threads")
@@ -39,7 +39,7 @@ def key() -> int:
 
 
 class Mine(threading.local):
-    """Thread-local choices for Python: streams are kept here as well, because reading C memory takes longer."""
+    """Thread-local choices for Python: streams are copied here, because reading C memory takes longer."""
 
     def __init__(self) -> None:
         found = _libc.pthread_getspecific(key())
@@ -55,7 +55,7 @@ mine = Mine()
 
 
 def activate(index: int) -> int:
-    """Make the context of a device current in this thread; returns its current stream there."""
+    """Make the context of a device current in this thread; return its current stream there."""
     words = mine.words
     if words.context != index + 1:
         driver.call("cuCtxSetCurrent", driver.context(index))
@@ -71,6 +71,6 @@ def set_stream(index: int, handle: int) -> int:
 
 
 def choose(index: int) -> int:
-    """Choose the device that "cuda" means; returns the one before."""
+    """Choose the device that "cuda" means; return the one before."""
     before, mine.chosen = mine.chosen, index
     return before

@@ -1,7 +1,7 @@
 """Reading and writing at lists of positions: the kernels behind x[i, j, mask] and x[...] = v.
 
-Element (b, p, a) of the result lies at before[b] + picked[p] + after[a]: offsets into memory, of which `picked` is made of the
-index tensors and checked before anything is read or written.
+Element (b, p, a) of the result is at before[b] + picked[p] + after[a]: offsets into memory, of which `picked` is computed from the index
+tensors and checked before anything is read or written.
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ def take_positions(out, x, before, picked, after, blocks, count, inner, *, dense
 
 @loop_kernel
 def take_indexed(out, x, before, index, after, error, blocks, count, size, stride, inner, *, dense=True):
-    """out[b, p, a] = x[before[b] + index[p] * stride + after[a]]: `take_positions` by one index of a dimension of `size` > 0,
-    where a negative one counts from the end. For one out of bounds some other element is taken, and error[0], zero before,
-    becomes 1."""
+    """out[b, p, a] = x[before[b] + index[p] * stride + after[a]]: `take_positions` by one index of a dimension of `size` > 0, where a
+    negative one counts from the end. For an index out of bounds another element is taken, and error[0], zero before, becomes 1."""
     row_blocks = (count + ROWS - 1) // ROWS
     for task in prange(blocks * row_blocks, inner * minimum(count, ROWS)):
         block = task // row_blocks
@@ -137,7 +136,7 @@ def count_true(counts, mask, n):
 
 @loop_kernel
 def list_true(positions, ends, mask, n):
-    """The positions of elements that are not zero; ends[b] is where those of the b-th ROWS elements end in the list."""
+    """Write the positions of elements that are not zero; ends[b] is where those of the b-th ROWS elements end in the list."""
     for task in prange((n + ROWS - 1) // ROWS, 2 * ROWS):
         found = local(i64, ROWS + 1)
         count = 0
@@ -151,6 +150,6 @@ def list_true(positions, ends, mask, n):
 
 @loop_kernel
 def coordinates(out, positions, count, start, inner, size):
-    """out[start + p] = which of `size` slices of `inner` elements each the p-th position lies in."""
+    """out[start + p] = which of `size` slices of `inner` elements contains the p-th position."""
     for p in prange(count, 4):
         out[start + p] = positions[p] // inner % size

@@ -23,9 +23,9 @@ def attention_weights(
     out, logs, scores, mask, scale, batch, heads, length, n, batch_step, head_step, row_step, column_step, first, log_step,
     *, causal,
 ):  # fmt: skip
-    """out = softmax(scale * scores + mask) over rows of n; `causal` lets row i see columns 0 ... first + i. The mask may be
-    broadcast: its steps say how far apart its elements lie. A row that sees nothing becomes zeros. Where no scores
-    are given, `out` has them. `logs`, where it is wanted, are the logarithms of the sums, `log_step` from one matrix to the next."""
+    """out = softmax(scale * scores + mask) over rows of n; `causal` lets row i see columns 0 ... first + i. The mask may be broadcast: its
+    steps are the distances of its elements. A row that sees nothing becomes zeros. If `scores` is None, `out` holds them. `logs`, unless
+    None, receives the logarithms of the sums, `log_step` from one matrix to the next."""
     for row in prange(batch * heads * length, 4 * n):
         base = row * n
         i = row % length
@@ -58,8 +58,8 @@ def attention_weights(
 
 @loop_kernel
 def attention_slopes(scores, grad, logs, shares, scale, rows, length, n, first, step, *, causal):
-    """Weights in place of scores, and the gradient of the scores in place of that of the weights: of rows whose sums have these
-    logarithms, and whose gradients have these products with the results. Both lie `step` apart from one matrix to the next."""
+    """Replace scores by weights, and the gradient of the weights by that of the scores: for rows whose sums have the logarithms `logs`, and
+    whose gradients have the products `shares` with the results. Both are `step` apart from one matrix to the next."""
     for row in prange(rows, 4 * n):
         base = row * n
         at = row // length * step + row % length

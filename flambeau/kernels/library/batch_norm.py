@@ -1,9 +1,8 @@
 """Batch normalisation, forward and backward. Statistics are per channel, in `mean` and `rstd` (float32 for half-width data);
 weight, bias and the running statistics may be None.
 
-`*_planes` kernels read x as (batch, channels, space), `*_columns` as (rows, channels): channels next to each other. The
-latter work on chunks of rows, whose results lie in `partial` (chunks, 2, channels), and need `factors`, a few numbers per
-channel.
+`*_planes` kernels read x as (batch, channels, space), `*_columns` as (rows, channels), channels last. The latter work on chunks of rows,
+whose results are in `partial` (chunks, 2, channels), and need `factors`, a few numbers per channel.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def backward_planes(grad_x, grad_weight, grad_bias, grad, x, mean, rstd, weight,
 def normalise_columns(
     out, mean, rstd, partial, factors, x, weight, bias, running_mean, running_var, rows, channels, chunks, momentum, eps
 ):  # fmt: skip
-    """normalise_planes for channels next to each other."""
+    """Compute `normalise_planes` for channels-last data."""
     size = (rows + chunks - 1) // chunks
     for chunk in prange(chunks, 3 * size * channels):
         first = chunk * size
@@ -161,7 +160,7 @@ def normalise_columns(
 
 @loop_kernel
 def apply_columns(out, rstd, factors, x, mean, var, weight, bias, rows, channels, eps):
-    """apply_planes for channels next to each other."""
+    """Compute `apply_planes` for channels-last data."""
     for c in range(channels):
         r = rsqrt(like(rstd, var[c]) + eps)
         rstd[c] = r
@@ -178,7 +177,7 @@ def apply_columns(out, rstd, factors, x, mean, var, weight, bias, rows, channels
 def backward_columns(
     grad_x, grad_weight, grad_bias, partial, factors, grad, x, mean, rstd, weight, rows, channels, chunks, *, training
 ):  # fmt: skip
-    """backward_planes for channels next to each other."""
+    """Compute `backward_planes` for channels-last data."""
     size = (rows + chunks - 1) // chunks
     for chunk in prange(chunks, 3 * size * channels):
         sums = chunk * 2 * channels

@@ -1,4 +1,4 @@
-"""Between the usual layout of feature maps (batch, channel, position) and blocks of channels side by side, which convolutions like."""
+"""Conversions between the usual layout of feature maps (batch, channel, position) and blocks of adjacent channels, which convolutions prefer."""
 
 from __future__ import annotations
 

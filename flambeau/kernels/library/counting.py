@@ -33,8 +33,8 @@ def count_numbers(counts, x, n, size):
 
 @loop_kernel
 def count_between(counts, x, places, n, bins, low, high):
-    """counts[bin] += the elements in each of `bins` even parts of low ... high, both included; others do not count. `counts`
-    has one bin more, for them. Places are computed in the elements' own precision, or given."""
+    """counts[bin] += the elements in each of `bins` equal parts of low ... high, both included; others do not count. `counts` has one bin
+    more, for them. Bins are computed in the elements' own precision, or given as `places`."""
     start = like(x, low)
     end = like(x, high)
     width = end - start

@@ -1,7 +1,7 @@
-"""Convolutions of codes in which every channel has a window of its own, channels last.
+"""Depthwise convolutions of quantized codes, channels last.
 
-Sums are kept in float32, which holds them exactly (windows are small), because converting a code once and multiplying it with every
-weight that meets it takes fewer instructions than dot products of bytes, which would have to be brought together first."""
+Sums are kept in float32, which holds them exactly (windows are small), because converting a code once and multiplying it by each of its
+weights takes fewer instructions than dot products of bytes, which would have to be gathered first."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ BLOCK = 512  # distances in one task of pair_distances_across
 
 @scalar_function
 def term(d, p, *, norm):
-    """Return what a component of a difference adds to a distance before the last step."""
+    """Return the contribution of one component of a difference to a distance, before the final root."""
     if norm == "zero":
         return d * 0 if d == 0 else d * 0 + 1
     if norm == "two":
@@ -93,7 +93,7 @@ def pair_distances(out, x, y, batches, rows, columns, width, p, *, norm):
 
 @scalar_function
 def slope(difference, distance, p, *, norm):
-    """The derivative of a distance with respect to one component of the difference."""
+    """Return the derivative of a distance with respect to one component of the difference."""
     if norm == "one":
         return sign(difference)
     if norm == "two":

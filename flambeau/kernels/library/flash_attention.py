@@ -1,9 +1,9 @@
 """Attention in one pass: scores, softmax and the product with the values, block by block, without the score matrix.
 
-Work is cut into blocks of `lanes` queries, which are side by side in vector registers: scores are kept as (keys, lanes),
-queries as (features, lanes), results as (queries, features). A block meets KEYS keys at a time and keeps a running maximum and sum of
-exponentials (Milakov and Gimelshein; Dao et al.'s FlashAttention). The backward pass makes the weights again from `logs`, the
-logarithm of each query's sum of exponentials.
+Work is cut into blocks of `lanes` queries, which are side by side in vector registers: scores are kept as (keys, lanes), queries as
+(features, lanes), results as (queries, features). A block processes KEYS keys at a time and keeps a running maximum and sum of exponentials
+(Milakov and Gimelshein; Dao et al.'s FlashAttention). The backward pass recomputes the weights from `logs`, the logarithm of each query's sum
+of exponentials.
 
 Tensors are (batch, heads, rows, features) with steps between batches, heads and rows; features are adjacent. `group`
 query heads share one head of keys and values.
@@ -35,7 +35,7 @@ TILE = 1024  # bytes of sums that stay in registers
 
 @scalar_function
 def add_tile(out, o, o_step, a, a0, a_row, a_term, b, b0, b_step, terms, *, rows, lanes, fresh):
-    """A few rows of add_product: their sums are in registers until all terms are added."""
+    """Add a few rows of `add_product`: their sums stay in registers until all terms are added."""
     sums = local(out, rows * lanes)
     for i in simd(lanes):
         for r in unroll(rows):

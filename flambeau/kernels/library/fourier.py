@@ -179,8 +179,8 @@ def radix5(work, table, at, source, target, plane, m, s):
 
 @scalar_function
 def radix_any(work, table, at, source, target, plane, m, s, radix):
-    """An odd radix, by its definition: cosines of sums and sines of differences of elements j and -j, three pairs at a time.
-    The roots of the radix follow its other factors in the table."""
+    """Transform by an odd radix, by its definition: cosines of sums and sines of differences of elements j and -j, three pairs at a time. The
+    roots of the radix follow its other factors in the table."""
     half = radix // 2
     roots = at + 2 * (radix - 1) * m
     d = s * m
@@ -295,8 +295,8 @@ def write_complex(out, work, turns, place, plane, here, turn, scale, *, inverse,
 
 @scalar_function
 def write_half(out, work, place, mirror, plane, here, there, half, mirrored, *, second):
-    """A coefficient of the first or second of two real lines, from those of one complex line at j and -j; its conjugate
-    `there`, if it is asked for."""
+    """Write a coefficient of the first or second of two real lines, from those of one complex line at j and -j, and, if `mirrored`, its
+    conjugate at `there`."""
     ar, ai, br, bi = work[place], work[place + plane], work[mirror], work[mirror + plane]
     re = (ai + bi) * half if second else (ar + br) * half
     im = (br - ar) * half if second else (ai - bi) * half
@@ -309,7 +309,7 @@ def write_half(out, work, place, mirror, plane, here, there, half, mirrored, *, 
 
 @scalar_function
 def write_half_tiles(out, work, lines, done, plane, n, out_step, half, first, last, *, second, full):
-    """The coefficients of the real lines first..last, all of them if `full`; row n of the planes is row 0 again."""
+    """Write the coefficients of the real lines first..last, all of them if `full`; row n of the planes is row 0 again."""
     coefficients = n // 2 + 1
     tiled = coefficients // TILE * TILE
     for tile in range(0, tiled, TILE):
@@ -333,7 +333,7 @@ def write_half_tiles(out, work, lines, done, plane, n, out_step, half, first, la
 
 @scalar_function
 def read_halves(work, x, home, plane, c, j, n, one, other, in_step):
-    """Coefficients j and -j of one complex line from those of two real lines, real and imaginary parts exchanged."""
+    """Read coefficients j and -j of one complex line from those of two real lines, real and imaginary parts exchanged."""
     alone = j == 0 or 2 * j == n  # these are real: their imaginary parts do not count
     ar, ai = x[2 * (one + j * in_step)], x[2 * (one + j * in_step) + 1]
     br, bi = x[2 * (other + j * in_step)], x[2 * (other + j * in_step) + 1]
@@ -354,9 +354,9 @@ def transform_lines(
     out, x, out_lines, in_lines, table, radices, passes, turns, work, lines, n, out_step, in_step, scale, parts, period,
     *, inverse=False, turned=False
 ):  # fmt: skip
-    """Complex lines. The inverse transform is the transform with real and imaginary parts exchanged on the way in and out.
-    With `turned`, element k of line l is multiplied by turns[(l % period) * n + k]: the step between two transforms that
-    make a longer one. `work` has room for 4 * n * LANES numbers per part."""
+    """Transform complex lines. The inverse transform is the transform with real and imaginary parts exchanged on the way in and out. With
+    `turned`, element k of line l is multiplied by turns[(l % period) * n + k]: the step between two transforms that make a longer one. `work`
+    has room for 4 * n * LANES numbers per part."""
     plane = n * LANES
     whole = n // TILE * TILE
     blocks = (lines + LANES - 1) // LANES
@@ -418,8 +418,8 @@ def transform_lines(
 def transform_real_lines(
     out, x, out_lines, in_lines, table, radices, passes, work, lines, n, out_step, in_step, scale, parts, *, full=False
 ):  # fmt: skip
-    """Real lines to all their coefficients, or to the n // 2 + 1 that determine the rest. Two lines travel as one: the real and imaginary
-    part of a complex one, whose transform is taken apart by its symmetries. The planes have one more row than elements."""
+    """Transform real lines to all their coefficients, or to the n // 2 + 1 that determine the rest. Two lines are transformed as the real and
+    imaginary part of one complex line, and separated by symmetry. The planes have one more row than elements."""
     plane = (n + 1) * LANES
     whole = n // TILE * TILE
     half = scale * 0.5
@@ -456,7 +456,7 @@ def transform_real_lines(
 def transform_half_lines(
     out, x, out_lines, in_lines, table, radices, passes, work, lines, n, out_step, in_step, scale, parts
 ):  # fmt: skip
-    """The inverse of transform_real_lines: n real numbers from n // 2 + 1 coefficients."""
+    """Compute the inverse of transform_real_lines: n real numbers from n // 2 + 1 coefficients."""
     plane = n * LANES
     whole = n // TILE * TILE
     blocks = (lines + 2 * LANES - 1) // (2 * LANES)

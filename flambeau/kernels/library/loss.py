@@ -39,7 +39,7 @@ def weighted_sum(x, weight, base, n, step):
 
 @scalar_function
 def target_loss(x, target, weight, stats, place, base, n, step, top, shift, ignore, smoothing, all_weights, *, smooth):
-    """The loss of one target from the row's statistics; a target that is no class counts as ignored."""
+    """Return the loss of one target from the row's statistics; a target that is no class counts as ignored."""
     t = target[place]
     value = like(x, 0)
     if t != ignore and 0 <= t < n:
@@ -55,7 +55,7 @@ def target_loss(x, target, weight, stats, place, base, n, step, top, shift, igno
 
 @scalar_function
 def reduce_losses(loss, stats, target, weight, count, n, ignore, all_weights, *, reduction):
-    """The result and the totals, summed in order so that it does not depend on the number of threads."""
+    """Compute the result and the totals, summed in order so that it does not depend on the number of threads."""
     weights = f64(0)
     losses = f64(0)
     bad = 0
@@ -187,7 +187,7 @@ def probability(soft, stats, at, place, *, from_scores):
 
 @loop_kernel
 def totals(loss, stats, target, rows, n, ignore, *, reduction):
-    """The result and the totals, where the statistics of all rows are there."""
+    """Compute the result and the totals from the statistics of all rows."""
     reduce_losses(loss, stats, target, None, rows, n, ignore, like(stats, n), reduction=reduction)
 
 

@@ -1,4 +1,4 @@
-"""Small matrices in batches: LU with partial pivoting, triangular systems, Cholesky; and what LAPACK is given and leaves."""
+"""Small matrices in batches: LU with partial pivoting, triangular systems, Cholesky; and conversions of LAPACK's operands and results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TILE = 16  # rows whose elements of a column are a cache line
 
 @scalar_function
 def factor(work, pivots, base, swaps, m, n, low, high):
-    """Factor the columns from low to high of one matrix of m x n at `base`. A zero pivot leaves its column as it is."""
+    """Factor the columns from low to high of one m x n matrix at `base`. A zero pivot leaves its column unchanged."""
     for j in range(low, high):
         top = base + j * n
         best = j
@@ -55,8 +55,8 @@ def solve_one(x, a, base, first, n, columns, *, upper, unit):
 
 @loop_kernel
 def lu_columns(work, pivots, count, m, n, k, low, high):
-    """Factor the columns from low to high of `count` matrices of m x n in place; whole rows are swapped, and pivots
-    (k a matrix) say with which, counted from 1."""
+    """Factor the columns from low to high of `count` m x n matrices in place; whole rows are swapped, and `pivots` (k for each matrix) are
+    the rows they were swapped with, counted from 1."""
     for matrix in prange(count, m * (high - low)):
         factor(work, pivots, matrix * m * n, matrix * k, m, n, low, high)
 
@@ -70,7 +70,7 @@ def substitute(x, a, count, n, columns, *, upper, unit):
 
 @loop_kernel
 def solve_systems(x, work, pivots, info, count, n, columns):
-    """Solve for `count` matrices, of which the factors take the place, x in place; info is the first zero pivot (0: none)."""
+    """Solve for `count` matrices, which their factors replace, x in place; info is the first zero pivot (0: none)."""
     for matrix in prange(count, n * n * (n + columns)):
         base = matrix * n * n
         first = matrix * n * columns
@@ -92,7 +92,7 @@ def solve_systems(x, work, pivots, info, count, n, columns):
 
 @loop_kernel
 def follow_swaps(order, pivots, count, k, m):
-    """The order of m rows that k swaps of row i with row pivots[i] (counted from 1) lead to."""
+    """Compute the order of m rows after k swaps of row i with row pivots[i] (counted from 1)."""
     for matrix in prange(count, m):
         first = matrix * m
         for i in range(m):
@@ -106,7 +106,7 @@ def follow_swaps(order, pivots, count, k, m):
 
 @loop_kernel
 def turn(out, a, count, m, n, *, lower=False):
-    """The columns of `count` matrices of m x n; with `lower`, zeros above the diagonal."""
+    """Transpose `count` m x n matrices; with `lower`, zeros above the diagonal."""
     bands = (m + TILE - 1) // TILE
     for task in prange(count * bands, 4 * TILE * n):
         base = task // bands * m * n
@@ -125,7 +125,7 @@ def turn(out, a, count, m, n, *, lower=False):
 
 @loop_kernel
 def clear_below(columns, count, m, n):
-    """Zeros below the diagonal of `count` matrices of m rows, given by their n columns."""
+    """Write zeros below the diagonal of `count` matrices of m rows, given by their n columns."""
     for task in prange(count * n, m):
         j = task % n
         for i in simd(j + 1, m):
@@ -134,7 +134,7 @@ def clear_below(columns, count, m, n):
 
 @loop_kernel
 def cholesky_rows(factor, a, info, count, n):
-    """The lower factors of `count` matrices, of which the lower triangle is read; info is the first leading minor that is not
+    """Compute the lower factors of `count` matrices, of which the lower triangle is read; info is the first leading minor that is not
     positive (0: none), where the factor ends."""
     for matrix in prange(count, n * n * n // 3):
         base = matrix * n * n

@@ -46,7 +46,7 @@ def resize_bytes_across(out, x, scratch, first, count, weights, planes, parts, n
 
 @loop_kernel
 def planes_of_pixels(out, x, rows, width, pitch, divisor, *, channels):
-    """out (channels, rows, width) from pixels side by side: rows of x are `pitch` apart. Divided by `divisor`, or with None as they are."""
+    """out (channels, rows, width) from interleaved pixels: rows of x are `pitch` apart. Divided by `divisor`, unless that is None."""
     for r in prange(rows, width * channels):
         for i in simd(width):
             for c in unroll(channels):

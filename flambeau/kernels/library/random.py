@@ -1,4 +1,4 @@
-"""Random numbers: the MT19937 engine and the fills that PyTorch makes of it, bit for bit.
+"""Random numbers: the MT19937 engine and PyTorch's ways to fill tensors from it, bit for bit.
 
 `state` is the engine's memory: 624 words, and at ENGINE the position of the next one. `words` is scratch memory for CHUNK
 words. Arithmetic must round exactly where it is written: `fma` rounds once, everything else after each operation, and
@@ -51,7 +51,7 @@ def twist(upper, lower, other):
 
 @scalar_function
 def regenerate(state):
-    """The next 624 words. Each word depends on others at least 227 places away, so neighbours can be made together."""
+    """Compute the next 624 words. Each word depends on others at least 227 places away, so neighbours can be computed together."""
     for i in simd(227):
         state[i] = twist(state[i], state[i + 1], state[i + 397])
     for i in simd(227, 623):

@@ -159,7 +159,7 @@ def binomial_rejection(count, p, state, table):
 
 @loop_kernel
 def binomial(out, counts, chances, table, state, n):
-    """`table`: log(k!) minus Stirling's formula, for k = 0 ... 9."""
+    """Draw binomial samples. `table`: log(k!) minus Stirling's formula, for k = 0 ... 9."""
     for i in range(n):
         count = counts[i]
         p = chances[i]
@@ -184,7 +184,7 @@ def binomial(out, counts, chances, table, state, n):
 
 @scalar_function
 def next_normal(state, kept):
-    """kept[0] says whether the second of a pair, kept[1], is waiting."""
+    """Return the next normal number. kept[0] says whether kept[1] is the unused second number of a pair."""
     if kept[0] != 0:
         kept[0] = 0.0
         return kept[1]
@@ -199,7 +199,7 @@ def next_normal(state, kept):
 
 @scalar_function
 def gamma_sample(alpha, state, kept):
-    """Marsaglia and Tsang's method; the parameter is handled in its own precision, the rest in float64."""
+    """Draw a gamma sample by Marsaglia and Tsang's method; the parameter has its own precision, the rest is in float64."""
     if alpha == 0:
         return f64(0)
     scale = f64(1)
@@ -283,7 +283,7 @@ def multinomial(out, weights, steps, state, words, rows, k, samples):
 
 @loop_kernel
 def race(out, weights, noise, rows, k):
-    """The index of each row's largest weight / noise, the first of equals; nan counts as largest."""
+    """Return the index of each row's largest weight / noise, the first of equals; nan counts as largest."""
     for i in range(rows):
         best = like(weights, -1)
         winner = 0

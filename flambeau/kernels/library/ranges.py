@@ -1,4 +1,4 @@
-"""Arithmetic sequences with the roundings that PyTorch's have."""
+"""Arithmetic sequences with PyTorch's rounding."""
 
 from __future__ import annotations
 

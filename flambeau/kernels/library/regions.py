@@ -13,8 +13,8 @@ from ..loops import floor, i64, inf, like, loop_kernel, maximum, minimum, prange
 
 @loop_kernel
 def suppress(keep, kept, alive, boxes, n, threshold):
-    """Walk over boxes (n, 4), best first; keep one and drop all later ones that overlap it by more than `threshold`.
-    keep: their numbers, kept: how many; alive is scratch, all ones."""
+    """Keep boxes (n, 4), best first, and drop all later ones that overlap a kept one by more than `threshold`. keep: their indices, kept:
+    their number; alive is scratch memory, all ones."""
     kept[0] = 0
     for i in range(n):
         if alive[i] > 0:
@@ -33,7 +33,7 @@ def suppress(keep, kept, alive, boxes, n, threshold):
 
 @loop_kernel
 def align_taps(taps, fractions, origins, bins, starts, counts, regions, size, n):
-    """The points of all regions along an axis of `size` elements: n bins each, `bins[r]` long from `origins[r]`."""
+    """Compute the points of all regions along an axis of `size` elements: n bins each, `bins[r]` long from `origins[r]`."""
     for r in prange(regions, 64 * n):
         for i in range(n):
             for a in range(counts[r]):
@@ -176,8 +176,8 @@ def pool_average_by_position_backward(dx, g, image, y0, y1, x0, x1, regions, cha
 
 @loop_kernel
 def deform_points(index, weights, slopes, offset, batch, taps, h, w, oh, ow, kw, sh, sw, ph, pw, dh, dw):
-    """The four neighbours of each displaced kernel element, as tables for `sample_planes` (see `sample`): (batch, 4, taps,
-    oh, ow); slopes (batch, 2, 4, ...) by y and x. offset (batch, taps, 2, oh, ow)."""
+    """Compute the four neighbours of each displaced kernel element, as tables for `sample_planes` (see `sample`): (batch, 4, taps, oh, ow);
+    slopes (batch, 2, 4, ...) by y and x. offset (batch, taps, 2, oh, ow)."""
     count = taps * oh * ow
     for task in prange(batch * taps, 32 * oh * ow):
         n = task // taps

@@ -1,7 +1,7 @@
-"""Rows of matrices that are equal because they were read from one row of a table: each is computed with once.
+"""Rows of matrices that are equal because they were read from one row of a table: computations use each distinct row once.
 
-The rows that differ are numbered in the order in which they first occur, so that row `number` never comes after a row that it stands
-for, and all of this can be done in place."""
+The distinct rows are numbered in the order in which they first occur, so that row `number` never comes after a row that it represents, and
+all of this can be done in place."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ COLUMNS = 256  # in one task
 
 @loop_kernel
 def number_rows(place, first, seen, index, rows1, rows2, rows3, rows4, count, n):
-    """place[k] is the number of index[k], which is good, among the different ones; first[number] is that index, and -1 behind the last.
-    rows1 to rows4 become how many there are."""
+    """place[k] is the number of index[k] among the distinct ones; first[number] is that index, and -1 after the last. rows1 to rows4 become
+    the number of distinct ones."""
     for j in simd(n):
         seen[j] = -1
     found = 0
@@ -50,7 +50,7 @@ def gather_first(x, place, count, dim):
 
 @loop_kernel
 def spread_rows(x, place, count, dim):
-    """Row k becomes row place[k], from the last to the first."""
+    """Replace row k by row place[k], from the last to the first."""
     for task in prange((dim + COLUMNS - 1) // COLUMNS, count * COLUMNS):
         start = task * COLUMNS
         width = minimum(COLUMNS, dim - start)

@@ -1,4 +1,4 @@
-"""From the sums of integer products to codes or values, in PyTorch's order of steps: ties and last bits depend on it."""
+"""Conversion of sums of integer products to codes or values, in PyTorch's order of steps, on which ties and last bits depend."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..loops import (
 
 @scalar_function
 def between(code, low, high):
-    """A code kept in range. Not `minimum` and `maximum`, which look for values that are no numbers: there are none."""
+    """Clamp a code. `minimum` and `maximum` would also test for nan, which does not occur."""
     code = where(code > low, code, low)
     return where(code < high, code, high)
 
@@ -33,8 +33,8 @@ def between(code, low, high):
 def requantize_rows(
     out, sums, offsets, row_offsets, channel_zeros, multiplier, bias, factor, rows, n, zero_point, low, high
 ):
-    """out = codes of (sums - offsets + bias * factor) * multiplier, a number of offsets, bias and multiplier for every column. Where weights have
-    zero points (`channel_zeros`), those times the row's `row_offsets` are taken off too."""
+    """out = codes of (sums - offsets + bias * factor) * multiplier, with offsets, bias and multiplier for every column. If weights have zero
+    points (`channel_zeros`), those times the row's `row_offsets` are subtracted, too."""
     for i in prange(rows, n):
         base = i * n
         for j in simd(n):
@@ -50,8 +50,8 @@ def requantize_rows(
 
 @loop_kernel
 def dequantize_rows(out, sums, weight_sums, row_offsets, channel_zeros, scales, bias, numbers, rows, n, relu):
-    """out = (sums - zero_point * weight_sums) * (scale * scales) + bias, in float32, the last two steps with one rounding.
-    `numbers` are scale and zero point of the input. Sums that are None stand in `out`, whose values take their place."""
+    """out = (sums - zero_point * weight_sums) * (scale * scales) + bias, in float32, the last two steps with one rounding. `numbers` are
+    scale and zero point of the input. If `sums` is None, they are in `out`, and are replaced."""
     for i in prange(rows, n):
         base = i * n
         zero_point = i32(numbers[1])
@@ -80,7 +80,7 @@ NO_INVERSE = 2.0**-128  # the reciprocal of what is smaller is infinite in float
 
 @loop_kernel
 def ranges(ends, x, n, parts):
-    """ends = the smallest and the largest value of each part of x, or zero if that is beyond them."""
+    """ends = the smallest and the largest value of each part of x, with zero included."""
     for part in prange(parts, PART):
         low = f32(0)
         high = f32(0)
@@ -93,8 +93,8 @@ def ranges(ends, x, n, parts):
 
 @loop_kernel
 def dynamic_codes(codes, numbers, x, ends, n, parts, most):
-    """numbers = scale and zero point for values between the `ends`, with codes from 0 to `most`, such that zero has a code of its own;
-    codes = x in these. The same as `choose_parameters`. Where there is one part, `ends` may be None, and are looked for here."""
+    """numbers = scale and zero point for values between the `ends`, with codes from 0 to `most`, such that zero has a code of its own; codes
+    = x in these. The same as `choose_parameters`. With one part, `ends` may be None and are computed here."""
     for part in prange(parts, PART):
         smallest = f32(0)
         largest = f32(0)

@@ -1,9 +1,8 @@
 """Separable linear maps along dimensions: each output is a weighted sum of a few neighbouring inputs.
 
-Along one dimension a map is given by tables with one entry per output: `first` (the first input, which may lie outside:
-inputs before the first and after the last are the border's), `count` (how many), and `weights`, laid out
-[tap, output]. With `divisors` instead of weights (`flat`), inputs are added and their sum is divided.
-Pooling, interpolation, and the transposes of both are such maps.
+Along one dimension a map is given by tables with one entry per output: `first` (the first input, which may be outside: inputs before the
+first and after the last are those of the border), `count` (how many), and `weights` in the order [tap, output]. With `divisors` instead of
+weights (`flat`), inputs are added and their sum is divided. Pooling, interpolation, and the transposes of both are such maps.
 """
 
 from __future__ import annotations
@@ -196,8 +195,8 @@ def resample_channels(
 
 @loop_kernel
 def pick_planes(out, x, h_first, w_first, planes, h, w, oh, ow, inner, *, repeat):
-    """out[p, i, j, :] = x[p, h_first[i], w_first[j], :] of `inner` elements. `repeat`: each column is repeated so often;
-    0 if it is not so simple. Equal rows are copied from the row before."""
+    """out[p, i, j, :] = x[p, h_first[i], w_first[j], :] of `inner` elements. `repeat`: each column is repeated this often; 0 if repetitions
+    differ. Equal rows are copied from the row before."""
     for plane in prange(planes, oh * ow * inner):
         before = -1
         for i in range(oh):

@@ -1,9 +1,8 @@
 """Time steps of recurrent layers, forward and backward: everything between the matrix products.
 
-`pre` is the input's share of the gates and `rec` the hidden state's, biases included. A step works on the first `batch`
-rows of the state, which it replaces; what it replaced goes to `before`, because the gradient of the weights needs it; what only
-gradients need may be None.
-Rows of one step start at row `first` of the buffers that hold all steps."""
+`pre` is the input's share of the gates and `rec` the hidden state's, biases included. A step works on the first `batch` rows of the state,
+which it replaces; the previous state is saved in `before` for the gradient of the weights; buffers that only gradients need may be None. Rows
+of one step start at row `first` of the buffers that hold all steps."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ GATES = {"relu": 1, "tanh": 1, "lstm": 4, "gru": 3}  # by kind of cell, in the o
 
 @loop_kernel
 def lstm_step(out, h, c, gates, h_before, c_before, cells, pre, rec, first, batch, n):
-    """Gates in the order input, forget, cell, output."""
+    """Compute one LSTM step. Gates are in the order input, forget, cell, output."""
     for b in prange(batch, 16 * n):
         r = b * 4 * n
         g = r + first * 4 * n
@@ -43,7 +42,7 @@ def lstm_step(out, h, c, gates, h_before, c_before, cells, pre, rec, first, batc
 
 @loop_kernel
 def lstm_step_backward(grads, dc, dout, dh, gates, cells, c_before, first, batch, n):
-    """Gradients of the gates before their activations; dc is carried to the step before."""
+    """Compute gradients of the gates before their activations; dc is carried to the step before."""
     for b in prange(batch, 16 * n):
         g = (first + b) * 4 * n
         for j in simd(n):
@@ -65,7 +64,7 @@ def lstm_step_backward(grads, dc, dout, dh, gates, cells, c_before, first, batch
 
 @loop_kernel
 def gru_step(out, h, gates, h_before, pre, rec, first, batch, n):
-    """Gates in the order reset, update, new; the fourth quarter keeps the hidden state's share of `new`."""
+    """Compute one GRU step. Gates are in the order reset, update, new; the fourth quarter keeps the hidden state's share of `new`."""
     for b in prange(batch, 16 * n):
         s = b * 3 * n
         g = s + first * 3 * n
@@ -91,7 +90,7 @@ def gru_step(out, h, gates, h_before, pre, rec, first, batch, n):
 
 @loop_kernel
 def gru_step_backward(grad_pre, grad_rec, carry, dout, dh, gates, h_before, first, batch, n):
-    """Gradients of both shares of the gates; `carry` is what flows past them to the step before."""
+    """Compute gradients of both shares of the gates; `carry` is the gradient that bypasses them to the step before."""
     for b in prange(batch, 16 * n):
         g = (first + b) * 3 * n
         k = (first + b) * 4 * n

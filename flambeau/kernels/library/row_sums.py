@@ -1,5 +1,4 @@
-"""Sums over a long row: of single precision, they are taken in blocks and the blocks added in double precision, so that millions
-of elements cost no digits."""
+"""Sums over a long row: float32 is summed in blocks, and the blocks are added in float64, so that millions of elements lose no digits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sampling images and volumes at given points (grid_sample).
 
-Each point is a sum of `taps` elements of its plane. `sample_points` finds which (`index`, -1 for one outside that counts
-as zero) and with what `weights`, both laid out (batch, tap, point), and how the weights change with each coordinate
-(`slopes`, (batch, coordinate, tap, point)). The other kernels only follow these tables.
+Each point is a sum of `taps` elements of its plane. `sample_points` finds the elements (`index`, -1 for one outside that counts as zero) and
+their `weights`, both as (batch, tap, point), and the derivatives of the weights by each coordinate (`slopes`, (batch, coordinate, tap,
+point)). The other kernels only follow these tables.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LARGEST = 1e9
 
 @scalar_function
 def reflected(x, low, span):
-    """x folded back and forth into [low, low + span], and the sign of the slope of that."""
+    """Return x reflected into [low, low + span], and the sign of the slope of that."""
     if span == 0:
         return 0 * x, 0 * x
     away = abs_(x - low)
@@ -43,7 +43,7 @@ def reflected(x, low, span):
 
 @scalar_function
 def bounded(x, size, *, padding, align):
-    """A coordinate after padding, and its slope."""
+    """Return a coordinate after padding, and its slope."""
     slope = 0 * x + 1
     if padding == "reflection":
         if align:
@@ -58,7 +58,7 @@ def bounded(x, size, *, padding, align):
 
 @scalar_function
 def cubic_weights(weights, slopes, t):
-    """Weights of four neighbours by cubic convolution (a = -0.75) at distance t from the second, and their slopes."""
+    """Compute the weights of four neighbours by cubic convolution (a = -0.75) at distance t from the second, and their slopes."""
     for k in range(4):
         d = t + 1 - k
         x = abs_(d)
@@ -71,7 +71,7 @@ def cubic_weights(weights, slopes, t):
 
 @scalar_function
 def axis_taps(index, weights, slopes, g, size, *, mode, padding, align):
-    """The elements that the coordinate g (-1 to 1) looks at along one dimension, their weights and slopes in g."""
+    """Compute the elements that the coordinate g (-1 to 1) reads along one dimension, their weights, and slopes with respect to g."""
     scale = like(weights, (size - 1) / 2 if align else size / 2)
     x = (g + 1) * scale if align else (g + 1) * scale - 0.5
     if mode == "bicubic":
@@ -100,7 +100,7 @@ def axis_taps(index, weights, slopes, g, size, *, mode, padding, align):
 
 @loop_kernel
 def sample_fractions(fractions, slopes, grid, batch, count, d, h, w, *, dims, mode, padding, align):
-    """(batch, dims, count): how far each coordinate lies beyond the tap below it, and the slope of that in grid."""
+    """Compute (batch, dims, count): the distance of each coordinate from the tap below it, and its slope with respect to grid."""
     for point in prange(batch * count, 40):
         n = point // count
         for a in range(dims):
@@ -120,7 +120,7 @@ def sample_fractions(fractions, slopes, grid, batch, count, d, h, w, *, dims, mo
 
 @loop_kernel
 def sample_points(index, weights, slopes, grid, batch, count, d, h, w, *, dims, mode, padding, align):
-    """The tables for grid (batch, count, dims), whose last dimension is x, y (, z). `slopes` may be None."""
+    """Compute the tables for grid (batch, count, dims), whose last dimension is x, y (, z). `slopes` may be None."""
     taps = 1 if mode == "nearest" else 4 if mode == "bicubic" else 2
     deep = taps if dims == 3 else 1
     all_taps = deep * taps * taps

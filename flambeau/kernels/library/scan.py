@@ -64,8 +64,8 @@ def advance(running, v, *, op):
 
 @loop_kernel
 def cumulate(out, x, outer, n, inner, *, op, reverse=False):
-    """op: "sum", "prod", "logsumexp" or "complex logsumexp", from the end if `reverse`. float32 accumulates in float64, complex64 in complex128,
-    as PyTorch does."""
+    """Compute running results along a dimension; op: "sum", "prod", "logsumexp" or "complex logsumexp", from the end if `reverse`. float32
+    accumulates in float64, complex64 in complex128, as in PyTorch."""
     kind = f64 if x.dtype is float32 else c128 if x.dtype is complex64 else out
     start = 1 if op == "prod" else 0 if op == "sum" else -inf
     if inner == 1:

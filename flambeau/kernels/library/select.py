@@ -17,7 +17,7 @@ FEW = 64  # the most elements that top_few keeps
 
 @scalar_function
 def signed_key(v, *, kind, descending):
-    """The order key as a number that signed comparison orders."""
+    """Return the order key as a number that signed comparison orders."""
     key = order_key(v, kind=kind, descending=descending)
     if kind is float64 or kind is int64 or kind is uint64:
         return key ^ LOWEST
@@ -26,7 +26,7 @@ def signed_key(v, *, kind, descending):
 
 @scalar_function
 def kth_of_few(x, base, n, inner, k, keys, *, descending):
-    """The k-th smallest key of a short line, by partitioning a copy of its keys around a middle one."""
+    """Return the k-th smallest key of a short line, by partitioning a copy of its keys around a middle one."""
     for i in range(n):
         keys[i] = signed_key(x[base + i * inner], kind=x.dtype, descending=descending)
     low = 0
@@ -59,7 +59,7 @@ def kth_of_few(x, base, n, inner, k, keys, *, descending):
 
 @scalar_function
 def kth_of_many(x, base, n, inner, k, counts, *, descending):
-    """The k-th smallest key of a long line: its digits from the top, one count of elements per digit."""
+    """Return the k-th smallest key of a long line, digit by digit from the top, with one count of elements per digit."""
     wide = x.dtype is float64 or x.dtype is int64 or x.dtype is uint64
     shift = 55 if wide else 22
     first = True
@@ -158,7 +158,7 @@ def top_few(values, indices, x, outer, n, inner, k, *, largest):
 
 @scalar_function
 def is_worse(keys, places, a, b):
-    """Return whether heap element a stands below b: a larger key, or a later place."""
+    """Return whether heap element a ranks below b: a larger key, or a later place."""
     return keys[a] > keys[b] or (keys[a] == keys[b] and places[a] > places[b])
 
 
@@ -185,8 +185,7 @@ def sift_down(keys, places, base, start, size, key, place):
 
 @loop_kernel
 def top_heap(values, indices, x, keys, places, outer, n, inner, k, tasks, *, largest):
-    """Find the best k, for k larger than in top_few but small against n: a heap of the best so far, in scratch memory for k elements per
-    task."""
+    """Find the best k, for k larger than in top_few but small against n: a heap in scratch memory for k elements per task."""
     lines = outer * inner
     for task in prange(tasks, 4 * n * lines // tasks):
         heap = task * k

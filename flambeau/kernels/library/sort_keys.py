@@ -1,4 +1,4 @@
-"""Order keys: integers that sort as the elements do, nan last. Sorting and selecting look at keys only."""
+"""Order keys: integers that sort as the elements do, nan last. Sorting and selection compare keys only."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ LOWEST = -(1 << 63)
 
 @scalar_function
 def order_key(v, *, kind, descending):
-    """The key of an element of dtype `kind`: 0 .. 2**32 - 1 for up to 32 bits, else an int64 whose bits, read as
-    unsigned, have the order. 0.0 and -0.0 get one key, and every nan the largest."""
+    """Return the key of an element of dtype `kind`: 0 .. 2**32 - 1 for up to 32 bits, else an int64 whose bits, read as unsigned, have the
+    order. 0.0 and -0.0 have the same key, and every nan the largest."""
     if kind is float32 or kind is bfloat16 or kind is float16:
         b = i64(bitcast(v + 0.0, i32))
         key = b + HALF if b >= 0 else -b - 1

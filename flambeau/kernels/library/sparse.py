@@ -7,8 +7,8 @@ from ..loops import like, loop_kernel, prange, simd
 
 @loop_kernel
 def sort_by_row(order, starts, row, count, rows):
-    """A stable counting sort: starts[i] is where row i begins in `order`, which lists positions of entries. `starts` has
-    rows + 1 elements. Every row[k] must lie in [0, rows)."""
+    """Sort entries by row, stably, by counting: starts[i] is where row i begins in `order`, which lists positions of entries. `starts` has
+    rows + 1 elements. Every row[k] must be in [0, rows)."""
     for _ in prange(1, count):
         for i in range(rows + 1):
             starts[i] = 0
@@ -27,8 +27,8 @@ def sort_by_row(order, starts, row, count, rows):
 
 @loop_kernel
 def merge_places(place_a, place_b, total, a, b, count_a, count_b):
-    """Walk two lists of keys side by side: place_a[i] is where a[i] goes in the merged list, and equal keys that meet
-    share a place. total[0] is its length. Lists need not be sorted; then equal keys may keep places of their own."""
+    """Merge two lists of keys: place_a[i] is where a[i] goes in the merged list, and equal keys that meet share a place. total[0] is its
+    length. Lists need not be sorted; then equal keys may keep places of their own."""
     for _ in prange(1, count_a + count_b):
         i = 0
         j = 0
@@ -52,8 +52,8 @@ def merge_places(place_a, place_b, total, a, b, count_a, count_b):
 
 @loop_kernel
 def rows_times_matrix(out, starts, order, column, values, dense, rows, width, entries):
-    """out[i, :] = the sum of values[k] * dense[column[k], :] over the entries k of row i, which `order` (or None: they lie
-    in order) lists from starts[i] to starts[i + 1]. Every column must be a row of `dense`."""
+    """out[i, :] = the sum of values[k] * dense[column[k], :] over the entries k of row i, which `order` lists from starts[i] to starts[i + 1]
+    (None: entries are sorted by row). Every column must be a row of `dense`."""
     for i in prange(rows, (entries // (rows + 1) + 1) * width):
         for c in simd(width):
             out[i * width + c] = 0
@@ -79,8 +79,8 @@ def sampled_products(out, row, column, left, right, count, width):
 
 @loop_kernel
 def add_rows(out, place, source, count, rows, width, parts):
-    """out[place[k], :] += source[k, :]. Each of `parts` iterations owns a range of rows and walks all entries, so that a
-    row's sum has one order whatever the number of threads. Every place must be a row of `out`."""
+    """out[place[k], :] += source[k, :]. Each of `parts` iterations owns a range of rows and reads all entries, so that a row is summed in the
+    same order for any number of threads. Every place must be a row of `out`."""
     size = (rows + parts - 1) // parts
     for part in prange(parts, count * width // parts + count):
         first = part * size

@@ -1,4 +1,4 @@
-"""Changes between the usual and the blocked layout of feature maps, where a kernel of our own beats oneDNN's reorder.
+"""Conversions between the usual and the blocked layout of feature maps, where a kernel of our own beats oneDNN's reorder.
 
 A reorder is machine code for one shape, made anew for every other; these kernels take any.
 """
@@ -19,7 +19,7 @@ _OPERANDS = (dtypes.float32, dtypes.float32, int, int, int, int, int)
 
 
 class Pictures:
-    """A float32 tensor (batch, channels, *spatial) whose positions are dense, as the kernels see it."""
+    """Layout of a float32 tensor (batch, channels, *spatial) whose positions are dense, for the kernels."""
 
     __slots__ = ("shape", "numbers")
 
@@ -40,14 +40,14 @@ class Pictures:
         return Pictures(shape, strides, step)
 
     def to_blocks(self, is_blocked: Any) -> Any:
-        """The native function that lays these out in blocks, if that is what `is_blocked(tag)` says is wanted, and a kernel is
-        the better way: where channels fill blocks of 8."""
+        """Return the native function that converts to blocks, if `is_blocked(tag)` says that they are wanted and a kernel is faster: if
+        channels fill blocks of 8."""
         if self.shape[1] % 8 or not is_blocked(_TAGS[len(self.shape), 8]):
             return None
         return _native(blocks_from_rows, 8)
 
     def from_blocks(self, is_blocked: Any) -> Any:
-        """Return the kernel for the way back from blocks: where the last block of channels is not full, but there are some."""
+        """Return the kernel that converts from blocks: if the last block of channels is not full, but at least half."""
         for block in (16, 8):
             channels = self.shape[1]
             if channels % block and 2 * channels >= block and is_blocked(_TAGS[len(self.shape), block]):
@@ -57,5 +57,5 @@ class Pictures:
 
 @functools.cache
 def _native(kernel: Any, block: int) -> Any:
-    """The compiled kernel for blocks of this size; None where nothing can be compiled."""
+    """Return the compiled kernel for blocks of this size; None if nothing can be compiled."""
     return kernel.native(*_OPERANDS, block=block)

@@ -1,7 +1,7 @@
 """Convolutions through oneDNN: forward and both gradients, with 1 to 3 spatial dimensions.
 
-Operands lie as the caller has them (channels first or last, or sliced); oneDNN's fast code wants a layout of its own,
-so a plan reorders into scratch space, computes, and reorders back.
+Operands have any layout (channels first or last, or sliced); oneDNN's fast code needs a layout of its own, so a plan reorders into scratch
+memory, computes, and reorders back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Sizes = int | Sequence[int]
 def try_forward(
     y: Any, x: Any, w: Any, bias: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
 ) -> bool:
-    """y = convolution of x with w (+ bias). False, having done nothing, where oneDNN cannot."""
+    """Compute y = convolution of x with w (+ bias). Return False, having done nothing, if oneDNN cannot."""
     return _run("forward", (y, x, w, bias), (stride, padding, dilation, groups), _make_forward)
 
 
@@ -72,7 +72,7 @@ def _run(
 
 
 def _frozen(value: Any) -> Any:
-    """Numbers and sequences of them as part of a key: lists become tuples."""
+    """Return numbers and sequences of them as part of a key: lists become tuples."""
     try:
         hash(value)
     except TypeError:
@@ -81,7 +81,8 @@ def _frozen(value: Any) -> Any:
 
 
 class Described(NamedTuple):
-    """Description of what a plan computes: its tensors by name, in order, each as (shape, strides), and the window that goes over the feature maps."""
+    """Description of a convolution's plan: its tensors by name, in order, each as (shape, strides), and the window that moves over the
+    feature maps."""
 
     kind: str
     tensors: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
@@ -95,7 +96,7 @@ class Described(NamedTuple):
         return cls(kind, layouts, next(iter(given.values())).dtype, window)
 
     def lying(self, last: Container[str]) -> Described:
-        """Return this description with some of its tensors channels last."""
+        """Return this description with the tensors `last` in channels-last layout."""
         layouts = self.tensors.items()
         tensors = {
             n: (shape, channels_last_strides(shape) if n in last else strides) for n, (shape, strides) in layouts
@@ -103,27 +104,27 @@ class Described(NamedTuple):
         return self._replace(tensors=tensors)
 
     def is_blocked(self) -> bool:
-        """Return whether feature maps are laid out in blocks for it, however they are stored."""
+        """Return whether the plan converts feature maps to blocks, however they are stored."""
         every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items()}
         x, w, y = (every.get(a) or every.get(b) for a, b in (("x", "dx"), ("w", "dw"), ("y", "dy")))
         return _choose_layout(x, w, y, self.kind == "forward") == "any"
 
     def plan(self) -> PrimitivePlan | None:
-        """A plan that computes this, made anew."""
+        """Return a new plan that computes this."""
         if self.kind == "backward":
             return self.gradients(*(n for n in ("dx", "dw", "db") if n in self.tensors))
         every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items()}
         return _make_forward(every["y"], every["x"], every["w"], every.get("bias"), self.window)
 
     def gradients(self, *names: str) -> PrimitivePlan | None:
-        """The plan that computes only these gradients, from the tensors that they need."""
+        """Return the plan that computes only these gradients, from the tensors that they need."""
         needed = {*names, "dy", *(("w",) if "dx" in names else ()), *(("x",) if "dw" in names else ())}
         every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items() if name in needed}
         dx, dw, db, dy, x, w = (every.get(name) for name in ("dx", "dw", "db", "dy", "x", "w"))
         return _make_backward(dx, dw, db, dy, x, w, self.window)
 
     def followed(self, steps: Sequence[Step], bias: bool = True) -> PrimitivePlan | None:
-        """The plan of a convolution, with its bias or without, that does these steps with the sums, if there is one."""
+        """Return the plan of a convolution, with its bias or without, that applies these steps to the sums; None if there is none."""
         if self.kind != "forward" or self.dtype is not dtypes.float32:
             return None
         every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items()}
@@ -132,7 +133,7 @@ class Described(NamedTuple):
 
 
 class _Problem:
-    """Convolution as oneDNN sees it: x (N, C, *), w ([groups,] O, C, *), y (N, O, *), and the window."""
+    """Convolution in oneDNN's terms: x (N, C, *), w ([groups,] O, C, *), y (N, O, *), and the window."""
 
     def __init__(self, kind: str, x: Any, w: Any, y: Any, window: Geometry):
         self.x_shape, self.y_shape, self.window = tuple(x.shape), tuple(y.shape), window
@@ -164,7 +165,7 @@ class _Problem:
         return self.build.user_memory(Descriptor.strided(self.w_shape, strides, self.data_type))
 
     def wanted(self) -> tuple[Descriptor, Descriptor, Descriptor]:
-        """x, w and y as a primitive is asked to take them."""
+        """Return the descriptors of x, w and y that a primitive is requested with."""
         if self._wanted is None:
             make = Descriptor.channels_last if self.layout == "channels last" else Descriptor.any_layout
             kind = self.data_type
@@ -224,7 +225,7 @@ class _Problem:
 
 
 def settled_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides with dimensions of size 1 outermost, because oneDNN objects to odd strides even there."""
+    """Return the strides with dimensions of size 1 outermost, because oneDNN rejects odd strides even there."""
     if 1 not in shape:
         return tuple(strides)
     extent = max((size * step for size, step in zip(shape, strides, strict=True) if size > 1), default=1)
@@ -237,10 +238,10 @@ def _is_channels_last(tensor: Any) -> bool:
 
 
 def _choose_layout(x: Any, w: Any, y: Any, forward: bool) -> str:
-    """Measured: the channels-last code is the fastest, but converting to that costs more than to a blocked layout. Where feature maps are
-    small and the weight is not, blocks are worth the conversion: the channels-last code goes over the weight for a few pixels of each
-    feature map, and that for windows of one pixel wants weights in an order which takes long to make (2048 to 512 channels of 7x7 take 2.8
-    times as long)."""
+    """Choose between "channels last" and "any". Measured: the channels-last code is the fastest, but converting to it costs more than to a
+    blocked layout. If feature maps are small and the weight is not, blocks are worth the conversion: the channels-last code reads the weight
+    again for every few pixels, and that for windows of one pixel needs weights in an order which takes long to make (2048 to 512 channels of
+    7x7 take 2.8 times as long)."""
     if not (_is_channels_last(x) or _is_channels_last(y)):
         return "any"
     weights, pixels = math.prod(w.shape), math.prod(y.shape[2:])
@@ -324,7 +325,7 @@ def _make_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, window: G
 
 
 class _SharedInput:
-    """An input that two primitives read: reordered once if they want the same layout."""
+    """An input that two primitives read, reordered once if they want the same layout."""
 
     def __init__(self, build: Builder, memory: Memory):
         self.build, self.versions = build, [memory]

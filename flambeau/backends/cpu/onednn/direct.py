@@ -1,4 +1,4 @@
-"""float32 matrix products straight through oneDNN's sgemm: nothing is made for a shape but a table of numbers.
+"""float32 matrix products directly by oneDNN's sgemm: a shape needs only a table of numbers.
 
 A primitive is machine code written for one shape, which takes oneDNN up to a millisecond. sgemm packs its operands into one
 fixed kernel's blocks instead, so a product of a size that was never seen starts at once. The table, in 64-bit words:
@@ -7,7 +7,7 @@ fixed kernel's blocks instead, so a product of a size that was never seen starts
     4, 5 transposition letters  6, 7, 8 rows, columns, inner size  9, 10, 11 leading dimensions  12 whether operands swap
     13, 14 factors of the product and of what is there, as the bits of a float32
 
-Signals wait while a product runs that needs it, or whose threads may be started by it (see `signals.py`).
+Signals are blocked during products that need it, or that may start threads (see `signals.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flambeau.kernels.llvm_text import Function
 
 
 class DirectProduct:
-    """dst = a @ b (+ bias), to be run like a `PrimitivePlan`."""
+    """Product dst = a @ b (+ bias), run like a `PrimitivePlan`."""
 
     __slots__ = ("table", "address", "runner")
 
@@ -43,7 +43,7 @@ class DirectProduct:
         alone: bool,
         runner: Any,
     ):
-        """`sizes` are (rows, columns, inner), `steps` the leading dimensions of the left, right and resulting matrix; an
+        """Fill the table. `sizes` are (rows, columns, inner), `steps` the leading dimensions of the left, right and resulting matrix; an
         `alone` product runs on one thread."""
         sgemm, set_threads, count = _addresses()
         words = (
@@ -63,7 +63,7 @@ class DirectProduct:
 
 
 class AddedProduct(DirectProduct):
-    """dst += a @ b (+ bias), for operands as those of a direct product."""
+    """Product dst += a @ b (+ bias), for the same operands as a direct product."""
 
     __slots__ = ()
 
@@ -84,7 +84,7 @@ class ResizedProduct(DirectProduct):
 
     @staticmethod
     def setter(work: int) -> int:
-        """Return the word that says on how many threads a product of so many multiply-adds runs."""
+        """Return the word of the table that decides on how many threads a product of `work` multiply-adds runs."""
         if work < ONE_THREAD_WORK:
             return _addresses()[1]
         shelter_pool()
@@ -97,12 +97,12 @@ _ALPHA, _BETA = 13, 14
 
 
 def _bits(value: float) -> int:
-    """Return the bits of a float32 as an integer; those of infinity where the value is beyond its range."""
+    """Return the bits of a float32 as an integer; those of infinity if the value is out of range."""
     return int.from_bytes(ctypes.c_float(value), "little")
 
 
 def accumulate(product: DirectProduct, alpha: float, beta: float, *places: int) -> None:
-    """dst = beta * dst + alpha * a @ b, without telling anyone who records native calls."""
+    """Compute dst = beta * dst + alpha * a @ b, unseen by recorders of native calls."""
     product.table[_ALPHA], product.table[_BETA] = _bits(alpha), _bits(beta)
     _unrecorded()(product.address, *places, *(None,) * (POINTERS - len(places)))
     if product.table[STATUS]:
@@ -111,7 +111,7 @@ def accumulate(product: DirectProduct, alpha: float, beta: float, *places: int) 
 
 @functools.cache
 def _unrecorded() -> Any:
-    """The runner as a function of ctypes, which releases the interpreter's lock while it runs."""
+    """Return the runner as a function of ctypes, which releases the interpreter's lock while it runs."""
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + POINTERS))(jit.address_of(runner(False)))
 
 
@@ -124,8 +124,8 @@ def _addresses() -> tuple[int, int, int]:
 
 @functools.cache
 def runner(brief: bool) -> Any:
-    """run(table address, dst, a, b, bias, ...) with POINTERS pointers, or None where nothing can be compiled or where
-    oneDNN's sgemm is a plain loop (it is written for x86)."""
+    """Return run(table address, dst, a, b, bias, ...) with POINTERS pointers; None if nothing can be compiled or oneDNN's sgemm is a plain
+    loop (it is written for x86)."""
     if not native_call.supported() or not jit.available() or platform.machine() not in ("x86_64", "AMD64"):
         return None
     return jit.support_function(_multiply(), "p" * (1 + POINTERS), brief)

@@ -49,14 +49,14 @@ _NARROW, _SMALL_MATRIX = 16, 1 << 18  # rows or columns, and multiply-adds, of e
 
 
 def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
-    """dst = a @ b (+ bias, a row added to every row). RuntimeError if oneDNN cannot take these operands as they are stored."""
+    """Compute dst = a @ b (+ bias, a row added to every row). RuntimeError if oneDNN does not accept the operands' layouts."""
     if not try_matmul(dst, a, b, bias):
         shapes = f"{tuple(a.shape)} {a._strides} @ {tuple(b.shape)} {b._strides} -> {tuple(dst.shape)} {dst._strides}"
         raise RuntimeError(f"oneDNN: no matmul of {dst.dtype.name} for shapes and strides {shapes}")
 
 
 def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
-    """Compute a product with oneDNN; return False, having done nothing, where oneDNN cannot."""
+    """Compute a product with oneDNN; return False, having done nothing, if oneDNN cannot."""
     # Written out, without calls or loops over operands: a small product itself takes a microsecond or two.
     key: tuple[Any, ...] = (
         dst.shape,
@@ -93,8 +93,8 @@ def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
 
 
 def known_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor | None:
-    """The product in a new tensor, where one of operands like these was kept under `form` by `keep_product`: whoever asks
-    need not check or lay out anything again."""
+    """Return the product in a new tensor, if one of operands like these was cached under `form` by `keep_product`, without checking or
+    converting anything again; else None."""
     key: tuple[Any, ...] = (form, a.shape, b.shape, a._strides, b._strides, a.dtype, b.dtype, a.device, b.device)
     if bias is not None:
         key += (bias.shape, bias._strides, bias.dtype, bias.device)
@@ -123,8 +123,8 @@ def known_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None = None) -
 
 
 def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: Tensor, made: tuple[Any, ...]) -> None:
-    """Remember how `result` came from a, b and bias. `made` are the matrices (dst, a, b) that `try_matmul` got: other
-    headers over the same memory, or nothing is kept."""
+    """Cache how `result` came from a, b and bias. `made` are the matrices (dst, a, b) that `try_matmul` got: other headers over the same
+    memory, or nothing is cached."""
     cache = _plans.cache
     key: tuple[Any, ...] = (*(x.shape for x in made), *(x._strides for x in made), *(x.dtype for x in made))
     if bias is not None:
@@ -143,7 +143,7 @@ def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: T
 
 
 class _VectorProduct:
-    """A matrix times a column, or a row times a matrix, to be run like a `PrimitivePlan` of primitives."""
+    """A matrix times a column, or a row times a matrix, run like a `PrimitivePlan`."""
 
     size = scratch_size = address = 0
     table = (0,) * (STATUS + 1)  # a loop cannot fail
@@ -180,7 +180,7 @@ def supports(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
 
 
 def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True, steps: Sequence[Step] = ()) -> Any:
-    """Make the plan that computes dst = a @ b (+ bias), or None; with `steps`, which are done with the sums, only a primitive does."""
+    """Make the plan that computes dst = a @ b (+ bias), or None; with `steps`, which are applied to the sums, only a primitive does."""
     if type(b) is Packed:
         return packed_product(dst, a, b, bias)
     operands.check_matmul(dst, a, b, bias)
@@ -250,7 +250,7 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True, steps: S
 
 
 class Product(NamedTuple):
-    """Description of what a plan computes: result = left @ right (+ bias), with their layouts."""
+    """Description of a product's plan: result = left @ right (+ bias), with their layouts."""
 
     result: operands.Shaped
     left: operands.Shaped
@@ -259,17 +259,17 @@ class Product(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """ "product", as opposed to the kinds of convolutions."""
+        """Return "product", as opposed to the kinds of convolutions."""
         return "product"
 
     @property
     def tensors(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Shape and strides of its tensors by name, in order."""
+        """Return shape and strides of the tensors by name, in order."""
         return {name: (t.shape, t._strides) for name, t in self._asdict().items() if t is not None}
 
     def followed(self, steps: Sequence[Step]) -> PrimitivePlan | None:
-        """The primitive that adds a bias on the way, and does these steps with the sums, if there is one. It is for those who run it
-        often: it takes longer to make than a direct product."""
+        """Return the primitive that adds a bias and applies these steps to the sums, or None. It is for repeated runs: it takes longer to
+        make than a direct product."""
         if self.result.dtype is not dtypes.float32:
             return None
         return _make(self.result, self.left, self.right, self.bias, False, steps)
@@ -280,7 +280,7 @@ def _layout_of(t: Any) -> operands.Shaped:
 
 
 def described(product: direct.DirectProduct) -> Product | None:
-    """Describe what a direct product computes, with a bias; None where its operands are swapped."""
+    """Return the description of a direct product with a bias; None if its operands are swapped."""
     if product.table[12]:
         return None
     (rows, columns, inner), letters, steps = product.table[6:9], product.table[4:6], product.table[9:12]
@@ -292,21 +292,21 @@ def described(product: direct.DirectProduct) -> Product | None:
 
 
 def takes_more(product: direct.DirectProduct) -> bool:
-    """Return whether a primitive in the place of a direct product gains something where it has more to do than to multiply: not where the left
-    operand is transposed, nor for small results."""
+    """Return whether a primitive instead of a direct product gains by doing more than multiply: not if the left operand is transposed, nor
+    for small results."""
     rows, columns, _ = product.table[6:9]
     return product.table[4] == ord("N") and (rows * columns > _WORTH_A_PRIMITIVE or _lays_out_long(product))
 
 
 def _lays_out_long(product: direct.DirectProduct) -> bool:
-    """Return whether a product spends long on laying out its right operand: one that is transposed, with more than a few rows."""
+    """Return whether a product spends long on converting its right operand: a transposed one, with more than a few rows."""
     rows, columns, inner = product.table[6:9]
     return product.table[5] == ord("T") and rows >= _FEW_ROWS and rows * columns * inner >= _SMALLEST_PRIMITIVE
 
 
 def _make_quickly(dst: Any, a: Any, b: Any, bias: Any) -> direct.DirectProduct | None:
-    """The direct product of float32 matrices that need no second look: a dense row-major result, operands with dense rows or
-    columns, no dimension of size 0 or 1. None for all others, and where a primitive is faster."""
+    """Return the direct product of simple float32 matrices: a dense row-major result, operands with dense rows or columns, no dimension of
+    size 0 or 1. None for all others, and if a primitive is faster."""
     if dst.dtype is not dtypes.float32 or not len(dst.shape) == len(a.shape) == len(b.shape) == 2:
         return None
     (rows, columns), inner = dst.shape, a.shape[1]
@@ -321,7 +321,7 @@ def _make_quickly(dst: Any, a: Any, b: Any, bias: Any) -> direct.DirectProduct |
 
 
 def _dense_side(matrix: Any, rows: int, columns: int) -> tuple[bytes, int] | None:
-    """BLAS's transposition flag and leading dimension of a matrix with dense rows or columns."""
+    """Return BLAS's transposition flag and leading dimension of a matrix with dense rows or columns."""
     row_step, column_step = matrix._strides
     if column_step == 1 and row_step >= columns:
         return b"N", row_step
@@ -331,8 +331,8 @@ def _dense_side(matrix: Any, rows: int, columns: int) -> tuple[bytes, int] | Non
 def _direct_product(
     sizes: tuple[int, int, int], left: tuple[bytes, int], right: tuple[bytes, int], step: int, bias: Any, swapped: bool
 ) -> direct.DirectProduct | None:
-    """The product without a primitive, or None where a primitive is faster. `sizes` are rows, columns and inner size, left and
-    right the flags and leading dimensions; where they are `swapped`, the result's transpose is computed from b and a."""
+    """Return the product without a primitive, or None if a primitive is faster. `sizes` are rows, columns and inner size, left and right the
+    flags and leading dimensions; if they are `swapped`, the result's transpose is computed from b and a."""
     rows, columns, inner = sizes
     work = rows * columns * inner
     (left_letter, left_step), (right_letter, right_step) = left, right
@@ -348,8 +348,8 @@ def _direct_product(
 
 
 def _prefers_gemm(c: MatrixLayout, left: MatrixLayout, right: MatrixLayout, swapped: bool) -> bool:
-    """Return whether a batch of products runs about as fast on oneDNN's general code, which is made five times as quickly as code
-    for one shape: where left operands are transposed, and where matrices are neither small nor narrow."""
+    """Return whether a batch of products runs about as fast on oneDNN's general code, which is made five times as quickly as code for one
+    shape: if left operands are transposed, or matrices are neither small nor narrow."""
     first = right if swapped else left
     if len(c.shape) == 2:
         return False
@@ -359,7 +359,7 @@ def _prefers_gemm(c: MatrixLayout, left: MatrixLayout, right: MatrixLayout, swap
 
 
 def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:
-    """dst = beta * dst + alpha * a @ b for float32 matrices; False, having done nothing, where it does not apply."""
+    """Compute dst = beta * dst + alpha * a @ b for float32 matrices; return False, having done nothing, if it does not apply."""
     operands.check_matmul(dst, a, b)
     runner = direct.runner(False)
     if runner is None or dst.dtype is not dtypes.float32 or len(dst.shape) != 2 or 0 in dst.shape or 0 in a.shape:
@@ -386,15 +386,15 @@ def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:
 
 
 def as_primitive(product: direct.DirectProduct, biased: bool) -> PrimitivePlan | None:
-    """The primitive for a direct product, for those who run it often: it takes longer to make. None where it gains nothing."""
+    """Return the primitive for a direct product that runs often, since it takes longer to make; None if nothing is gained."""
     told = described(product) if _lays_out_long(product) else None
     plan = None if told is None else (told if biased else told._replace(bias=None)).followed(())
     return plan if type(plan) is PrimitivePlan else None
 
 
 def as_direct(plan: Any) -> direct.DirectProduct | None:
-    """A direct product that computes what the plan of a product of float32 matrices does, with a table of its own, whose numbers may be
-    changed; None where there is none."""
+    """Return a direct product that computes what the plan of a float32 product does, with a table of its own, whose numbers may be changed;
+    None if there is none."""
     if type(plan) is direct.DirectProduct:
         numbers = plan.table[4:13]
         letters: Any = tuple(bytes([letter]) for letter in numbers[:2])

@@ -1,7 +1,7 @@
-"""Products of whole numbers through oneDNN: u8 or s8 times s8, summed in 32 bits. Weights are laid out once.
+"""Products of integers by oneDNN: u8 or s8 times s8, summed in 32 bits. Weights are converted once.
 
-Weights belong to a `Weights`, which keeps them in every layout that a primitive has asked for (usually one); plans hold on to what
-they read, so that a run hands over two pointers."""
+A `Weights` object keeps the weights in every layout that a primitive has asked for (usually one); plans keep references to them, so that a
+run passes only two pointers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _numbers = itertools.count()
 
 
 class Weights:
-    """Weights of one product: `array` is int8, as the problem names its dimensions (in, out) or ([groups,] out, in, *window)."""
+    """Weights of one product: `array` is int8, with the dimensions (in, out) or ([groups,] out, in, *window)."""
 
     def __init__(self, array: np.ndarray):
         self.array = array
@@ -45,7 +45,7 @@ class Weights:
         self.laid_out: list[tuple[Owned, np.ndarray]] = []
 
     def in_layout(self, wanted: int) -> np.ndarray:
-        """The bytes of the weights in a primitive's layout, with what else that keeps there (sums of columns)."""
+        """Return the bytes of the weights in a primitive's layout, with the sums of columns that it stores there."""
         for desc, found in self.laid_out:
             if same_layout(desc.address, wanted):
                 return found
@@ -82,8 +82,8 @@ def _find(key: Values, make: Callable[[], PrimitivePlan | None]) -> PrimitivePla
 
 
 def try_matmul(dst: Any, a: Any, weights: Weights) -> bool:
-    """dst (rows, out; dense memory of 32 bits each) = a (rows, in; uint8 or int8, dense) @ weights, as int32 whatever the dtype of dst.
-    False where oneDNN cannot."""
+    """Compute dst (rows, out; dense memory of 32 bits each) = a (rows, in; uint8 or int8, dense) @ weights, as int32 whatever the dtype of
+    dst. Return False if oneDNN cannot."""
     if not dnnl.available():
         return False
     plan = _find((weights.number, a.shape, a._strides, a.dtype), lambda: _make_matmul(a, weights))
@@ -118,7 +118,7 @@ def _make_matmul(a: Any, weights: Weights) -> PrimitivePlan | None:
 
 
 def matmul(dst: Any, a: Any, weights: Weights) -> None:
-    """Multiply 8-bit matrices, also where oneDNN is missing: then exactly, but slowly."""
+    """Multiply 8-bit matrices, also without oneDNN: then exactly, but slowly."""
     if 0 in dst.shape or (0 not in a.shape and try_matmul(dst, a, weights)):
         return
     sums = numpy_view(a).astype(np.float64) @ weights.array.astype(np.float64)
@@ -129,16 +129,16 @@ def matmul(dst: Any, a: Any, weights: Weights) -> None:
 
 
 class Scaling:
-    """Scaling of the sums of a convolution. `first` is what they are multiplied by; `steps` are applied after it in order, each
-    rounded to float32: ("multiply", numbers), ("add", numbers), with one number or one for each output channel, ("relu",). At last
-    the zero point of the result is added, and the sum rounded. `input_zero` is the code of zero in the input, which padding stands for."""
+    """Scaling of the sums of a convolution. `first` is their factor; `steps` are applied after it in order, each rounded to float32:
+    ("multiply", numbers), ("add", numbers), with one number or one for each output channel, ("relu",). Finally the zero point of the result
+    is added, and the sum rounded. `input_zero` is the code of zero in the input, which is used for padding."""
 
     def __init__(self, input_zero: int, zero: int = 0, first: float = 1.0, steps: Sequence[Values] = ()):
         self.input_zero, self.zero, self.first, self.steps = input_zero, zero, first, steps
 
 
 class _Attributes:
-    """The attributes of one primitive, and the memory of their numbers."""
+    """The attributes of one primitive, with the memory of their numbers."""
 
     def __init__(self, lib: dnnl.Library):
         self.lib = lib
@@ -155,7 +155,7 @@ class _Attributes:
         self._keep(dnnl.ARG_ATTR_ZERO_POINTS | argument, np.array([value], np.int32))
 
     def steps(self, steps: Sequence[Values], dims: int) -> None:
-        """Set what is done with sums of `dims` dimensions; see Scaling."""
+        """Set the operations on sums of `dims` dimensions; see Scaling."""
         made = Owned(self.lib.create("post_ops_create"), self.lib.functions["post_ops_destroy"])
         for number, (step, *values) in enumerate(steps, 1):
             if step == "relu":
@@ -183,7 +183,8 @@ _WITH_NUMBERS = {"multiply": dnnl.BINARY_MUL, "add": dnnl.BINARY_ADD}
 def try_conv(
     y: Any, x: Any, weights: Weights, window: Geometry, transposed: bool, key: Values, scaling: Callable[[], Scaling]
 ) -> bool:
-    """y = a convolution of codes, as codes or as sums, both dense with channels last. `key` names everything that `scaling()` depends on. False where oneDNN cannot."""
+    """Compute y = a convolution of codes, as codes or as sums, both dense with channels last. `key` names everything that `scaling()` depends
+    on. Return False if oneDNN cannot."""
     if not dnnl.available() or 0 in x.shape:
         return False
     full = (weights.number, window, transposed, x.shape, x._strides, x.dtype, y.shape, y._strides, y.dtype, key)

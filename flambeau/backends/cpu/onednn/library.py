@@ -55,7 +55,7 @@ _FILE_NAMES = ("libdnnl.so.3", "libdnnl.3.dylib", "dnnl.dll")
 
 @functools.cache
 def words(count: int) -> Any:
-    """An array type of 64-bit words. Two of them are a `dnnl_exec_arg_t`: the argument's number, then its memory object."""
+    """Return an array type of 64-bit words. Two of them are a `dnnl_exec_arg_t`: the argument's number, then its memory object."""
     return ctypes.c_int64 * count
 
 
@@ -156,14 +156,14 @@ class Library:
         self.call("primitive_attr_set_scratchpad_mode", self.attributes, USER_SCRATCHPAD)
 
     def call(self, name: str, *args: Any, about: str = "") -> None:
-        """Calls a function that returns a status; raises RuntimeError unless it is success."""
+        """Call a function that returns a status; raise RuntimeError unless it is success."""
         with making:
             status = self.functions[name](*args)
         if status:
             raise failure(status, name, about)
 
     def create(self, name: str, *args: Any, about: str = "") -> int:
-        """Calls a function whose first argument receives a new object; returns that object's address."""
+        """Call a function whose first argument receives a new object; return that object's address."""
         result = ctypes.c_void_p()
         self.call(name, ctypes.byref(result), *args, about=about)
         assert result.value is not None
@@ -206,7 +206,7 @@ def _candidates() -> Iterator[str]:
 
 
 def _installed_files() -> Iterator[str]:
-    """Files of an installed oneDNN wheel, wherever the installer put them (`pip install --target`, say)."""
+    """Yield the files of an installed oneDNN wheel, wherever the installer put them (`pip install --target`, say)."""
     # Here because it costs 20 ms and is needed only where the library is in none of the usual places.
     metadata = importlib.import_module("importlib.metadata")
     for name in ("onednn-cpu-gomp", "onednn-cpu-iomp", "onednn"):
@@ -241,7 +241,7 @@ def _load() -> Library | None:
 
 
 def library() -> Library:
-    """The loaded library; RuntimeError says where it was looked for if there is none."""
+    """Return the loaded library; if there is none, raise a RuntimeError with the places that were searched."""
     found = _loaded or _load()
     if found is None:
         tried = "; ".join(_problems or []) or f"no {_FILE_NAMES[0]} under {sys.prefix} or the system's library folders"
@@ -255,5 +255,5 @@ def available() -> bool:
 
 
 def version() -> tuple[int, int, int]:
-    """The version of the loaded library, as (major, minor, patch)."""
+    """Return the version of the loaded library, as (major, minor, patch)."""
     return library().version

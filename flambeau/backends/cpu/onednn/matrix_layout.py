@@ -1,4 +1,4 @@
-"""Layouts of matrices and batches of them, as a matrix product of oneDNN or of BLAS takes them."""
+"""Layouts of matrices and batches of them that a matrix product of oneDNN or BLAS accepts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MatrixLayout:
 
 
 def fold_batch(c: MatrixLayout, left: MatrixLayout, right: MatrixLayout) -> None:
-    """Merge batch dimensions where the product stays the same."""
+    """Merge batch dimensions if the product stays the same."""
     for axis in range(len(c.shape) - 3, -1, -1):
         if c.shape[axis] == 1:
             for layout in (c, left, right):
@@ -73,18 +73,18 @@ def fold_batch(c: MatrixLayout, left: MatrixLayout, right: MatrixLayout) -> None
 
 
 def _batch_merges(layout: MatrixLayout, axis: int) -> bool:
-    """Size 1 stands for broadcasting here, so both dimensions must broadcast or neither."""
+    """Return whether two batch dimensions merge: size 1 means broadcasting, so both must broadcast or neither."""
     sizes = layout.shape[axis : axis + 2]
     return sizes == [1, 1] or (1 not in sizes and layout.merges(axis))
 
 
 def takes_matrix(operand: Any) -> bool:
-    """Return whether an operand's layout is one that `matmul` takes: dense rows or columns, nothing overlapping."""
+    """Return whether `matmul` accepts an operand's layout: dense rows or columns, nothing overlapping."""
     return MatrixLayout(operand, len(operand.shape)).settle()
 
 
 def leading(layout: MatrixLayout) -> tuple[bytes, int]:
-    """BLAS's transposition flag and leading dimension of a row-major routine."""
+    """Return BLAS's transposition flag and leading dimension for a row-major routine."""
     row_step, column_step = layout.strides
     if column_step == 1 and row_step >= layout.shape[1]:
         return b"N", row_step

@@ -1,6 +1,6 @@
-"""A matrix that stands on the right of many products, laid out once as oneDNN likes it.
+"""A matrix that is the right operand of many products, converted once to oneDNN's preferred layout.
 
-A product lays its right operand out anew each time; where rows are few, that takes longer than multiplying."""
+A product converts its right operand each time; with few rows, that takes longer than multiplying."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _MOST_ROWS = 256  # where multiplying takes much longer than laying out
 
 
 class Packed:
-    """Matrix packed for products with a left operand of `rows` rows. It is passed to
-    products in the place of a tensor; the strides are a name for its layout."""
+    """Matrix packed for products with a left operand of `rows` rows. It is passed to products in place of a tensor; its strides identify its
+    layout."""
 
     __slots__ = ("shape", "_strides", "dtype", "memory", "way")
 
@@ -32,7 +32,7 @@ class Packed:
 
 
 class _Way:
-    """Packing of matrices of one layout for products of some rows."""
+    """Packing of matrices of one layout for products with a given number of rows."""
 
     def __init__(self, created: Owned, layout: int, plan: PrimitivePlan):
         self.created, self.layout, self.plan = created, layout, plan  # the first owns the second
@@ -41,7 +41,7 @@ class _Way:
 
 
 def packed(b: Any, rows: int, times: int) -> Any:
-    """The matrix b packed, for `times` products with `rows` rows each; b itself where that gains nothing."""
+    """Return the matrix b packed, for `times` products with `rows` rows each; b itself if nothing is gained."""
     small = b.shape[0] * b.shape[1] < _SMALLEST
     if b.dtype is not dtypes.float32 or times < _FEWEST_TIMES or not 1 < rows <= _MOST_ROWS or small:
         return b
@@ -78,7 +78,7 @@ def _way(b: Any, rows: int) -> _Way | None:
 
 
 class PackedRows(NamedTuple):
-    """Description of what a plan computes: rows times a packed matrix (+ bias); `steps` are from row to row of the left matrix and of the result."""
+    """Description of a plan: rows times a packed matrix (+ bias); `steps` are from row to row of the left matrix and of the result."""
 
     rows: int
     shape: tuple[int, int]
@@ -87,7 +87,7 @@ class PackedRows(NamedTuple):
     biased: bool
 
     def plan(self, alone: bool = False) -> PrimitivePlan | None:
-        """The plan; one that runs `alone`, on one thread, may do so while others do. None where oneDNN has no code for it."""
+        """Return the plan; one that runs `alone`, on one thread, may run while others do. None if oneDNN has no code for it."""
         inner, columns = self.shape
         work = 0 if alone else self.rows * inner * columns
         build = Builder(lambda: f"matmul of {(self.rows, inner)} @ packed {self.shape}", work)
@@ -117,7 +117,7 @@ class PackedRows(NamedTuple):
 
 
 def packed_product(dst: Any, a: Any, b: Packed, bias: Any) -> PrimitivePlan:
-    """The plan of dst = a @ b (+ bias)."""
+    """Return the plan of dst = a @ b (+ bias)."""
     told = PackedRows(a.shape[0], tuple(b.shape), (a._strides[0], dst._strides[0]), b.way, bias is not None)
     plan = told.plan()
     if plan is None:

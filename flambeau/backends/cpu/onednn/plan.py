@@ -63,7 +63,7 @@ _destroyers: dict[int, Any] = {}  # by the identity of the library's functions, 
 
 
 class Descriptor(Owned):
-    """A memory descriptor. They never change, so those in use lately are shared: one feature map meets several primitives."""
+    """A memory descriptor. Descriptors never change, so recent ones are shared: several primitives use one feature map."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ def _descriptor(function: str, shape: tuple[int, ...], data_type: int, layout: i
 
 
 def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a dense (N, C, *spatial) tensor whose channels are innermost."""
+    """Return the strides of a dense (N, C, *spatial) tensor whose channels are innermost."""
     channels, spatial = shape[1], shape[2:]
     strides, step = [], channels
     for size in reversed(spatial):
@@ -107,8 +107,8 @@ def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class Memory:
-    """A memory object of a plan: a user's tensor, or scratch space at `offset`. `pictures` says how a user's tensor lies, where
-    kernels of our own can turn it."""
+    """A memory object of a plan: a user's tensor, or scratch space at `offset`. `pictures` describes the layout of a user's tensor that
+    kernels of our own can convert."""
 
     __slots__ = ("address", "desc", "offset", "pictures")
 
@@ -124,8 +124,8 @@ class Memory:
 
 
 class Parts:
-    """The oneDNN objects of one plan, destroyed with it. One object for all of them: there are thousands of plans, and Python's
-    collector looks at every object again and again."""
+    """The oneDNN objects of one plan, destroyed with it. One Python object for all of them: there are thousands of plans, and the garbage
+    collector visits every object."""
 
     __slots__ = ("memories", "primitives", "arrays", "_end")
 
@@ -150,7 +150,7 @@ _go_through = at_once(collections.deque(maxlen=0).extend)
 
 
 class _Workspace(threading.local):
-    """The calling thread's scratch buffer; grows to the largest plan and stays warm."""
+    """The calling thread's scratch buffer; it grows to the largest plan's size and is kept."""
 
     def __init__(self) -> None:
         self.clear()
@@ -215,7 +215,7 @@ class PrimitivePlan:
         raise dnnl.failure(status, "primitive_execute", self.what())
 
     def _run_by_ctypes(self, address: int, *pointers: int | None) -> None:
-        """Run the primitives through ctypes, where there is no native runner."""
+        """Run the primitives through ctypes, if there is no native runner."""
         for memory, pointer in zip(self.user_memories, pointers):
             self.table[sequence.STATUS] = self.table[sequence.STATUS] or self._set(memory, pointer)
         for primitive, count, arguments in self.steps:
@@ -228,7 +228,7 @@ class PrimitivePlan:
             self._bind(base)
 
     def keep_scratch(self) -> None:
-        """Use scratch space of its own from now on, so that it may run while other plans do."""
+        """Allocate scratch memory of the plan's own, so that it may run while other plans do."""
         own = np.empty(self.scratch_size + _ALIGNMENT, np.uint8)
         self._parts.arrays.append(own)
         self._bind(-(-own.ctypes.data // _ALIGNMENT) * _ALIGNMENT)
@@ -259,15 +259,15 @@ def _observed_run(self: PrimitivePlan, *pointers: int) -> None:
 
 
 def tell_observers(more: int) -> None:
-    """Count one observer more (1) or less (-1) that wants to be told when primitives run. While there is none that costs nothing, because the
-    class gets another method for as long."""
+    """Count one observer more (1) or less (-1) that is notified when primitives run. Without observers this costs nothing, because the method
+    is replaced only while there are some."""
     global _observers
     _observers += more
     PrimitivePlan.run = _observed_run if _observers else _plain_run  # type: ignore[method-assign]
 
 
 class Builder:
-    """Collects the parts of a plan. `what()` names it in messages."""
+    """Collector of the parts of a plan. `what()` names it in messages."""
 
     def __init__(self, what: Callable[[], str], work: float):
         self.what, self.work = what, work
@@ -288,14 +288,14 @@ class Builder:
         self.after: list[tuple[Any, int, int, tuple[int, ...]]] = []
 
     def user_memory(self, desc: Descriptor | int, pictures: Pictures | None = None) -> Memory:
-        """Memory of the next tensor the caller will pass to `PrimitivePlan.run`."""
+        """Return memory for the next tensor that the caller will pass to `PrimitivePlan.run`."""
         self.keep.append(desc)
         memory = Memory(desc if isinstance(desc, int) else desc.address, self.parts, pictures=pictures)
         self.user.append(memory)
         return memory
 
     def constant(self, desc: Descriptor | int, array: np.ndarray) -> Memory:
-        """Memory whose place never changes; the plan keeps it alive."""
+        """Return memory whose address never changes; the plan keeps it alive."""
         self.keep.append(desc)
         memory = Memory(desc if isinstance(desc, int) else desc.address, self.parts)
         status = dnnl.library().set_data_handle(memory.address, array.ctypes.data)
@@ -313,8 +313,8 @@ class Builder:
         return memory
 
     def primitive_desc(self, function: str, *args: Any, prefer: str | None = None) -> PrimitiveDesc:
-        """A primitive descriptor, or None where oneDNN has no code, or only its slow reference code. `prefer` is how the
-        name of the wanted code begins, where oneDNN has several; without it, or without such code, the first is taken."""
+        """Return a primitive descriptor, or None if oneDNN has no code, or only its slow reference code. `prefer` is the beginning of the
+        preferred implementation's name; without it, or without such code, the first is taken."""
         lib = dnnl.library()
         owned = self.owned_desc(function, *args)
         if owned is None:
@@ -328,7 +328,7 @@ class Builder:
         return None if name.startswith("ref") or exposed else owned.address
 
     def owned_desc(self, function: str, *args: Any) -> Owned | None:
-        """Any primitive descriptor for these arguments, or None where oneDNN has none at all."""
+        """Return any primitive descriptor for these arguments, or None if oneDNN has none at all."""
         lib = dnnl.library()
         result = ctypes.c_void_p()
         addresses = [arg.address if isinstance(arg, Owned) else arg for arg in args]
@@ -343,7 +343,7 @@ class Builder:
         return owned
 
     def step(self, primitive_desc: int, arguments: dict[int, Memory], size: int = CODE_SIZE) -> None:
-        """Append a primitive with its arguments, and its scratchpad where it wants one."""
+        """Append a primitive with its arguments, and its scratchpad if it needs one."""
         self.size += size
         self.hides = self.hides or not implementation(primitive_desc).startswith("brg")
         lib = dnnl.library()
@@ -371,7 +371,7 @@ class Builder:
         self.step(created.address, {dnnl.ARG_SRC: source, dnnl.ARG_DST: target}, _REORDER_SIZE)
 
     def input(self, memory: Memory, wanted: int) -> Memory:
-        """`memory` in the layout a primitive wants: itself, or a scratch copy made each run."""
+        """Return `memory` in the layout a primitive wants: itself, or a scratch copy made each run."""
         if same_layout(memory.desc, wanted):
             return memory
         copy = self.scratch_memory(wanted)
@@ -384,7 +384,7 @@ class Builder:
         return copy
 
     def output(self, memory: Memory, wanted: int) -> Memory:
-        """Return where a primitive should write so that `memory` can have the result; see `deliver`."""
+        """Return the memory that a primitive should write so that `memory` gets the result; see `deliver`."""
         return memory if same_layout(memory.desc, wanted) else self.scratch_memory(wanted)
 
     def deliver(self, result: Memory, memory: Memory) -> None:
@@ -399,7 +399,7 @@ class Builder:
 
 
 class _LaidOut:
-    """Asks whether a descriptor is that of these feature maps in the layout that a format tag names."""
+    """Test whether a descriptor is that of these feature maps in the layout of a format tag."""
 
     def __init__(self, desc: int, pictures: Pictures):
         self.desc, self.pictures = desc, pictures
@@ -411,12 +411,12 @@ class _LaidOut:
 
 
 def query(primitive_desc: int, what: int) -> int:
-    """The memory descriptor of one of a primitive's operands; the primitive descriptor owns it."""
+    """Return the memory descriptor of one of a primitive's operands; the primitive descriptor owns it."""
     return dnnl.library().functions["primitive_desc_query_md"](primitive_desc, what, 0)
 
 
 def implementation(primitive_desc: int) -> str:
-    """oneDNN's name of the code it chose, such as "brgconv:avx512_core"."""
+    """Return oneDNN's name of the code it chose, such as "brgconv:avx512_core"."""
     name = ctypes.c_char_p()
     dnnl.library().call("primitive_desc_query", primitive_desc, dnnl.QUERY_IMPL_NAME, 0, ctypes.byref(name))
     return (name.value or b"").decode()
@@ -442,8 +442,8 @@ class PlanCache:
         self.old: dict[Hashable, Any] = {}
 
     def find(self, key: Hashable, make: Callable[[], Any], size: int | None = None) -> Any:
-        """The entry of this key, from the old generation or newly made; for use after a look into `young` missed. Without a
-        `size`, the entry has one, or is None."""
+        """Return the entry of this key, from the old generation or newly made; for use after a lookup in `young` missed. Without a `size`,
+        the entry has one, or is None."""
         entry = self.old.pop(key) if key in self.old else make()
         size = KEY_SIZE + (size if size is not None else 0 if entry is None else entry.size)
         if self.young and self.size + size > self.half:

@@ -1,9 +1,9 @@
-"""Operations that oneDNN does with the sums of a product or a convolution before it writes them: functions, and operations with other operands.
+"""Operations that oneDNN applies to the sums of a product or a convolution before it writes them: functions, and operations with other
+operands.
 
-Only what makes of nan and infinities what PyTorch makes of them is here, and takes less time than a loop over the result does. Its
-`relu`, its larger and smaller of two and its clipping make a number of nan, its `exp` too; its `gelu` fails for large numbers. Those
-that are right, but slower than our loops: its hyperbolic tangent, the `gelu` approximated by it, `sigmoid`, `silu`, and `elu` with alpha
-0, which is a `relu`."""
+Only those are used that treat nan and infinities as PyTorch does, and take less time than a loop over the result. Its `relu`, maximum and
+minimum, clipping and `exp` turn nan into a number; its `gelu` fails for large numbers. Correct, but slower than our loops, are its hyperbolic
+tangent, the `gelu` approximated by it, `sigmoid`, `silu`, and `elu` with alpha 0, which is a `relu`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ EACH, CHANNEL = "each", "channel"
 
 
 class Step(NamedTuple):
-    """A function of `FUNCTIONS` with its numbers: leaky_relu's slope (not 0), linear's factor and addend. Or an operation of
-    `OPERATIONS` with a tensor that has one number for each element of the result and lies as that does (EACH), or one for each column
-    of a product or channel of feature maps (CHANNEL), or without a tensor with the first of `numbers`. Or "accumulate", which adds
-    what the result held before."""
+    """A function of `FUNCTIONS` with its numbers: leaky_relu's slope (not 0), linear's factor and addend. Or an operation of `OPERATIONS`
+    with a tensor that has the size and layout of the result (EACH), or one number for each column of a product or channel of feature maps
+    (CHANNEL), or without a tensor with the first of `numbers`. Or "accumulate", which adds the previous contents of the result."""
 
     kind: str
     numbers: tuple[float, ...] = ()
@@ -38,8 +37,8 @@ Layout = tuple[Sequence[int], Sequence[int]]  # shape, strides
 
 
 class Attributes:
-    """The attributes of a primitive that has these steps, and what they read. Results are float32 and lie like `result`; `axis` is the
-    one of its dimensions that channels are counted along."""
+    """The attributes of a primitive with these steps, and their operands. Results are float32 with the layout of `result`; `axis` is its
+    dimension of channels."""
 
     def __init__(self, steps: Sequence[Step], result: Layout, axis: int):
         lib = dnnl.library()
@@ -62,7 +61,7 @@ class Attributes:
         lib.call("primitive_attr_set_post_ops", self.owned.address, made.address)
 
     def memories(self, build: Builder) -> dict[int, Memory]:
-        """Arguments of the primitive: tensors come by pointer, in the order of the steps; numbers are the plan's."""
+        """Return arguments of the primitive: tensors are passed by pointer, in the order of the steps; numbers belong to the plan."""
         return {
             argument: build.user_memory(desc) if given is None else build.constant(desc, given)
             for argument, desc, given in self._operands
@@ -70,7 +69,7 @@ class Attributes:
 
 
 def _line(shape: Sequence[int], axis: int) -> Layout:
-    """The layout of numbers along one dimension, or of a single one."""
+    """Return the layout of numbers along one dimension, or of a single one."""
     sizes = tuple(n if i == axis else 1 for i, n in enumerate(shape))
     return sizes, operands.contiguous_strides(sizes)
 

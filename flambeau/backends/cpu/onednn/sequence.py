@@ -1,7 +1,7 @@
-"""A whole plan as one native call: hand over the pointers, run the primitives.
+"""A whole plan as one native call: pass the pointers, run the primitives.
 
-Through ctypes each of these steps costs more than oneDNN needs for a small product. The function below does them all; what
-it needs to know of a plan is in a table of 64-bit words:
+Through ctypes each of these steps costs more than oneDNN needs for a small product. The function below does them all; it reads the plan from
+a table of 64-bit words:
 
     0 set_data_handle  1 execute  2 stream  3 status (written)  4 number of memories  5 number of primitives
     6 whether signals wait until the primitives have run (see `signals.py`)
@@ -25,7 +25,7 @@ STATUS, HIDES = 3, 6
 
 @functools.cache
 def runner(brief: bool) -> Any:
-    """run(table address, pointer, ...) with POINTERS pointers, or None where nothing can be compiled."""
+    """Return run(table address, pointer, ...) with POINTERS pointers, or None if nothing can be compiled."""
     if not native_call.supported() or not jit.available():
         return None
     return jit.support_function(_run(), "p" * (1 + POINTERS), brief)

@@ -1,6 +1,6 @@
-"""The threads of libgomp's pool take no signals before a product of oneDNN runs in them; `signals.py` says why.
+"""Blocking of signals in the threads of libgomp's pool before a product of oneDNN runs in them; `signals.py` says why.
 
-Threads that oneDNN or our own loops start are started or made so; this is for those that somebody else had started in the pool."""
+Threads that oneDNN or our own loops start block signals from the start; this is for those that other libraries have started in the pool."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _sheltered = _Sheltered()
 
 
 def shelter_pool() -> None:
-    """Block signals in the threads that run parallel loops for the calling thread. After the first time it costs a look."""
+    """Block signals in the threads that run parallel loops for the calling thread. After the first call this is one comparison."""
     count = ctypes.c_int64.from_address(threads.count_address()).value
     if count != _sheltered.threads:
         _sheltered.threads = count

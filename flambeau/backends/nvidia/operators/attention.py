@@ -1,5 +1,5 @@
-"""Attention on NVIDIA GPUs. Half-width floats: a kernel of our own for a few queries, cuDNN's fused kernels for more, operators where the
-library refuses. float32: a kernel, or products where sequences are long."""
+"""Attention on NVIDIA GPUs. Half-width floats: a kernel of our own for a few queries, cuDNN's fused kernels for more, operators if the
+library declines. float32: a kernel, or products for long sequences."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _REFUSED: set[tuple[Any, ...]] = set()  # shapes for which cuDNN has no kernel
 
 
 def _aligned(t: Tensor) -> Tensor:
-    """Features adjacent, everything else in steps of 16 bytes: else a copy."""
+    """Return the tensor, or a copy, with adjacent features and all other strides multiples of 16 bytes."""
     step = 16 // t.dtype.itemsize
     fits = t._strides[3] == 1 and not any(s % step for s, n in zip(t._strides[:3], t.shape) if n > 1)
     return t if fits and t.data_ptr() % 16 == 0 else dense(t._bare_alias().contiguous())
 
 
 def _is_short(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Return whether one kernel does it all; for more rows or features, matrix products are faster."""
+    """Return whether one kernel computes all; for more rows or features, matrix products are faster."""
     features = query.shape[3]
     return (
         max(query.shape[2], key.shape[2]) <= 512 and features <= 64 and not features % 16 and features == value.shape[3]

@@ -1,7 +1,7 @@
 """Attention of float32 over short sequences on NVIDIA GPUs, for which cuDNN has no kernels: one launch forward, two backward.
 
-A block has a tile of rows, four or eight threads for each. Keys and values (or, for their gradients, queries and gradients) pass by in tiles in
-shared memory; the softmax is kept up to date on the way, and the backward kernels compute the weights again from its logarithms."""
+A block has a tile of rows, four or eight threads for each. Keys and values (or, for their gradients, queries and gradients) are read in tiles
+into shared memory; the softmax is updated online, and the backward kernels recompute the weights from its logarithms."""
 
 from __future__ import annotations
 
@@ -235,14 +235,14 @@ def _tiles() -> str:
 
 
 def _in_tiles(*tensors: Tensor) -> bool:
-    """Return whether the kernels for 32 features take these: rows begin at multiples of 16 bytes."""
+    """Return whether the kernels for 32 features accept these tensors: rows begin at multiples of 16 bytes."""
     return tensors[0].shape[3] == 32 and not any(
         address(t) % 16 or t._strides[3] != 1 or any(s % 4 for s in t._strides[:3]) for t in tensors
     )
 
 
 def forward(out: Tensor, logs: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> None:
-    """out = attention of the queries, whose features are adjacent, and logs = the logarithms of the sums of its softmax."""
+    """Compute out = attention of the queries, whose features are adjacent, and logs = the logarithms of the sums of its softmax."""
     batch, heads, rows, features = query.shape
     if _in_tiles(query, key, value, out):
         run = function(_tiles(), "attend", (32, "q", 32, 32, 32, _ALL_SIZES.size), query.device)
@@ -266,7 +266,7 @@ def forward(out: Tensor, logs: Tensor, query: Tensor, key: Tensor, value: Tensor
 def backward(
     grads: list[Tensor], g: Tensor, out: Tensor, logs: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool
 ) -> None:  # fmt: skip
-    """The gradients of query, key and value; the features of all are adjacent."""
+    """Compute the gradients of query, key and value; the features of all are adjacent."""
     batch, heads, rows, features = query.shape
     dq, dk, dv = grads
     if _in_tiles(query, key, value, out, g, dq, dk, dv):

@@ -1,7 +1,6 @@
 """Attention in float32 by matrix products, for sequences that are too long for one kernel: some heads and rows at a time.
 
-Weights are not kept: the backward computation makes them anew. Where rows see only what comes before them, a block multiplies only
-with the keys that its last row sees."""
+Weights are not saved: the backward pass recomputes them. In causal attention a block multiplies only with the keys that its last row sees."""
 
 from __future__ import annotations
 
@@ -21,20 +20,20 @@ _SPACE = 1 << 25  # weights of a block: results have few columns, so that it tak
 
 
 def _folded(t: Any, group: int = 1) -> Tensor:
-    """(batch, heads, rows, features) as a batch of matrices."""
+    """Return (batch, heads, rows, features) as a batch of matrices."""
     t = _repeated_heads(t._bare_alias(), group)
     return t.reshape(-1, *t.shape[2:])
 
 
 def _target(t: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    """Return where results for `t` are written as a batch of matrices, and the same with its dimensions: `t` itself, if it lies like that."""
+    """Return memory for the results of `t` as a batch of matrices, and the same with its dimensions: `t` itself, if it has that layout."""
     batch, own, rows, features = t.shape
     made = t if t._contig and own == heads else empty((batch, heads, rows, features), t.dtype, t.device)
     return made._view((batch * heads, rows, features), (rows * features, features, 1), made._offset), made
 
 
 def _blocks(heads: int, rows: int, source: int, causal: bool) -> Iterator[tuple[slice, slice, int]]:
-    """Heads, rows, and how many keys these see; those that see most come first."""
+    """Yield heads, rows, and how many keys these see; those that see most come first."""
     tall = min(rows, max(_ROWS, -(-rows // 8))) if causal else min(rows, max(_SPACE // source, _ROWS))
     together = max(1, _SPACE // (tall * source))
     for first in range(0, heads, together):
@@ -75,13 +74,13 @@ def _scores(space: Tensor, q: Tensor, k: Tensor) -> Tensor:
 
 
 def _by_rows(t: Tensor) -> Tensor:
-    """(batch, heads, rows) as a batch of columns."""
+    """Return (batch, heads, rows) as a batch of columns."""
     batch, heads, rows = t.shape
     return t._view((batch * heads, rows, 1), (rows, 1, 1), t._offset)
 
 
 def forward(out: Tensor, logs: Tensor, query: Any, key: Any, value: Any, scale: float, causal: bool) -> None:
-    """out = attention of the queries, and logs = the logarithms of the sums of its softmax."""
+    """Compute out = attention of the queries, and logs = the logarithms of the sums of its softmax."""
     group = query.shape[1] // key.shape[1]
     q, k, v = _folded(query), _folded(key, group), _folded(value, group)
     results, made = _target(out, query.shape[1])
@@ -103,7 +102,7 @@ def forward(out: Tensor, logs: Tensor, query: Any, key: Any, value: Any, scale: 
 def backward(
     grads: list[Tensor], g: Any, out: Any, logs: Tensor, query: Any, key: Any, value: Any, scale: float, causal: bool
 ) -> None:  # fmt: skip
-    """The gradients of query, key and value."""
+    """Compute the gradients of query, key and value."""
     heads_of, group = query.shape[1], query.shape[1] // key.shape[1]
     q, k, v, dout = _folded(query), _folded(key, group), _folded(value, group), _folded(g)
     (dq, made_q), (dk, made_k), (dv, made_v) = (_target(t, heads_of) for t in grads)

@@ -1,8 +1,8 @@
-"""Attention of a few queries over many keys on NVIDIA GPUs, in half-width floats: what decoding a text asks for, token by token.
+"""Attention of a few queries over many keys on NVIDIA GPUs, in half-width floats, as decoding of text token by token needs.
 
-All sizes are arguments of the kernel, so that a cache which grows by a token in each call needs no new plan. A group of threads has one
-key at a time, eight features to a thread; each group keeps a softmax up to date, and they are joined at the end. Where there are few
-rows, several blocks share the keys of one, and a second kernel joins what they found."""
+All sizes are arguments of the kernel, so that a cache which grows by a token in each call needs no new plan. A group of threads has one key
+at a time, eight features to a thread; each group updates a softmax online, and they are combined at the end. With few rows, several blocks
+share the keys of one, and a second kernel combines their results."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ extern "C" __global__ void join_shares(T* out, i64 ob, i64 oh, i64 orow, float* 
 
 
 def takes(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Return whether there are few enough queries, and the features are as many as threads can share out evenly."""
+    """Return whether there are few enough queries, and a number of features that threads can share evenly."""
     _, _, rows, features = query.shape
     return 0 < rows <= MOST_ROWS and features in _FEATURES and value.shape[3] == features and key.shape[2] > 0
 
 
 def text(d: Any, features: int) -> str:
-    """The CUDA text for a dtype and a number of features."""
+    """Return the CUDA text for a dtype and a number of features."""
     return element_text(d) + f"#define D {features}\n" + _TEXT
 
 
@@ -124,7 +124,7 @@ _JOIN = ("q",) * 8 + ("i",)
 
 @functools.cache
 def _kernels(d: Any, features: int, where: Any) -> tuple[Any, Any, int]:
-    """Both kernels, and how many blocks keep a device busy."""
+    """Return both kernels, and how many blocks keep a device busy."""
     source = text(d, features)
     attend, join = (function(source, *named, where) for named in (("attend_rows", _ATTEND), ("join_shares", _JOIN)))
     return attend, join, 2 * nvidia.processors(where)
@@ -137,8 +137,8 @@ def _mask(mask: Tensor, q: Tensor, k: Tensor) -> bytes:
 def forward(
     out: Tensor, logs: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, mask: Tensor | None = None
 ) -> None:
-    """out = softmax(q @ k.T * scale + mask) @ v, and the logarithm of each row's sum. Features are adjacent and aligned to 16 bytes;
-    a mask of truth values hides what is false."""
+    """Compute out = softmax(q @ k.T * scale + mask) @ v, and the logarithm of each row's sum. Features are adjacent and aligned to 16 bytes;
+    a bool mask hides elements that are False."""
     batch, heads, rows, features = q.shape
     _, own_heads, source, _ = k.shape
     attend, join, enough = _kernels(q.dtype, features, q.device)

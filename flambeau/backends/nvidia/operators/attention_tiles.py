@@ -1,9 +1,9 @@
-"""CUDA text of attention of float32 with 32 features: tiles of scores as products whose operands a thread has in registers.
+"""CUDA text of float32 attention with 32 features: tiles of scores are products of operands in a thread's registers.
 
-A block of 128 threads has OWN rows (queries, or keys for their gradients); 64 rows of the other side pass by at a time. Matrices lie in
-shared memory by features, `[feature][row]`, so that four rows are read at once; which four is shifted from feature to feature, so that
-threads that write or read different features meet different banks. One launch does the whole backward pass: blocks for queries and
-blocks for keys need nothing of each other."""
+A block of 128 threads has OWN rows (queries, or keys for their gradients); 64 rows of the other side are read at a time. Matrices are stored
+in shared memory by features, `[feature][row]`, so that four rows are read at once; which four is shifted from feature to feature, so that
+threads that write or read different features use different banks. One launch does the whole backward pass: blocks for queries and blocks for
+keys are independent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Convolutions on NVIDIA GPUs, by cuDNN.
 
-The library wants all tensors in one format, contiguous or channels last, and the same padding on both sides of a dimension; what differs
-is copied. Complex convolutions are made of real ones."""
+The library requires all tensors in one format, contiguous or channels last, and the same padding on both sides of a dimension; other tensors
+are copied. Complex convolutions are composed of real ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from . import conv32
 
 
 def _lies(t: Tensor, last: bool) -> bool:
-    """Return whether a tensor has the format: its memory is filled, with channels last or contiguously."""
+    """Return whether a tensor is dense in the given format: channels last or contiguous."""
     return is_channels_last(t.shape, t._strides) if last else t._contig
 
 
@@ -43,8 +43,8 @@ def _formatted(t: Tensor, last: bool) -> Tensor:
 def _uneven(
     window: Window, sizes: tuple[int, ...], kernel: tuple[int, ...], results: tuple[int, ...]
 ) -> tuple[Any, ...]:
-    """(padding for both sides, more at the low sides, more at the high sides). Where what is missing at the high side would be
-    skipped by the stride anyhow, nothing more is needed."""
+    """Return (padding for both sides, more at the low sides, more at the high sides). If the stride would skip what is missing at the high
+    side, nothing more is needed."""
     stride, pads, dilation, _ = window
     both, lows, highs = [], [], []
     for n, k, s, (low, high), d, m in zip(sizes, kernel, stride, pads, dilation, results):
@@ -56,7 +56,7 @@ def _uneven(
 
 
 def _padded(x: Tensor, lows: list[int], highs: list[int], last: bool) -> Tensor:
-    """x with zeros around it (or cut off, where a number is negative)."""
+    """Return x with zeros around it (or cropped, where a number is negative)."""
     shape = (*x.shape[:2], *(n + a + b for n, a, b in zip(x.shape[2:], lows, highs)))
     wide = _new(shape, x, last)
     fill_raw(wide, 0)
@@ -65,7 +65,7 @@ def _padded(x: Tensor, lows: list[int], highs: list[int], last: bool) -> Tensor:
 
 
 def _inside(wide: Tensor, lows: list[int], highs: list[int]) -> Tensor:
-    """The part of a padded tensor that is not padding."""
+    """Return the part of a padded tensor that is not padding."""
     shape, offset = list(wide.shape), wide._offset
     for i, (low, high) in enumerate(zip(lows, highs), 2):
         shape[i] -= max(low, 0) + max(high, 0)
@@ -120,7 +120,7 @@ def _complex_parts(t: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _compute(kind: str, x: Tensor, w: Tensor, y: Tensor, window: Window) -> None:
-    """Convolve, complex numbers too: (a + ib)(c + id) by four real operations."""
+    """Convolve, also complex numbers: (a + ib)(c + id) by four real operations."""
     result = {"forward": y, "input": x, "weight": w}[kind]
     if not result.dtype.is_complex:
         _convolve(kind, x, w, y, window)
@@ -149,7 +149,7 @@ def _add_bias(out: Any, bias: Any) -> None:
 
 
 def _with_bias(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor, window: Window) -> bool:
-    """Compute a convolution with its bias at once where that saves time: on tensor cores, with channels last."""
+    """Compute a convolution with its bias at once if that saves time: on tensor cores, with channels last."""
     stride, pads, dilation, groups = window
     tensors = (out, input, weight)
     if len(out.shape) != 4 or groups != 1 or 0 in input.shape or 0 in weight.shape or not cudnn_conv.rounds(out.dtype):

@@ -1,11 +1,11 @@
-"""Convolutions of float32 with 3 x 3 taps over small feature maps, and the gradients of their inputs, on NVIDIA GPUs without tensor cores: what
-cuDNN chooses for them reaches a third of the arithmetic. (For gradients of weights, and for some feature maps of other sizes, it has
+"""Convolutions of float32 with 3 x 3 taps over small feature maps, and the gradients of their inputs, on NVIDIA GPUs without tensor cores:
+cuDNN's kernels for them reach a third of peak arithmetic. (For gradients of weights, and for some feature maps of other sizes, it has
 Winograd's algorithm, which is faster than this.)
 
 A block has 64 channels of the result and 64 pixels, 8 x 8 of one feature map or 4 x 4 of four, and two groups of 64 threads that share the
-channels of the source: each takes four at a time. Patches of the source come into shared memory as they are; a thread reads rows of six
-neighbours, from which it has the windows of four pixels. Where that makes too few blocks, several share a result, and a second kernel
-adds up what they found, in a fixed order."""
+channels of the source: each takes four at a time. Patches of the source are copied to shared memory unchanged; a thread reads rows of six
+neighbours, which contain the windows of four pixels. If that makes too few blocks, several share a result, and a second kernel adds up their
+sums, in a fixed order."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ _SHAPE = struct.Struct("<8i")
 
 
 def takes(kind: str, x: Tensor, w: Tensor, y: Tensor, window: Values) -> bool:
-    """Return whether these kernels are for such a convolution (or the gradient that `kind` names)."""
+    """Return whether these kernels compute such a convolution (or the gradient that `kind` names)."""
     if x.dtype is not dt.float32 or cudnn_switches.allow_tf32 or not (x._contig and w._contig and y._contig):
         return False
     return not (address(x) | address(w) | address(y)) % 16 and _fits(kind, x.shape, w.shape, y.shape, window, x.device)
@@ -181,7 +181,7 @@ def _fits(kind: str, x: Values, w: Values, y: Values, window: Values, where: Any
 
 
 def convolve(kind: str, x: Tensor, w: Tensor, y: Tensor, window: Values) -> None:
-    """y from x and w ("forward"), or x from y and w ("input")."""
+    """Compute y from x and w ("forward"), or x from y and w ("input")."""
     out, source = (x, y) if kind == "input" else (y, x)
     _plan(kind == "input", x.shape, w.shape, y.shape, window, x.device).run(address(out), address(source), address(w))
 

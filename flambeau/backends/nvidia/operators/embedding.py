@@ -1,7 +1,7 @@
 """The gradient of embedding tables on NVIDIA GPUs: always added up in one order.
 
-For a large table the indices are sorted, and a warp adds up the rows of each. For a small one, a block looks through all indices for
-those of its row, which is one launch."""
+For a large table the indices are sorted, and a warp adds up the rows of each. For a small one, a block scans all indices for those of its
+row, in one launch."""
 
 from __future__ import annotations
 

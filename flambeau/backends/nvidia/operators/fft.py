@@ -1,7 +1,7 @@
 """Fourier transforms on NVIDIA GPUs, by cuFFT.
 
-The layout rules put the transformed dimensions last in memory, which is how the library likes them: up to three of them are one call, for
-all that lies in front of them. More, or those that lie elsewhere, are first copied into that order."""
+The layout rules put the transformed dimensions last in memory, as the library needs them: up to three of them are one call for all other
+dimensions. More of them, or those elsewhere in memory, are first copied into that order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AT_ONCE = 3
 
 
 def _ordered(x: Tensor, last: tuple[int, ...]) -> Tensor:
-    """A copy whose memory has the dimensions `last` at its end, in this order."""
+    """Return a copy whose memory has the dimensions `last` at its end, in this order."""
     rest = sorted((d for d in range(len(x.shape)) if d not in last), key=lambda d: -x._strides[d])
     copy = empty_strided(x.shape, _strides(x.shape, [*rest, *last]), x.dtype, x.device)
     raw_copy(copy, x)
@@ -24,7 +24,7 @@ def _ordered(x: Tensor, last: tuple[int, ...]) -> Tensor:
 
 
 def _innermost(x: Tensor, dims: tuple[int, ...]) -> list[int]:
-    """The dims in the order in which they lie, slowest first; [] unless they are at the end of memory that is filled."""
+    """Return the dims in memory order, slowest first; [] unless they are the innermost of dense memory."""
     order = sorted(dims, key=lambda d: (-x._strides[d], d))
     step = 1
     for d in reversed(order):
@@ -43,7 +43,7 @@ def _count(x: Tensor, dims: Any) -> int:
 
 
 def _in_place(x: Tensor, dims: tuple[int, ...], forward: bool) -> None:
-    """Transform complex numbers where they are, in filled memory."""
+    """Transform complex numbers in place, in dense memory."""
     for i in range(0, len(dims), _AT_ONCE):
         some = dims[i : i + _AT_ONCE]
         order = _innermost(x, some)

@@ -1,6 +1,7 @@
-"""Distinct elements, membership, counts, repeated indices and windows at random places on NVIDIA GPUs, made of sorts, scans, searches and scatters there.
+"""Distinct elements, membership, counts, repeated indices and windows at random places on NVIDIA GPUs, composed of sorts, scans, searches and
+scatters.
 
-The host waits where a shape depends on values, and nowhere else."""
+The host waits for the device only if a shape depends on values."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def _function(name: str) -> Any:
 
 
 def _groups(fresh: Any, order: Any, shape: Any, inverse: bool, counts: bool) -> tuple[Any, list[Tensor]]:
-    """Return where groups begin in an order whose first elements are marked, and if asked for each element's group and the groups' sizes."""
+    """Return where groups begin in an order whose first elements are marked `fresh`, and if requested each element's group and the groups'
+    sizes."""
     n, begins = fresh.shape[0], true_positions(fresh)
     found: list[Tensor] = []
     if inverse:
@@ -160,7 +162,7 @@ def _(input: Any, weights: Any, minlength: int) -> Tensor:
 
 
 def _edges(column: Any, bins: Any, given: Any, dim: int) -> Any:
-    """The edges of the bins of one dimension."""
+    """Return the edges of the bins of one dimension."""
     if isinstance(bins, Tensor):
         return bare(bins).contiguous()
     low, high = (0.0, 1.0) if given is None else given
@@ -262,7 +264,7 @@ def _(input: Any, indices: Any, max_norm: float, norm_type: float) -> None:
 
 
 def _fractional(out: list[Tensor], input: Any, widths: tuple[int, ...], sizes: tuple[int, ...], samples: Any) -> None:
-    """Tables of windows from random numbers, without a look at them: numbers outside [0, 1) are moved inside."""
+    """Make tables of windows from random numbers, without reading them on the host: numbers outside [0, 1) are moved inside."""
     dims = len(sizes)
     wide = samples.to(dt.float32) if samples.dtype in (dt.float16, dt.bfloat16) else samples
     numbers = bare(wide).reshape(-1, dims)

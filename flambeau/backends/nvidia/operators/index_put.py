@@ -1,5 +1,5 @@
-"""Adding values at indices on NVIDIA GPUs: places are sorted, and a thread adds what goes to one place in the order of the indices, so
-that sums are the same in every run, as PyTorch's are."""
+"""Adding values at indices on NVIDIA GPUs: places are sorted, and a thread adds the values of one place in the order of the indices, so that
+sums are the same in every run, as in PyTorch."""
 
 from __future__ import annotations
 

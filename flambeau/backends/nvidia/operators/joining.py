@@ -41,7 +41,7 @@ _ADDRESSES = struct.Struct(f"<{_MANY}q")
 
 
 def _quads(t: Tensor, dim: int) -> int:
-    """Return how many times 16 bytes a dense tensor has from one index before `dim` to the next; 0 if these are not whole."""
+    """Return the number of 16-byte words from one index before `dim` of a dense tensor to the next; 0 if they are not whole."""
     step = t.dtype.itemsize
     for n in t.shape[dim:]:
         step *= n
@@ -49,7 +49,7 @@ def _quads(t: Tensor, dim: int) -> int:
 
 
 def _collect(out: Tensor, tensors: Any) -> bool:
-    """Join tensors of one element each; False, having done nothing, where they are not."""
+    """Concatenate tensors of one element each; return False, having done nothing, if they are not."""
     width = out.dtype.itemsize
     if len(tensors) < 2 or out.numel() != len(tensors) or width not in _WORDS or not out._contig:
         return False

@@ -15,13 +15,13 @@ from ... import nvidia
 
 @functools.cache
 def function(source: str, name: str, kinds: str | tuple[Any, ...], where: device, shared: int = 0) -> AnyFunction:
-    """The function `name` of a text, with one letter per parameter (see nvidia.load_source): f(grid, block, *values). Blocks get that
-    many bytes of dynamic shared memory."""
+    """Return the function `name` of a text, with one letter per parameter (see nvidia.load_source): f(grid, block, *values). Blocks get
+    `shared` bytes of dynamic shared memory."""
     return nvidia.load_source(PRELUDE + source, where).function(name, tuple(kinds), shared)
 
 
 def element_text(d: dtype) -> str:
-    """Types of an element in memory (T) and in arithmetic (A), and how one becomes the other."""
+    """Return the text of the types of an element in memory (T) and in arithmetic (A), and of the conversions between them."""
     return f"""
 typedef {memory_type(d)} T;
 typedef {value_type(d)} A;

@@ -1,4 +1,4 @@
-"""Linear algebra on NVIDIA GPUs: cuSOLVER and cuBLAS for factors and triangular systems, operators for what is made of them.
+"""Linear algebra on NVIDIA GPUs: cuSOLVER and cuBLAS for factors and triangular systems, operators for what is composed of them.
 
 Results are stored by columns, as their layout rules say, so that the libraries work in place on a copy of the argument."""
 
@@ -35,14 +35,14 @@ def bare(t: Tensor) -> Any:
 
 
 def addresses(t: Tensor, own: int) -> Iterator[int]:
-    """Return where the parts of a filled result start, each with its last `own` dimensions."""
+    """Return the addresses of the parts of a dense result, each with its last `own` dimensions."""
     step = numel_of(t.shape[len(t.shape) - own :]) * t.dtype.itemsize
     start = first_address(t)
     return iter([start + i * step for i in range(numel_of(t.shape[: len(t.shape) - own]))])
 
 
 def _pointers(t: Tensor, step: int, count: int) -> Tensor:
-    """The addresses of `count` matrices, `step` elements from each other, in the device's memory."""
+    """Return the addresses of `count` matrices, `step` elements from each other, in the device's memory."""
     numbers: Any = arange(count, dtype=dt.int64, device=t.device)
     return numbers * (step * t.dtype.itemsize) + first_address(t)
 
@@ -68,7 +68,7 @@ def new_info(A: Tensor) -> Tensor:
 
 
 def _solve_in_place(out: Tensor, A: Tensor, upper: bool, left: bool, unit: bool) -> None:
-    """out = A^-1 out or out A^-1; both have the same batch dimensions, out is stored by columns."""
+    """Compute out = A^-1 out or out A^-1; both have the same batch dimensions, out is stored by columns."""
     m, n = out.shape[-2:]
     if 0 in out.shape:
         return
@@ -210,7 +210,7 @@ def _(out: Tensor, pivots: Tensor, m: int, d: dt.dtype, outside: str) -> None:
 
 
 def _solved(out: Tensor, packed: Tensor, pivots: Tensor, transposed: bool) -> None:
-    """out (by columns) = the solution, for matrices with the same batch dimensions."""
+    """Compute out (by columns) = the solution, for matrices with the same batch dimensions."""
     n, k = out.shape[-2:]
     if 0 in out.shape:
         return
@@ -255,7 +255,7 @@ def _(out: list[Tensor], A: Tensor) -> None:
 
 
 def _diagonal_and_sign(A: Tensor) -> tuple[Any, Any]:
-    """The diagonal of U, and the sign of the permutation."""
+    """Return the diagonal of U, and the sign of the permutation."""
     packed, pivots, info = copied(A), empty(A.shape[:-1], dt.int32, A.device), new_info(A)
     _factor(packed, pivots, info)
     n = A.shape[-1]

@@ -1,6 +1,6 @@
-"""Losses with class indices on NVIDIA GPUs: targets that are no class are told when the host next waits for the device, not before.
+"""Losses with class indices on NVIDIA GPUs: targets that are no class are reported when the host next waits for the device.
 
-Rows of scores are read once: a thread keeps the largest of its scores and the sum of exponentials relative to it, and a block joins those."""
+Rows of scores are read once: a thread keeps the largest of its scores and the sum of exponentials relative to it, and a block combines those."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ extern "C" __global__ void __launch_bounds__(512) gradient(made::T* out, const S
 
 
 def _rows_text(x: Tensor, made: Any, kept: Any, from_scores: bool, *others: Tensor | None, copies: bool = False) -> str:
-    """The text for scores, results and statistics of these dtypes, for as many neighbours at a time as memory allows: equally many
-    whatever the dtype, so that sums are formed in one order."""
+    """Return the text for scores, results and statistics of these dtypes, with as many neighbours at a time as memory allows: equally many
+    for every dtype, so that sums are formed in one order."""
     n, vector = x.shape[-1], 8
     places = [(address(t), t.dtype.itemsize) for t in (x, *others) if t is not None]
     while vector > 1 and (n % vector or any(at % min(16, vector * size) for at, size in places)):

@@ -19,7 +19,7 @@ known_products["cuda"] = cublaslt.known_product
 
 
 def _takes(name: str, t: Tensor) -> None:
-    """Raise as PyTorch does about integers: there is no library for them."""
+    """Raise PyTorch's error for dtypes without matrix products in the library, such as integers."""
     if t.dtype not in cublaslt.DATA_TYPES or t.dtype.itemsize == 1:
         raise unsupported(name, t.dtype)
 
@@ -31,7 +31,7 @@ def _matrix(t: Tensor) -> Tensor:
 def product(
     name: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None = None, alpha: Any = 1, beta: Any = 0
 ) -> Any:
-    """out = alpha * a @ b + beta * out, plus a row of bias. Returns the plan, if it is known and these operands are all it takes."""
+    """Compute out = alpha * a @ b + beta * out, plus a row of bias. Return the plan, if it is known and has no other operands."""
     plan = cublaslt.known_plan(out, a, b, bias, alpha, beta)
     if plan is not None:
         cublaslt.run(plan, out, a, b, bias)
@@ -172,7 +172,7 @@ _E5M2 = dt.BY_NAME["float8_e5m2"]
 
 
 def _eight_bits(out: Tensor, a: Any, b: Any, scales: tuple[Any, ...]) -> None:
-    """The product of a by rows and b by columns: the only way in which the library takes factors of eight bits."""
+    """Multiply a, stored by rows, by b, stored by columns: the only layouts in which the library takes 8-bit factors."""
     a = a if a._strides[1] == 1 else a.contiguous()
     b = b if b._strides[0] == 1 else b.t().contiguous().t()
     cublaslt.matmul(out, a, b, scales=scales)

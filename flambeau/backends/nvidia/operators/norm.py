@@ -1,7 +1,7 @@
 """Batch normalisation on NVIDIA GPUs.
 
-Sums over a channel are shared out among several blocks, whose results a second kernel adds up in a fixed order; a third one writes the
-result. So x is read twice and written once, forward and backward alike, whatever the number of channels."""
+Sums over a channel are divided among several blocks, whose results a second kernel adds up in a fixed order; a third one writes the result.
+So x is read twice and written once, forward and backward alike, whatever the number of channels."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ _KINDS = {
 
 
 def text(data: Any, parameter: Any, running: Any, vector: int) -> str:
-    """The CUDA text for tensors of these dtypes, read `vector` elements at a time."""
+    """Return the CUDA text for tensors of these dtypes, read `vector` elements at a time."""
     names = {
         "data": element_type(data),
         "parameter": element_type(parameter),
@@ -347,7 +347,7 @@ class _Channels:
         self.finishers = 32 if self.chunks <= 64 else 256  # threads that add up what blocks found about a channel
 
     def scratch(self, wide: Any, where: Any) -> tuple[Any, int, int]:
-        """Memory for the sums of blocks and for three factors of each channel: what holds it, and both addresses."""
+        """Allocate memory for the sums of blocks and for three factors of each channel: return its holder, and both addresses."""
         size = self.channels * wide.itemsize
         held = nvidia.workspace((2 * self.chunks + 3) * size, where)
         return held, held.ptr, held.ptr + 2 * self.chunks * size

@@ -1,4 +1,4 @@
-"""Max pooling of small windows on NVIDIA GPUs, where activations are channels last: a thread has a few neighbouring channels of one place."""
+"""Max pooling of small windows on NVIDIA GPUs for channels-last activations: a thread has a few neighbouring channels of one place."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(256) spread(Group* out, const Group
 
 
 def _launch(name: str, tensors: tuple[Tensor | None, ...], written: Tensor, geometry: tuple[int, ...]) -> bool:
-    """Run one of the kernels over the elements of `written`; False where it has too many."""
+    """Run one of the kernels over the elements of `written`; return False if it has too many."""
     _, h, w, channels, *rest = geometry
     first = written.dtype
     vector = 16 // first.itemsize

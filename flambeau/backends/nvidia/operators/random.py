@@ -1,4 +1,4 @@
-"""Random numbers on the GPU: PyTorch's numbers for the same seed, where its algorithm allows.
+"""Random numbers on the GPU: PyTorch's numbers for the same seed, as far as its algorithm allows.
 
 Every thread of a launch has a counter of its own (its number), draws four numbers at a time, and serves every elements-th element
 of the tensor in the order of memory; so the numbers depend on how many threads PyTorch would start on this GPU."""
@@ -164,7 +164,7 @@ extern "C" __global__ void islands(const long long* keys, long long* data, long 
 def _kernel(
     where: device, d: dt.dtype, draw: str, count: int, body: str, numbers: str, inputs: tuple[Any, ...], vector: int
 ) -> Any:
-    """A launch function of (grid, block, out, inputs..., numbers..., seed, offset, held, n)."""
+    """Return a launch function of (grid, block, out, inputs..., numbers..., seed, offset, held, n)."""
     parameters = f"{element_type(d)}* out, " + "".join(
         f"const {element_type(x)}* in{i}, " for i, x in enumerate(inputs)
     )
@@ -184,13 +184,13 @@ def _most_blocks(index: int) -> int:
 
 
 def grid_of(n: int, count: int, index: int) -> tuple[int, int]:
-    """Return how many blocks PyTorch starts for n elements, and how far that moves the generator."""
+    """Return how many blocks PyTorch starts for n elements, and how far that advances the generator."""
     blocks = min(_most_blocks(index), -(-n // _BLOCK))
     return blocks, ((n - 1) // (_BLOCK * blocks * count) + 1) * 4
 
 
 def source_of(generator: Generator, where: device) -> philox.CudaGenerator:
-    """The generator that is meant on a device: the default one is each device's own."""
+    """Return the generator for a device: the default one stands for each device's own."""
     if generator is default_generator:
         return backend_of(where).generator(where)
     if not isinstance(generator, philox.CudaGenerator):
@@ -204,8 +204,8 @@ def launch(
     out: Tensor, generator: Generator, draw: str, count: int, body: str, numbers: str = "", values: tuple[Any, ...] = (),
     inputs: tuple[Tensor, ...] = (), vector: int = 0, shape: tuple[int, int] | None = None,
 ) -> None:  # fmt: skip
-    """Fill a dense tensor, in the order of memory. With `vector`, a thread serves that many neighbours at a time; `shape` is the
-    number of blocks and how far the generator moves, where that is not as usual."""
+    """Fill a dense tensor, in the order of memory. With `vector`, a thread fills that many neighbours at a time; `shape` overrides the number
+    of blocks and how far the generator advances."""
     n = numel_of(out.shape)
     where = out.device
     kernel = _kernel(where, out.dtype, draw, count, body, numbers, tuple(x.dtype for x in inputs), vector)
@@ -217,7 +217,7 @@ def launch(
 
 
 def _real(t: Tensor) -> Tensor:
-    """A complex tensor as twice as many real numbers."""
+    """Return a complex tensor as twice as many real numbers."""
     if not t.dtype.is_complex:
         return t
     shape, strides = (*t.shape, 2), (*(2 * s for s in t._strides), 1)
@@ -251,14 +251,14 @@ def _sample(t: Tensor, generator: Generator, sample: Sampler) -> None:
 
 
 def _uniform_numbers(t: Tensor) -> tuple[str, int, str, str]:
-    """Return what to draw from (0, 1] for a tensor: text, how many at a time, the type of parameters and its letter."""
+    """Return how to draw from (0, 1] for a tensor: text, how many at a time, the type of parameters and its letter."""
     if t.dtype is dt.float64:
         return "uniform(engine, 0.0)", 2, "double", "d"
     return "uniform(engine, 0.0f)", 4, "float", "f"
 
 
 def _fast(letter: str, name: str) -> str:
-    """PyTorch takes the quick functions of single precision here."""
+    """Return the name of the fast single-precision function that PyTorch uses here, or of the double-precision one."""
     return name if letter == "d" else f"__{name}f"
 
 
@@ -315,7 +315,7 @@ def _geometric(t: Tensor, generator: Generator, sample: Geometric) -> None:
 
 
 def _vectors(t: Tensor) -> tuple[int, ...]:
-    """Return how many elements PyTorch's dropout takes at a time: sixteen bytes, where they come out even."""
+    """Return how many elements PyTorch's dropout takes at a time: sixteen bytes, if the size is a multiple."""
     return (8, 4) if t.dtype.itemsize <= 2 else (4,)
 
 
@@ -342,14 +342,14 @@ def _integers(t: Tensor, generator: Generator, sample: Integers) -> None:
 
 
 def _count(d: dt.dtype) -> int:
-    """Return how many integers from 0 on a dtype holds without a gap."""
+    """Return how many consecutive integers from 0 on a dtype represents exactly."""
     if d.limits is not None:
         return 2**d.limits.precision + 1
     return 2 if d is dt.bool_ else 2 ** (8 * d.itemsize - d.is_signed)
 
 
 def _whole_range(t: Tensor, generator: Generator, low: int) -> None:
-    """random_(from, None): up to the largest number of the dtype."""
+    """Fill by random_(from, None): up to the largest number of the dtype."""
     if t.dtype in (dt.int64, dt.uint64) and low == -(2**63):
         launch(t, generator, "pairs(engine)", 2, _as(t, "(long long)r"))
         return
@@ -357,7 +357,7 @@ def _whole_range(t: Tensor, generator: Generator, low: int) -> None:
 
 
 def _full_integers(t: Tensor, generator: Generator, sample: FullIntegers) -> None:
-    """random_(): any number that is not negative."""
+    """Fill by random_(): any number that is not negative."""
     d = t.dtype
     if d is dt.float64 or d is dt.int64:
         launch(t, generator, "pairs(engine)", 2, _as(t, "(long long)(r % (u64)p0)"), "q", (_count(d),))
@@ -366,7 +366,7 @@ def _full_integers(t: Tensor, generator: Generator, sample: FullIntegers) -> Non
 
 
 def _permutation(t: Tensor, generator: Generator, sample: Permutation) -> None:
-    """Positions in the order of random keys. As many bits of a key count as make equal keys rare; those are shuffled after."""
+    """Draw a permutation: positions sorted by random keys, with enough bits to make equal keys rare; those are shuffled after."""
     n = numel_of(t.shape)
     integers.check_permutation(n, t.dtype)
     bits = min(64, math.ceil(math.log2(n - (6.0 * n * n + 1) / (12 * math.log(0.9)))))

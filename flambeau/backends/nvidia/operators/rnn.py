@@ -21,7 +21,7 @@ def _multiply(out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None = None) -> 
 
 
 def _unpacked(b: Tensor, rows: int, times: int) -> Tensor:
-    """Return the matrix unchanged: cuBLASLt takes it without packing."""
+    """Return the matrix unchanged: cuBLASLt needs no packing."""
     return b
 
 

@@ -1,7 +1,7 @@
 """Running sums, products, logarithms of sums of exponentials and extremes on NVIDIA GPUs.
 
-A line is cut into chunks where there are too few lines to fill the device: one kernel finds what each chunk amounts to, a second one what
-lies before each chunk, a third one writes the result. Lines along the last dimension are scanned by blocks, others by neighbouring threads.
+Lines are divided into chunks if there are too few to fill the device: one kernel reduces each chunk, a second one scans these results, a
+third one writes the final ones. Lines along the last dimension are scanned by blocks, others by neighbouring threads.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) columns_result(T* out, i64
 
 
 def source(d: dt.dtype, op: str, reverse: bool) -> str:
-    """The text for elements of a dtype; op is "sum", "prod", "logsumexp", "max" or "min"."""
+    """Return the text for elements of a dtype; op is "sum", "prod", "logsumexp", "max" or "min"."""
     extreme = op in ("max", "min")
     if extreme:
         join = _EXTREME % ("<" if op == "max" else ">")

@@ -1,4 +1,4 @@
-"""Sorting on NVIDIA GPUs, and what is read off sorted lines: topk, kthvalue, medians, mode.
+"""Sorting on NVIDIA GPUs, and operators on sorted lines: topk, kthvalue, medians, mode.
 
 Short rows are sorted in shared memory by a network. Longer ones are sorted digit by digit, all rows together: eight bits of the key at a
 time from the lowest on, then the number of the row. Each digit takes three kernels: how often each value occurs in each tile, where each
@@ -332,7 +332,7 @@ operators.stably_sorted_along.on("cuda")(_sort)
 
 
 def _sorted_rows(input: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor, int]:
-    """The lines of a dimension as sorted rows, with their order, and how long they are."""
+    """Return the lines of a dimension as sorted rows, with their order, and their length."""
     rows = to_rows(input, dim)
     ordered, order = empty(rows.shape, rows.dtype, rows.device), empty(rows.shape, dt.int64, rows.device)
     sort_rows(ordered, order, rows, descending)
@@ -340,7 +340,7 @@ def _sorted_rows(input: Tensor, dim: int, descending: bool) -> tuple[Tensor, Ten
 
 
 def _best_rows(input: Tensor, dim: int, k: int, largest: bool) -> tuple[Tensor, Tensor]:
-    """The k best of each line of a dimension, best first, as rows, and where they were."""
+    """Return the k best of each line of a dimension, best first, as rows, and where they were."""
     rows = to_rows(input, dim)
     n, where, text = rows.shape[-1], rows.device, source(rows.dtype, largest)
     count = numel_of(rows.shape) // n

@@ -1,6 +1,6 @@
 """Sparse tensors on NVIDIA GPUs: adding values at places, and products of sparse matrices with dense ones.
 
-Rows are summed in one order whatever the device does meanwhile: each is one thread block's."""
+Rows are summed in a fixed order: each belongs to one thread block."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _(out: Tensor, keys: Any, values: Tensor) -> None:
 
 
 def _numbers(keys: Any, out: Tensor) -> Any:
-    """Indices as a tensor beside `out`."""
+    """Return indices as a tensor on the device of `out`."""
     found: Any = index_tensor(keys)
     return found.to(out.device)
 

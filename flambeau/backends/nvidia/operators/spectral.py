@@ -30,7 +30,7 @@ from .linalg import addresses, bare, columns, copied, new_info
 
 
 def _need_converged(name: str, info: Tensor) -> None:
-    """Raise for the first matrix whose iteration did not end, as PyTorch does, which waits for the device here."""
+    """Raise for the first matrix whose iteration did not converge, as PyTorch does, which waits for the device here."""
     code = int(bare(info).abs().amax()) if 0 not in info.shape else 0
     if code:
         raise LinAlgError(
@@ -61,7 +61,7 @@ def _(out: Tensor, A: Tensor, uplo: str) -> None:
 
 
 def _singular(S: Tensor, A: Tensor, job: str) -> tuple[Any, Any]:
-    """Singular values into S; U and Vh (job "A" or "S"), which have as many rows and columns as the job says."""
+    """Compute singular values into S; return U and Vh (job "A" or "S"), with the rows and columns that the job requests."""
     *batch, m, n = A.shape
     turned = m < n  # the library wants tall matrices
     a = copied(bare(A).mH if turned else A)
@@ -151,7 +151,7 @@ def _(
 
 
 def _shortest(a: Any, b: Any, tolerance: float) -> tuple[Any, Any, Any]:
-    """The shortest solution by singular values, of which those above tolerance * largest count: it, how many those are, and all."""
+    """Return the shortest solution by singular values above tolerance * largest, the number of these, and all singular values."""
     left, values, right = singular(a, False)
     counts = values > values.amax(-1, True) * tolerance
     inverse = values.reciprocal().masked_fill(~counts, 0)
@@ -159,7 +159,7 @@ def _shortest(a: Any, b: Any, tolerance: float) -> tuple[Any, Any, Any]:
 
 
 def _by_factors(a: Any, b: Any) -> Any:
-    """The solution for matrices of full rank, by QR."""
+    """Return the solution for matrices of full rank, by QR."""
     if a.shape[-2] >= a.shape[-1]:
         q, r = factors_qr(a, "reduced")
         return triangular_solution(r, q.mH @ b, True, True, False)
