@@ -1,6 +1,6 @@
-"""Functions and classes of PyTorch's that need something Flambeau does not have: they are there by name, and raise.
+"""Functions and classes of PyTorch that need something Flambeau does not have: they exist by name, and raise.
 
-So do fields of a plain tensor that other kinds of tensors do not have."""
+So do attributes of a plain tensor that other kinds of tensors lack."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .overrides import disabled_torch_function
 
 
 def raising(names: str, error: type[Exception], message: str) -> dict[str, Callable[..., NoReturn]]:
-    """Functions of the names given in one text; each raises `error` with its name in the place of {}."""
+    """Return functions for the names in a text; each raises `error` with its name in place of {}."""
     return {name: _raising(name, error, message.format(name)) for name in names.split()}
 
 
 def returning(names: str, make: Callable[[], Any], why: str) -> dict[str, Callable[..., Any]]:
-    """Functions of the names given in one text that take any arguments and return `make()`: what PyTorch answers without the device."""
+    """Return functions for the names in a text, which take any arguments and return `make()`: PyTorch's answer without the device."""
     return {name: _returning(name, make, why) for name in names.split()}
 
 
@@ -31,15 +31,15 @@ def _returning(name: str, make: Callable[[], Any], why: str) -> Callable[..., An
 
 
 def absent_classes(names: str, message: str, error: type[Exception] = RuntimeError) -> dict[str, type]:
-    """Classes of the names given in one text that nothing is an instance of; {} in the message is the name."""
+    """Return classes for the names in a text, which have no instances; {} in the message is the name."""
     return {name: absent_class(name, message.format(name), error) for name in names.split()}
 
 
 def absent_class(
     name: str, message: str, error: type[Exception] = NotImplementedError, bases: tuple[Any, ...] = ()
 ) -> type:
-    """A class that nothing is an instance of: programs may ask `isinstance(x, ...)`, making one raises. A subclass of tensors says that
-    it overrides no operators, so that none asks for its instances."""
+    """Return a class without instances: `isinstance(x, ...)` works, making one raises. A subclass of Tensor declares that it overrides no
+    operators, so that no operator looks for its instances."""
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> NoReturn:
         raise error(message)
@@ -58,8 +58,8 @@ def _raising(name: str, error: type[Exception], message: str) -> Callable[..., N
 
 
 def unreadable(refusal: Callable[[Any, str], Exception], *more: str) -> tuple[Any, ...]:
-    """Properties in the place of a plain tensor's strides, storage offset and memory format, and of `more`. Reading one raises
-    refusal(tensor, what), at which operators turn to the tensor's own kind."""
+    """Return properties in place of a plain tensor's strides, storage offset and memory format, and of `more`. Reading one raises
+    refusal(tensor, what), upon which operators use the form for the tensor's own kind."""
     return tuple(_unreadable(what, refusal) for what in ("strides", "storage offset", "memory format", *more))
 
 

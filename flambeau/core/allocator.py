@@ -1,4 +1,4 @@
-"""The CPU allocator: 64-byte aligned blocks, freed blocks kept for reuse.
+"""The CPU allocator: 64-byte aligned blocks, with freed blocks cached for reuse.
 
 Fresh pages from the kernel cost ten times what writing them costs, so a freed block goes to a list of its size class
 and the next tensor of that size takes it from there.
@@ -46,7 +46,7 @@ _NOT_MAPPED = ctypes.c_void_p(-1).value
 
 
 def _default_cache_limit() -> int:
-    """Keep at most a quarter of the machine's memory in freed blocks."""
+    """Return the limit of cached bytes: a quarter of the machine's memory."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
     except (ValueError, OSError):
@@ -54,7 +54,7 @@ def _default_cache_limit() -> int:
 
 
 def round_size(nbytes: int) -> int:
-    """The size class: multiples of 64, then at most an eighth more than asked for."""
+    """Return the size class: multiples of 64, then at most an eighth more than requested."""
     shift = nbytes.bit_length() - 4
     if shift < 6:
         shift = 6
@@ -62,10 +62,10 @@ def round_size(nbytes: int) -> int:
 
 
 def _fresh_block(size: int) -> int | None:
-    """Memory from the system, in huge pages where a block has room for some.
+    """Allocate memory from the system, in huge pages if the block is large enough for them.
 
-    They cost one fault instead of 512 to fill, need far fewer entries of the TLB, and what lies in one of them spreads
-    evenly over the caches: with small pages, the time of a kernel depends on where in memory its pages happen to be.
+    They cost one fault instead of 512 to fill, need far fewer entries of the TLB, and their contents spread evenly over the caches: with
+    small pages, the time of a kernel depends on the physical addresses of its pages.
     """
     if size >= _ADDRESS_SPACE:
         return None  # it would wrap around in C and come back as a tiny block
@@ -96,7 +96,7 @@ def _to_system(pointer: int, size: int) -> None:
 
 
 def make_sure_of(size: int, purpose: str) -> None:
-    """Raise an error unless the process can get this much memory now: for libraries that end the process if they do not."""
+    """Raise an error unless the process can allocate this much memory now: for libraries that abort the process if they cannot."""
     for last in (False, True):
         try:
             mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
@@ -111,7 +111,7 @@ def make_sure_of(size: int, purpose: str) -> None:
 
 
 class CachingAllocator:
-    """Blocks by size class, with the statistics `flambeau.cpu.memory_stats()` shows."""
+    """Cached blocks by size class, with the statistics that `flambeau.cpu.memory_stats()` shows."""
 
     def __init__(self) -> None:
         self.free_blocks: dict[int, list[int]] = {}
@@ -124,7 +124,7 @@ class CachingAllocator:
         self._sparing, self._lock = 0, new_lock()  # how many want no block kept, in which threads ever
 
     def allocate(self, size: int) -> int:
-        """A block of exactly `size` bytes, which must be a size class (see round_size)."""
+        """Return the address of a block of exactly `size` bytes, which must be a size class (see round_size)."""
         blocks = self.free_blocks.get(size)
         if blocks:
             pointer = blocks.pop()
@@ -172,7 +172,7 @@ class CachingAllocator:
         return sum(size * len(blocks) for size, blocks in self.free_blocks.items())
 
     def allocated(self) -> int:
-        """Bytes in blocks that tensors use."""
+        """Return the bytes in blocks that tensors use."""
         return self.large_allocated + self.small_reserved - (self.cached() - self.large_cached)
 
     def empty_cache(self) -> None:
@@ -189,8 +189,8 @@ class CachingAllocator:
 
     @contextlib.contextmanager
     def sparing(self) -> Iterator[None]:
-        """Context manager within which no block of the past is kept, and large ones go back to the system as soon as they are freed; small ones do
-        afterwards. For work that is done once, and beside which there should be room for something else."""
+        """Context manager: empty the cache, and return large blocks to the system as soon as they are freed, small ones on exit. For work
+        that is done once, while something else needs the memory."""
         self.empty_cache()
         with self._lock:
             if not self._sparing:
@@ -206,7 +206,7 @@ class CachingAllocator:
             self.empty_cache()
 
     def stats(self) -> dict[str, int]:
-        """The peak counts large blocks in use; small ones count from when they are first needed, for good."""
+        """Return statistics. The peak counts large blocks in use; small ones count from their first allocation, for good."""
         allocated, cached = self.allocated(), self.cached()
         return {
             "allocated_bytes.current": allocated,

@@ -1,8 +1,8 @@
-"""Backends: what a device must be able to do for tensors to live and be computed on it.
+"""Backends: the operations that a device must provide so that tensors can be stored and computed there.
 
-A device is one small class. `register("name", MyBackend())` makes `flambeau.device("name")` a device: tensors are allocated there,
-copied there and back, and everything that is a formula or a loop kernel is compiled for it. An operator that needs more says
-which kernel is missing."""
+A device is one small class. `register("name", MyBackend())` makes `flambeau.device("name")` a device: tensors are allocated there, copied
+there and back, and everything that is a formula or a loop kernel is compiled for it. An operator that needs more raises an error that names
+the missing kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .device import device
 
 
 class _Fetched(threading.local):
-    """Room for a few bytes of a device."""
+    """Thread-local buffer for a few bytes of a device."""
 
     def __init__(self) -> None:
         self.buffer = ctypes.create_string_buffer(16)
@@ -28,7 +28,7 @@ _fetched = _Fetched()
 
 
 class Backend:
-    """The interface. Addresses are plain integers, meaningful to this backend alone."""
+    """Interface of a device. Addresses are plain integers, meaningful to this backend alone."""
 
     compiles = False  # whether `compile` makes kernels
     on_host = False  # whether host code may read and write its memory
@@ -49,11 +49,11 @@ class Backend:
         raise NotImplementedError(f"{type(self).__name__} cannot release memory")
 
     def lasting(self, where: device) -> contextlib.AbstractContextManager[Any]:
-        """Context manager within which what is made on the device will be there for long: it may be better off in another place."""
+        """Context manager for allocations that will live long, which a backend may place elsewhere."""
         return contextlib.nullcontext()
 
     def read(self, host: int, address: int, nbytes: int, where: device) -> None:
-        """Copy bytes from the device to host memory; they are there when this returns."""
+        """Copy bytes from the device to host memory, and wait for them."""
         raise NotImplementedError(f"{type(self).__name__} cannot copy memory to the host")
 
     def write(self, address: int, host: int, nbytes: int, where: device) -> None:
@@ -61,13 +61,13 @@ class Backend:
         raise NotImplementedError(f"{type(self).__name__} cannot copy memory from the host")
 
     def fetch(self, address: int, nbytes: int, where: device) -> int:
-        """Address in host memory of a copy of a few of the device's bytes, valid until this thread calls again."""
+        """Copy a few bytes of the device to the host; return the address of the copy, valid until this thread calls again."""
         held = _fetched.buffer
         self.read(ctypes.addressof(held), address, nbytes, where)
         return ctypes.addressof(held)
 
     def is_zero(self, address: int, nbytes: int, where: device, error: Exception) -> bool:
-        """Return whether a number is zero, in which a kernel has said what it could not do; else the caller raises the error."""
+        """Return whether the number in which a kernel reports failures is zero; if not, the caller raises the error."""
         return not any(ctypes.string_at(self.fetch(address, nbytes, where), nbytes))
 
     def read_later(self, host: int, address: int, nbytes: int, where: device) -> None:
@@ -75,11 +75,11 @@ class Backend:
         self.read(host, address, nbytes, where)
 
     def write_later(self, address: int, host: int, nbytes: int, where: device) -> None:
-        """Start a `write` that may read host memory after this returns, where that is locked for the device."""
+        """Start a `write` that may read host memory after this returns, if that is locked for the device."""
         self.write(address, host, nbytes, where)
 
     def pinned(self, nbytes: int) -> Any:
-        """A storage in host memory that is locked for copies to the device."""
+        """Return a storage in page-locked host memory, for copies to the device."""
         raise NotImplementedError(f"{type(self).__name__} locks no host memory")
 
     def copy(self, destination: int, source: int, nbytes: int, where: device) -> None:
@@ -91,8 +91,8 @@ class Backend:
         raise NotImplementedError(f"{type(self).__name__} cannot fill memory")
 
     def compile(self, build: Callable[[], Any], key: str) -> Callable[..., Any]:
-        """A kernel as a function of addresses, numbers and, for geometry, bytes: `build()` is its loop nest (kernels.ir), `key`
-        tells it from all others."""
+        """Return a kernel as a function of addresses, numbers and, for geometry, bytes: `build()` returns its loop nest (kernels.ir), `key`
+        identifies it."""
         raise NotImplementedError(f"{type(self).__name__} cannot compile kernels")
 
     def compile_for(self, build: Callable[[], Any], key: str, where: device) -> Callable[..., Any]:
@@ -108,72 +108,72 @@ class Backend:
         where: device,
         singles: int = 0,
     ) -> Callable[..., Any] | None:
-        """A function that applies formulas to many tensors at once: run(rows, numbers, found=0), where a row has the addresses of
-        tensors of these dtypes and how many elements they have (the last `singles` have one), and roots[k] is stored to tensor
-        positions[k] of each; nothing happens if a float32 number at the address `found` is not zero. None: there is none."""
+        """Return a function that applies formulas to many tensors at once, or None: run(rows, numbers, found=0), where a row has the
+        addresses of tensors of these dtypes and their number of elements (the last `singles` have one), and roots[k] is stored to tensor
+        positions[k] of each; nothing is done if a float32 number at the address `found` is not zero."""
         return None
 
     def compile_reductions(self, reduction: Any, where: device) -> Callable[..., Any] | None:
-        """A function that reduces each of many dense tensors to one number: run(rows), where a row has the addresses of a tensor and of
-        its result and how many elements it has. `reduction` is a kernels.reduction_parts.Reduction. None: there is none."""
+        """Return a function that reduces each of many dense tensors to one number, or None: run(rows), where a row has the addresses of a
+        tensor and of its result and the number of elements. `reduction` is a kernels.reduction_parts.Reduction."""
         return None
 
     def indexed(self, where: device) -> device:
-        """The device that is meant: where there are several, one with its number."""
+        """Return the device with its index, if there are several of this type."""
         return where
 
     def copy_across(self, destination: int, there: device, source: int, here: device, nbytes: int) -> None:
-        """Copy bytes from one device of this type to another: through the host, unless there is a better way."""
+        """Copy bytes from one device of this type to another: through the host, unless overridden."""
         staging = ctypes.create_string_buffer(nbytes)
         self.read(ctypes.addressof(staging), source, nbytes, here)
         self.write(destination, ctypes.addressof(staging), nbytes, there)
 
     def generator(self, where: device) -> Any:
-        """The device's default generator of random numbers."""
+        """Return the device's default generator of random numbers."""
         raise NotImplementedError(f"{type(self).__name__} draws no random numbers")
 
     def new_generator(self, where: device) -> Any:
-        """A new generator of random numbers for the device."""
+        """Return a new generator of random numbers for the device."""
         raise NotImplementedError(f"{type(self).__name__} draws no random numbers")
 
     def seed(self, seed: int) -> None:
         """Seed the default generators of all devices of this type."""
 
     def report_address(self, where: device, operator: str = "") -> int:
-        """Address where the kernel that is launched next may leave a bad index (two int64: 1, and the index) that the host looks at
-        when it next waits for the device; 0 if it has to look after every kernel."""
+        """Return the address where the next kernel may report a bad index (two int64: 1, and the index), which the host reads when it next
+        waits for the device; 0 if it has to be read after every kernel."""
         return 0
 
     def raise_later(self, address: int, nbytes: int, operator: str, error: Exception, where: device) -> bool:
-        """Have this error raised when the host next waits for the device, if the number at an address is not zero then; False if that
-        cannot be done."""
+        """Raise this error when the host next waits for the device, if the number at an address is not zero then; return False if that is not
+        supported."""
         return False
 
     def share(self, storage: Any) -> tuple[Any, ...]:
-        """A function, and its arguments, that gives another process a storage over the same memory."""
+        """Return a function, and its arguments, that gives another process a storage over the same memory."""
         raise RuntimeError(f"tensors on {storage.device} cannot be sent to another process")
 
     def synchronize(self, where: device) -> None:
-        """Wait until everything that was started has finished. What runs at once has nothing to wait for."""
+        """Wait until everything that was started has finished; nothing to wait for if work runs synchronously."""
 
     def current_stream(self, where: device) -> Any:
-        """The queue that work is put into; None where calls run at once."""
+        """Return the queue that work is put into; None if work runs synchronously."""
         return None
 
     def record_stream(self, address: int, stream: int, where: device) -> None:
-        """Work on another stream uses a block. What runs at once has nothing to remember."""
+        """Note that work on another stream uses a block; nothing to note if work runs synchronously."""
 
     def hand_over(self, where: device, stream: int | None) -> None:
         """Make another library's stream wait for the work that was started here, before it reads memory."""
         self.synchronize(where)
 
     def properties(self, where: device) -> dict[str, Any]:
-        """The properties of a device."""
+        """Return the properties of a device."""
         return {"name": where.type}
 
 
 class MetaBackend(Backend):
-    """The device meta: tensors there have shapes and no values, so that nothing is ever computed."""
+    """The meta device: tensors there have shapes but no values, so that nothing is ever computed."""
 
     has_values = False
 
@@ -228,7 +228,7 @@ def has_backend(where: device) -> bool:
 
 
 def backend_of(where: device) -> Backend:
-    """The backend of a device, which is started if need be."""
+    """Return the backend of a device, which is started at its first use."""
     try:
         return BACKENDS[where.type]
     except KeyError:
@@ -241,15 +241,15 @@ _seed_of_program: list[int] = []  # the last seed given to all devices: one that
 
 
 def seed_devices(seed: int) -> None:
-    """Seed the default generators of every device that is there, and of those that will be."""
+    """Seed the default generators of every device, including those that are started later."""
     _seed_of_program[:] = [seed]
     for backend in BACKENDS.values():
         backend.seed(seed)
 
 
 def indexed(where: device) -> device:
-    """The device that is meant by a type of device alone: the chosen one of several. Of "cpu" and "meta" there is one, whatever
-    number it is called by."""
+    """Return the device that a type of device alone means: the chosen one of several. There is only one "cpu" and one "meta", whatever the
+    index."""
     if where.type in ("cpu", "meta"):
         return device(where.type)
     return backend_of(where).indexed(where)
@@ -259,7 +259,7 @@ devices.numbered.update(dict.fromkeys(_OPTIONAL, indexed))
 
 
 def _start(kind: str) -> bool:
-    """Start an optional backend at its first use; whether it is there."""
+    """Start an optional backend at its first use; return whether it is available."""
     if kind not in _OPTIONAL or kind in _absent:
         return False
     module, kernels = _OPTIONAL[kind]
@@ -276,7 +276,7 @@ def _start(kind: str) -> bool:
 
 
 def why_absent(kind: str) -> str:
-    """The reason, as a sentence, why there is no such device here."""
+    """Return the reason, as a sentence, why there is no such device here."""
     if kind == "cuda":
         problem = _absent.get(kind, "")
         return f"{problem}{'; ' if problem else ''}CUDA needs an NVIDIA GPU and `pip install flambeau[cuda]`"

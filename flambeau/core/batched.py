@@ -1,9 +1,9 @@
-"""The tensors a function under `vmap` sees: one element of a batch, standing for all of them.
+"""The tensors that a function under `vmap` gets: one element of a batch, standing for all of them.
 
-A batched tensor is a header over another tensor, its *value*, with one dimension hidden. It has no memory of its own:
-code for strided memory that reads one meets `BatchedOperand` before it can touch anything. Operators never get that far:
-the level that made it (a mode, see `func.batching`) sees every call first and runs it on the values. Autograd knows only
-values, so the autograd fields of a batched tensor are those of its value."""
+A batched tensor is a header over another tensor, its *value*, with one dimension hidden. It has no memory of its own: code for strided memory
+that reads one raises `BatchedOperand` before it can touch anything. Operators never get that far: the level that made it (a mode, see
+`func.batching`) intercepts every call and runs it on the values. Autograd records only values, so the autograd fields of a batched tensor are
+those of its value."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _new_object = object.__new__
 
 
 class VmapRefusal(RuntimeError):
-    """Raised for what cannot be done to a whole batch at once. An operator that does it inside is run element by element instead."""
+    """Raised for what cannot be done to a whole batch at once. An operator that contains it is run element by element instead."""
 
 
 class BatchedOperand(VmapRefusal):
-    """Raised where code for strided memory meets a batched tensor."""
+    """Raised when code for strided memory reads a batched tensor."""
 
 
 VmapRefusal.__name__ = BatchedOperand.__name__ = "RuntimeError"  # what a traceback shows
@@ -112,7 +112,7 @@ class BatchedTensor(Tensor):
 
 
 def batched(value: Tensor, hidden: int, level: Any) -> BatchedTensor:
-    """A header that hides dimension `hidden` of value."""
+    """Return a header that hides dimension `hidden` of `value`."""
     t = _new_object(BatchedTensor)
     shape = value.shape
     t.shape = make_size((*shape[:hidden], *shape[hidden + 1 :]))

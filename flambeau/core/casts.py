@@ -1,4 +1,4 @@
-"""The autocast state of this thread. Only `amp` changes it; it is here so that lower layers can ask."""
+"""The autocast state of this thread. Only `amp` changes it; it is here so that lower layers can read it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DEFAULT_DTYPES = {
 
 
 class Casts(threading.local):
-    """The autocast dtypes of one thread. `active` is False, too, while an operator whose arguments have been cast runs. `kind` and
-    `dtype` are those of the operator at hand; `enabled` has the dtype for every type of device whose operators are cast. `switched` are the
-    types of device that autocast is on for, `dtypes` those that it has or would have; both are replaced, not changed."""
+    """The autocast state of one thread. `active` is False, too, while an operator whose arguments have been cast runs. `kind` and `dtype` are
+    those of the current operator; `enabled` has the dtype for every type of device whose operators are cast. `switched` are the types of
+    device that autocast is on for, `dtypes` those that it has or would have; both are replaced, not changed."""
 
     def __init__(self) -> None:
         self.active = False

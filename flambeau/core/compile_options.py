@@ -1,4 +1,4 @@
-"""The arguments of `compile`, checked in one place, and its errors."""
+"""The arguments of `compile`, checked in one place, and the errors of compilation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TorchDynamoException(RuntimeError):
 
 
 class TensorifyScalarRestartAnalysis(TorchDynamoException):
-    """PyTorch's sign to itself that a capture begins anew; nothing here raises it."""
+    """PyTorch's internal signal to restart a capture; nothing here raises it."""
 
 
 class Unsupported(TorchDynamoException):
@@ -26,7 +26,7 @@ class Unsupported(TorchDynamoException):
 
 
 class ConstraintViolationError(RuntimeError):
-    """Raised by a compiled function for a size that was marked as dynamic, though the function takes no other one."""
+    """Raised by a compiled function for a size that was marked as dynamic, although the function accepts no other one."""
 
 
 def check_compile_options(
@@ -42,7 +42,7 @@ def check_compile_options(
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
 ) -> None:
-    """Raise PyTorch's errors for values `compile` does not take."""
+    """Raise PyTorch's errors for values that `compile` does not accept."""
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if mode is not None and mode not in _MODES:
@@ -55,8 +55,8 @@ def check_compile_options(
 
 
 class SettingsPatch(contextlib.ContextDecorator):
-    """Settings of a module have other values inside a `with` block, or whenever a decorated function runs: `config.patch(name=value)`,
-    `config.patch("name", value)`, `config.patch({"name": value})`."""
+    """Context manager or decorator that sets settings of a module temporarily: `config.patch(name=value)`, `config.patch("name", value)`,
+    `config.patch({"name": value})`."""
 
     def __init__(self, settings: ModuleType, *given: Any, **named: Any):
         first = given[0] if given else {}

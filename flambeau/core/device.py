@@ -1,4 +1,4 @@
-"""Devices: where bytes live and kernels run."""
+"""Devices: where memory is allocated and kernels run."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ numbered: dict[str, Callable[[device], device]] = {}
 
 
 def default_device() -> device:
-    """The device on which new tensors are made."""
+    """Return the device on which new tensors are made."""
     found = _default[0]
     if found is cpu or found is meta:
         return found

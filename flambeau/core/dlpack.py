@@ -1,7 +1,7 @@
 """DLPack, the C structure array libraries exchange memory with, read and written through ctypes.
 
-An exported capsule keeps the storage alive until its consumer calls the deleter; an imported one is released when the
-storage over it dies."""
+An exported capsule keeps the storage alive until its consumer calls the deleter; an imported one is released when the storage over it is
+freed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _forget = _DELETER(_exported.pop)  # called when a consumer is done: in C all th
 
 @_DESTRUCTOR
 def _drop_unused(capsule: int) -> None:
-    """Release the structure of a capsule that was not consumed. (The capsule is dying: no Python reference may be made.)"""
+    """Release the structure of a capsule that was not consumed. (The capsule is being freed: no Python reference to it may be made.)"""
     for name, _ in _NAMES.values():
         if _is_valid_raw(capsule, name):
             _exported.pop(_pointer_raw(capsule, name), None)
@@ -84,7 +84,7 @@ def export(
     versioned: bool = False,
     place: tuple[int, int] = (CPU, 0),
 ) -> Any:
-    """A capsule over memory that `owner` keeps alive; `place` is the device and its number."""
+    """Return a capsule over memory that `owner` keeps alive; `place` is the device and its number."""
     if d in dt.FLOAT8:
         raise BufferError(f"{d} tensors cannot be handed over through DLPack")
     rank = len(shape)
@@ -115,7 +115,7 @@ class Imported(NamedTuple):
 
 
 class _Lease:
-    """Holds a foreign structure; its deleter runs when the lease dies."""
+    """Holder of a foreign structure, whose deleter runs when this object is freed."""
 
     def __init__(self, address: int, deleter: int | None):
         self.address, self.deleter = address, _at_once(deleter) if deleter else None

@@ -1,7 +1,7 @@
-"""Element types: one record per dtype, with everything the rest of the library asks about it.
+"""Element types: one record per dtype, with all its properties that the library uses.
 
-What a dtype is called elsewhere (PyTorch's enumeration, ONNX, safetensors, MPI, NCCL, CUDA's libraries, oneDNN) is a field of its
-record, so that no room keeps a table of its own."""
+The names of a dtype elsewhere (PyTorch's enumeration, ONNX, safetensors, MPI, NCCL, CUDA's libraries, oneDNN) are fields of its record, so
+that no package keeps a table of its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FloatLimits(NamedTuple):
 
 
 def _ieee(precision: int, exponent: int, digits: int) -> FloatLimits:
-    """The limits of a format with infinities, by its largest exponent and the decimal digits that survive."""
+    """Return the limits of a format with infinities, by its largest exponent and its decimal digits."""
     eps = 2.0 ** (1 - precision)
     largest = (2.0 - eps) * 2.0**exponent  # in this order no intermediate overflows
     return FloatLimits(precision, -largest, largest, eps, 2.0 ** (1 - exponent), float(f"1e-{digits}"))
@@ -105,7 +105,7 @@ class dtype(_WeaklyReferable):
 
     @property
     def storage_name(self) -> str | None:
-        """The class of PyTorch's typed storages, as in "FloatStorage"; later dtypes have none."""
+        """Return the name of PyTorch's typed storage class, such as "FloatStorage"; None for later dtypes."""
         named = (self.method or self.codes) and self is not complex32  # which PyTorch's files keep as bytes
         return f"{self.scalar_type}Storage" if named else None
 
@@ -169,7 +169,7 @@ ALL_DTYPES: tuple[dtype, ...] = (
 
 
 def _float8(name: str, number: int, letter: str, limits: FloatLimits, **facts: Any) -> dtype:
-    """NumPy sees records of one field: no arithmetic takes their bits for numbers by mistake."""
+    """Return the record of an 8-bit float type. NumPy holds it as a record of one field, so that no arithmetic takes its bits for numbers."""
     form = name.removeprefix("float8_")
     return dtype(
         name, number, f"Float8_{form}", letter, kind="f", numpy=[(name, "u1")], cpp=f"c10::Float8_{form}", c_type="uint8_t",
@@ -242,7 +242,7 @@ METHODS: dict[str, dtype] = {d.method: d for d in RECORDS if d.method}
 
 
 def by_name(name: str) -> dtype:
-    """The dtype called `name`: how a pickled dtype is found again."""
+    """Return the dtype called `name`, for unpickling."""
     return BY_NAME[name]
 
 
@@ -260,7 +260,7 @@ FROM_NUMPY: dict[np.dtype, dtype] = {d.numpy: d for d in ALL_DTYPES if d.has_num
 
 
 def opmath(d: dtype) -> dtype:
-    """The type arithmetic happens in: narrow floats compute in float32, complex32 in complex64."""
+    """Return the type of arithmetic: narrow floats compute in float32, complex32 in complex64."""
     if d is complex32:
         return complex64
     return float32 if d is bfloat16 or d is float16 or d in FLOAT8 else d

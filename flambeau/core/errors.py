@@ -1,14 +1,14 @@
-"""Exceptions that PyTorch has and Python has not."""
+"""Exceptions of PyTorch that Python lacks."""
 
 from __future__ import annotations
 
 
 class LinAlgError(RuntimeError):
-    """The numbers of a matrix do not allow what was asked: singular, not positive-definite, no convergence."""
+    """Raised when a matrix does not allow the requested operation: singular, not positive-definite, no convergence."""
 
 
 class OutOfMemoryError(RuntimeError):
-    """A device has no memory left for what was asked."""
+    """Raised when a device has not enough memory for a request."""
 
 
 class AcceleratorError(RuntimeError):
@@ -16,4 +16,4 @@ class AcceleratorError(RuntimeError):
 
 
 class FatalError(Exception):
-    """PyTorch's name for an error of its compiled part; nothing here raises it, and programs name it in `except`."""
+    """PyTorch's name for an error of its compiled part; nothing here raises it, but programs name it in `except`."""

@@ -1,4 +1,4 @@
-"""`swap_tensors`: two tensors exchange what they are, and stay the objects they were."""
+"""`swap_tensors`: exchange of the contents of two tensor objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _slots(cls: type) -> list[str]:
 
 
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
-    """Exchange two tensors, class and attributes and gradient, so that everybody who holds one now holds the other."""
+    """Exchange class, attributes, data and gradient of two tensors, so that every reference to one now sees the other."""
     for name, t in (("t1", t1), ("t2", t2)):
         if not isinstance(t, Tensor):
             raise TypeError(f"swap_tensors(): argument '{name}' must be Tensor, not {type(t).__name__}")

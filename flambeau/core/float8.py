@@ -1,6 +1,6 @@
-"""The 8-bit floats: kept in memory and converted, computed with by nobody. NumPy holds them in records of one byte.
+"""The 8-bit floats: stored and converted, but not used in arithmetic. NumPy holds them in records of one byte.
 
-Each format is its 256 values; converting to it finds the nearest of them, a tie going to the even code.
+Each format is a table of 256 values; conversion finds the nearest of them, ties to the even code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAN = {"float8_e4m3fn": 0x7F, "float8_e5m2": 0x7F, "float8_e4m3fnuz": 0x80, "fl
 
 @cache
 def values(name: str) -> np.ndarray[Any, Any]:
-    """The float32 values of the codes 0 to 255."""
+    """Return the float32 values of the codes 0 to 255."""
     codes = np.arange(256)
     if name == SCALES:
         found = np.ldexp(1.0, codes - 127)
@@ -50,12 +50,12 @@ def values(name: str) -> np.ndarray[Any, Any]:
 
 
 def decode(bits: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
-    """The values of codes (in records of NumPy, or as uint8), as float32; exact."""
+    """Return the values of codes (in NumPy's records, or as uint8), as float32; exact."""
     return values(d.name)[np.asarray(bits).view(np.uint8)]
 
 
 def encode(numbers: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
-    """Numbers, rounded to float32, as the records NumPy holds this type in: codes of the nearest values."""
+    """Round numbers to float32 and return the codes of the nearest values, as NumPy's records of this type."""
     with np.errstate(all="ignore"):
         return np.asarray(_nearest(np.asarray(numbers, np.float32), d)).view(d.numpy)
 
@@ -82,7 +82,7 @@ def _nearest(numbers: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
 def _overflow(
     code: np.ndarray[Any, Any], size: np.ndarray[Any, Any], finite: np.ndarray[Any, Any], name: str
 ) -> np.ndarray[Any, Any]:
-    """Replace the codes of values beyond the largest: by it (saturation), infinity, or NaN, whichever the format's conversion gives."""
+    """Replace the codes of values beyond the largest: by it (saturation), infinity, or NaN, as the format's conversion defines."""
     largest = len(finite) - 1
     limit = finite[-1] + (finite[-1] - finite[-2]) / 2
     if name == "float8_e4m3fn":
@@ -92,8 +92,8 @@ def _overflow(
 
 
 def _encode_scales(size: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The nearest power of two by the bits of a float32: its exponent, and one more from one and a half upwards. Below the
-    smallest normal number half of the significand is the smallest power itself."""
+    """Return the nearest power of two by the bits of a float32: its exponent, and one more from one and a half upwards. Below the smallest
+    normal number half of the significand is the smallest power itself."""
     word = size.view(np.uint32)
     exponent, rest = (word >> 23).astype(np.int64), word & 0x7FFFFF
     code = exponent + ((rest > 0x400000) | ((rest == 0x400000) & (exponent > 0)))
@@ -101,7 +101,7 @@ def _encode_scales(size: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def readable(array: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
-    """Convert stored elements to numbers NumPy knows: float32 or complex64 of the types that it does not have."""
+    """Convert stored elements to numbers that NumPy supports: float32 or complex64 for types that it lacks."""
     if d is bfloat16:
         return bits_to_float32(array)
     if d is complex32:
@@ -110,7 +110,7 @@ def readable(array: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
 
 
 def storable(numbers: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
-    """The opposite, for the types that NumPy does not have; other arrays pass."""
+    """Convert numbers to stored elements of types that NumPy lacks; other arrays are returned unchanged."""
     if d is bfloat16:
         return float32_to_bits(numbers.astype(np.float32))
     if d is complex32:
@@ -119,14 +119,14 @@ def storable(numbers: np.ndarray[Any, Any], d: dtype) -> np.ndarray[Any, Any]:
 
 
 def join_halves(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """complex64 numbers of an array of pairs of float16."""
+    """Return complex64 numbers from an array of pairs of float16."""
     joined = np.empty(np.shape(array), np.complex64)
     joined.real, joined.imag = array["real"], array["imag"]
     return joined
 
 
 def part_halves(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Complex (or real) numbers as an array of pairs of float16, rounded by way of float32."""
+    """Return complex (or real) numbers as an array of pairs of float16, rounded by way of float32."""
     parted = np.empty(np.shape(numbers), complex32.numpy)
     with np.errstate(over="ignore"):
         parted["real"] = np.real(numbers).astype(np.float32)

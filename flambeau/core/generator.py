@@ -54,7 +54,7 @@ class Generator:
     kept_normal: float | None  # second value of a Box-Muller pair, waiting for the next call
 
     def __new__(cls, device: Any = "cpu") -> Any:
-        """Generators of other devices are made by the device's backend."""
+        """Make a generator; those of other devices are made by the device's backend."""
         if (
             cls is Generator
             and device is not None
@@ -77,7 +77,7 @@ class Generator:
 
     @property
     def _bits(self) -> np.random.MT19937:
-        """NumPy's engine. It is made at the first draw: loading `numpy.random` is a few per cent of `import flambeau`."""
+        """Return NumPy's engine, made at the first draw, since loading `numpy.random` is a few per cent of `import flambeau`."""
         if self._engine is None:
             with self.lock:
                 if self._engine is None:
@@ -112,12 +112,12 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Seeds from the operating system's entropy and returns the seed."""
+        """Seed from the operating system's entropy and return the seed."""
         self._reset(int.from_bytes(os.urandom(8), "little"))
         return self._seed
 
     def initial_seed(self) -> int:
-        """The seed that the sequence started from."""
+        """Return the seed that the sequence started from."""
         return self._seed
 
     @property
@@ -133,31 +133,31 @@ class Generator:
     # -- draws ------------------------------------------------------------------------------------------------------
 
     def raw(self, n: int) -> np.ndarray[Any, Any]:
-        """The next `n` 32-bit numbers, each in a uint64 (as the engine delivers them, without a copy)."""
+        """Return the next `n` 32-bit numbers, each in a uint64 (as the engine delivers them, without a copy)."""
         if n:
             self._untouched = False
         return self._bits.random_raw(n)
 
     def random32(self, n: int) -> np.ndarray[Any, Any]:
-        """The next `n` 32-bit numbers as uint32."""
+        """Return the next `n` 32-bit numbers as uint32."""
         return self.raw(n).astype(np.uint32)
 
     def random64(self, n: int) -> np.ndarray[Any, Any]:
-        """The next `n` 64-bit numbers as uint64; each takes two draws, high half first."""
+        """Return the next `n` 64-bit numbers as uint64; each takes two draws, high half first."""
         halves = self.raw(2 * n).reshape(n, 2)
         words = halves[:, 0] << np.uint64(32)
         words |= halves[:, 1]
         return words
 
     def skip(self, n: int) -> None:
-        """Pass over `n` 32-bit numbers."""
+        """Skip `n` 32-bit numbers."""
         if n:
             self._untouched = False
             self._bits.random_raw(n, output=False)
 
     def native(self) -> tuple[Tensor, Tensor, Tensor, np.ndarray[Any, Any]]:
-        """Arguments with which native code draws: the engine's memory (624 words and the position of the next), scratch memory, and
-        two float64 for a kept normal sample, also as an array. To be used with `lock` held; marks the engine as used."""
+        """Return the arguments with which native code draws: the engine's memory (624 words and the position of the next), scratch memory,
+        and two float64 for a kept normal sample, also as an array. To be used with `lock` held; marks the engine as used."""
         if self._native is None:
             place = self._bits.ctypes.state_address
             storage = UntypedStorage.borrow(place, 4 * (_WORDS + 1), self._bits)
@@ -173,14 +173,14 @@ class Generator:
     # -- state ------------------------------------------------------------------------------------------------------
 
     def position(self) -> Any:
-        """An opaque bookmark for `rewind`; kept normal samples are not part of it."""
+        """Return an opaque bookmark for `rewind`; kept normal samples are not part of it."""
         return self._bits.state, self._untouched
 
     def rewind(self, bookmark: Any) -> None:
         self._bits.state, self._untouched = bookmark
 
     def state_bytes(self) -> bytes:
-        """The complete state in the 5056-byte layout of PyTorch's `get_state()`."""
+        """Return the complete state in the 5056-byte layout of PyTorch's `get_state()`."""
         with self.lock:
             engine = self._bits.state["state"]
             # NumPy calls "about to regenerate" position 624; PyTorch calls it 0 until the first draw after seeding.
@@ -212,7 +212,7 @@ class Generator:
             self._kept_float = single if has_single else None
 
     def get_state(self) -> Tensor:
-        """The complete state as a ByteTensor that PyTorch understands too."""
+        """Return the complete state as a ByteTensor that PyTorch understands, too."""
         return copy_of_array(np.frombuffer(self.state_bytes(), np.uint8), uint8)
 
     def set_state(self, new_state: Tensor) -> Generator:
@@ -234,7 +234,7 @@ class Generator:
         return self
 
     def clone_state(self) -> Generator:
-        """A new generator that continues from the same point, independently."""
+        """Return a new generator that continues from the same point, independently."""
         twin = Generator(self._device)
         twin.set_state_bytes(self.state_bytes())
         return twin
@@ -257,16 +257,16 @@ default_generator.seed()  # an unseeded program gets different numbers each run,
 
 
 def manual_seed(seed: Any) -> Generator:
-    """Seeds the default generators of all devices; anything `int()` takes is a seed."""
+    """Seed the default generators of all devices with anything that `int()` accepts, and return the CPU's."""
     seed_devices(int(seed))
     return default_generator.manual_seed(int(seed))
 
 
 def seed() -> int:
-    """Seeds the default generator from the operating system's entropy and returns the seed."""
+    """Seed the default generator from the operating system's entropy and return the seed."""
     return default_generator.seed()
 
 
 def initial_seed() -> int:
-    """The seed the default generator started from."""
+    """Return the seed that the default generator started from."""
     return default_generator.initial_seed()

@@ -1,6 +1,6 @@
 """The autograd graph: nodes, edges, saved tensors and grad modes. The engine that walks it is in `autograd`.
 
-This sits in `core` because recording happens inside every operator call; it knows nothing about operators.
+This is in `core` because recording happens inside every operator call; it does not depend on operators.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ACCUMULATE_SEQUENCE = 1 << 62  # gradients of leaves are summed as soon as they
 
 
 class GradMode(threading.local):
-    """Per-thread switches. Read as `grad_mode.enabled` on every recorded call."""
+    """Autograd switches of one thread, read as `grad_mode.enabled` on every recorded call."""
 
     enabled = True
     inference = False
@@ -81,9 +81,9 @@ def pop_saved_hooks() -> None:
 
 
 class AutogradState:
-    """The autograd side of a tensor; a tensor that never meets autograd has none.
+    """The autograd fields of a tensor; a tensor that never takes part in autograd has none.
 
-    Defaults live in the class: one of these is made for every recorded result, and most keep all but `grad_fn`."""
+    Defaults are class attributes: one object is made for every recorded result, and most set only `grad_fn`."""
 
     requires_grad: bool = False
     grad: Any = None
@@ -102,7 +102,7 @@ class AutogradState:
 
 
 def unrecorded(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function outside of any graph and return its result."""
+    """Call a function without recording and return its result."""
     before, grad_mode.enabled = grad_mode.enabled, False
     try:
         return function(*args, **kwargs)
@@ -113,8 +113,8 @@ def unrecorded(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 class SavedTensor:
     """A tensor kept for the backward pass, with the version it had.
 
-    An output is kept without its graph (it would be a reference cycle) and gets it back when it is read.
-    `register_hooks` is what users do with one (`grad_fn._raw_saved_self`)."""
+    An output is saved without its graph (it would be a reference cycle), which is restored when it is read. Users call `register_hooks` on
+    one (`grad_fn._raw_saved_self`)."""
 
     __slots__ = ("tensor", "version", "is_output", "output_nr", "packed", "unpack_hook", "edge")
 
@@ -169,7 +169,7 @@ class SavedTensor:
 
     @property
     def data(self) -> Any:
-        """The saved tensor: the tensor, or what the pack hook made of it."""
+        """Return the saved tensor, or the result of the pack hook."""
         return self.tensor if self.unpack_hook is None else self.packed
 
     def unpack(self, node: Node) -> Any:
@@ -201,7 +201,7 @@ def _modified_message(tensor: Any, saved: SavedTensor, node: Node) -> str:
 
 
 def modified_message(tensor: Any, version: int, source: Node | None, output_nr: int) -> str:
-    """The message for a saved tensor that cannot be used: it had `version` when it was saved. `source` is the node that made it."""
+    """Return the message for a saved tensor that was modified since it had `version`. `source` is the node that made it."""
     made_here = source is not None and not isinstance(source, AccumulateGrad)
     where = f", which is output {output_nr} of {operation_name(source)}," if made_here else ""
     message = (
@@ -222,15 +222,15 @@ def modified_message(tensor: Any, version: int, source: Node | None, output_nr: 
 
 
 def operation_name(node: Any) -> str:
-    """'Exp' for ExpBackward0: the operation whose derivative the node is."""
+    """Return the operation whose derivative the node is: 'Exp' for ExpBackward0."""
     name, _, number = node.name().rpartition("Backward")
     return name if name and (not number or number.isdigit()) else node.name()
 
 
 class Node:
-    """A recorded operation. `edges[i]` says where the gradient of differentiable input i goes: (node, output_nr).
+    """A recorded operation. `edges[i]` is the target of the gradient of differentiable input i: (node, output_nr).
 
-    Defaults live in the class, so that making a node sets only what differs."""
+    Defaults are class attributes, so that making a node sets only what differs."""
 
     edges: tuple[Any, ...]
     sequence: int
@@ -256,20 +256,20 @@ class Node:
         raise NotImplementedError
 
     def apply_some(self, grads: list[Any], wanted: tuple[bool, ...]) -> tuple[Any, ...]:
-        """`apply` where only the gradients of some edges are asked for: others may be None. A node that can save work by it does."""
+        """Apply the node where only the gradients of some edges are `wanted`: others may be None. A node may override this to save work."""
         return self.apply(grads)
 
     def linear(self, grads: list[Any]) -> tuple[Any, ...] | None:
-        """Return what `apply` returns in a pass for forward mode, made of the node's own forward derivative if it has one."""
+        """Return what `apply` returns in a forward-mode pass, by the node's own forward derivative, or None if it has none."""
         return None
 
     def release(self) -> None:
-        """Drop the saved tensors after a backward pass that does not retain the graph. A node that keeps none can be passed again."""
+        """Drop the saved tensors after a backward pass that does not retain the graph. A node without any can be applied again."""
         if self.saved:
             self.saved = None
 
     def as_output(self, tensor: Any, output_nr: int) -> Any:
-        """A saved output with the history that it was kept without."""
+        """Return a saved output with its history restored."""
         base_node = None if self.whole is None else self.whole()
         if base_node is not None:
             return base_node.part_of(tensor)
@@ -304,8 +304,8 @@ class Node:
         return HookHandle(self.hooks, hook)
 
     def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
-        """Values saved for backward under PyTorch's names: numbers, SavedTensors and lists of them; GONE where it was freed.
-        If `hookable`, hooks on these SavedTensors are respected by this node."""
+        """Return values saved for backward under PyTorch's names: numbers, SavedTensors and lists of them; GONE if it was freed. If
+        `hookable`, hooks on these SavedTensors are respected by this node."""
         return {}
 
     def __dir__(self) -> list[str]:
@@ -328,7 +328,7 @@ GONE = SavedTensor.holding_nothing()
 
 
 class _SavedField:
-    """`grad_fn._saved_self` is what was saved, `_raw_saved_self` the SavedTensor, which takes hooks."""
+    """Descriptor of a saved value: `grad_fn._saved_self` is the value, `_raw_saved_self` the SavedTensor, which takes hooks."""
 
     def __init__(self, name: str, raw: bool):
         self.name, self.raw = name, raw
@@ -344,7 +344,7 @@ class _SavedField:
 
 
 def declare_saved(*names: str) -> None:
-    """Nodes may keep values of these names. (A `__getattr__` of Node would make every attribute of every node slower.)"""
+    """Add attributes for saved values of these names to Node. (A `__getattr__` would make every attribute of every node slower.)"""
     for name in names:
         if f"_saved_{name}" not in Node.__dict__:
             setattr(Node, f"_saved_{name}", _SavedField(name, False))
@@ -352,12 +352,12 @@ def declare_saved(*names: str) -> None:
 
 
 def public_name(parameter: str) -> str:
-    """PyTorch's name for a saved argument: most of its declarations call the first one `self`."""
+    """Return PyTorch's name for a saved argument: most of its declarations call the first one `self`."""
     return "self" if parameter == "input" else parameter
 
 
 def public_value(entry: Any, node: Node) -> Any:
-    """A saved value as users see it."""
+    """Return a saved value as users see it."""
     if entry is GONE:
         raise RuntimeError(RETRY_MESSAGE)
     if isinstance(entry, SavedTensor):
@@ -373,19 +373,19 @@ def raw_value(entry: Any) -> Any:
 
 @functools.cache
 def named_class(base: type, label: str) -> Any:
-    """The class of `base` nodes called `label`: programs that draw graphs ask for `type(node).__name__`."""
+    """Return the class of `base` nodes called `label`: programs that draw graphs read `type(node).__name__`."""
     return type(label, (base,), {"__module__": "builtins", "label": label})
 
 
 class Trace(NamedTuple):
-    """The place where a node was recorded, and the node in whose backward that was, if in any."""
+    """The place where a node was recorded, and the node during whose backward that was, or None."""
 
     text: str
     parent: Node | None
 
 
 def user_trace() -> Trace:
-    """The stack outside this package, as anomaly detection shows it."""
+    """Return the stack outside this package, in the form that anomaly detection shows."""
     frames = [f for f in traceback.walk_stack(sys._getframe(1)) if not is_own(f[0])]
     return Trace("".join(traceback.StackSummary.extract(reversed(frames)).format()), grad_mode.evaluating)
 
@@ -402,7 +402,7 @@ RETRY_MESSAGE = (
 
 
 class HookHandle:
-    """Removes the hook it was returned for. Usable as a context manager."""
+    """Handle that removes the hook it was returned for. Usable as a context manager."""
 
     _next_id = itertools.count()
 
@@ -425,7 +425,7 @@ class HookHandle:
 
 
 class AccumulateGrad(Node):
-    """The end of every path: adds the gradient to the leaf's `.grad`."""
+    """The node at the end of every path: adds the gradient to the leaf's `.grad`."""
 
     label = "AccumulateGrad"
     edges = ()
@@ -450,7 +450,7 @@ class AccumulateGrad(Node):
 
 
 class GradientEdge(NamedTuple):
-    """The node and output at which gradients arrive: a node, and which of its outputs; stands for a tensor in `grad` and `backward`."""
+    """A node and the index of one of its outputs, at which gradients arrive; stands for a tensor in `grad` and `backward`."""
 
     node: Node
     output_nr: int
@@ -458,8 +458,7 @@ class GradientEdge(NamedTuple):
 
 
 class Discard(Node):
-    """The node that receives the gradient of a view made without recording: nowhere, though what is computed from such a view
-    requires grad as its base does."""
+    """The node that discards the gradient of a view made without recording; results computed from such a view require grad as its base does."""
 
     label = "Discard"
     edges = ()
@@ -472,7 +471,7 @@ class Discard(Node):
 
 
 def gradient_edge(tensor: Any) -> tuple[Any, ...] | None:
-    """The edge along which the gradient of `tensor` flows, or None if it needs none."""
+    """Return the edge along which the gradient of `tensor` flows, or None if it needs none."""
     if type(tensor) is GradientEdge:
         return (tensor.node, tensor.output_nr)
     meta = tensor._autograd

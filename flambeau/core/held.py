@@ -1,8 +1,8 @@
 """Tensors that hold their elements in another tensor, their *value*: the base of the oneDNN layout and of nested tensors.
 
-They are tensors to users and to autograd, but have no strides or address of their own: code for strided memory that reads one of
-these meets `HeldOperand` before it can touch anything. The operator's public face catches that and asks for the form that the
-operator's record has for this kind of tensor (`ops.kinds`), so calls on plain tensors pay nothing for the existence of others."""
+They are tensors to users and to autograd, but have no strides or address of their own: code for strided memory that reads one of these raises
+`HeldOperand` before it can touch anything. The operator's public face catches that and asks for the form that the operator's record has for
+this kind of tensor (`ops.kinds`), so calls on plain tensors pay nothing for the existence of others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _new_object = object.__new__
 
 
 class HeldOperand(ShardedOperand):
-    """Raised where code for strided memory meets a tensor that holds its elements in another one."""
+    """Raised when code for strided memory reads a tensor that holds its elements in another one."""
 
     reason: str | None = None
 
@@ -42,7 +42,8 @@ HeldOperand.__module__ = "builtins"
 
 
 class NoNumber:
-    """Base class of sizes of dimensions in which the rows of a nested tensor differ: code that computes with one turns to the operator's form."""
+    """Base class of sizes of dimensions in which the rows of a nested tensor differ: arithmetic with one raises, so that the operator's form
+    for nested tensors is used."""
 
     kind: str
     layout: Any
@@ -74,18 +75,18 @@ class HeldTensor(Tensor):
         self.dtype, self.device = value.dtype, value.device
 
     def _mold(self) -> Callable[[Tensor], Any]:
-        """Return the function that makes a tensor like this one of another value: it checks nothing and keeps no value."""
+        """Return the function that makes a tensor like this one from another value: it checks nothing and keeps no value."""
         raise NotImplementedError
 
     def _arranged(self, mold: Callable[[Tensor], Any]) -> Any:
-        """Return it, a gradient, with its elements in the order of `mold`; most kinds have one order only."""
+        """Return this gradient with its elements in the order of `mold`; most kinds have one order only."""
         return self
 
     def _bare_alias(self) -> Any:
         return self._mold()(self._value._bare_alias())
 
     def _view_func(self, base: Tensor) -> Any:
-        """Return the view of another base that this one is of its own."""
+        """Return the view of another base that corresponds to this view of its own base."""
         return self._ensure_autograd().view_fn(base)  # type: ignore[misc]
 
     def _adopt(self, other: Tensor) -> None:
@@ -106,7 +107,7 @@ class HeldTensor(Tensor):
 
 
 class MkldnnTensor(HeldTensor):
-    """A tensor in oneDNN's layout, whose memory no program sees: here it holds a plain tensor."""
+    """A tensor in oneDNN's layout, whose memory programs cannot see: here it holds a plain tensor."""
 
     __slots__ = ()
 
@@ -153,7 +154,7 @@ class MkldnnTensor(HeldTensor):
 
 
 def new_mkldnn(value: Tensor) -> MkldnnTensor:
-    """A tensor in oneDNN's layout that holds `value`: checks nothing."""
+    """Return a tensor in oneDNN's layout that holds `value`, without checks."""
     t = _new_object(MkldnnTensor)
     t._autograd = t._base = None
     t._hold(value, value.shape)

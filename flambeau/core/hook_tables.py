@@ -1,4 +1,4 @@
-"""Tables of hooks, and the handles that take a hook out of its table again."""
+"""Tables of hooks, and the handles that remove a hook from its table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class RemovableHandle:
-    """Removes a hook from its table (and from companion tables). Usable as a context manager."""
+    """Handle that removes a hook from its table (and from companion tables). Usable as a context manager."""
 
     next_id = 0
 

@@ -1,4 +1,4 @@
-"""Tensors as notebooks show them: a small table, a line of statistics and a histogram, as HTML.
+"""Tensors as HTML for notebooks: a small table, a line of statistics and a histogram.
 
 Nothing here knows the tensor class: a tensor comes as a NumPy view of its elements. Colours are those of the page around it.
 """
@@ -24,8 +24,8 @@ _CELL = "padding:1px 6px;text-align:right;border:1px solid rgba(128,128,128,.25)
 def tensor_html(array: np.ndarray[Any, Any] | None, kind: dtype, shape: Sequence[int], facts: Sequence[str]) -> str:
     """Return a tensor as HTML.
 
-    array: a NumPy view of the elements (bfloat16 as uint16 bits); None for a tensor without values.
-    facts: what stands behind shape and dtype in the caption, such as the device.
+    array: a NumPy view of the elements (bfloat16 as uint16 bits); None for a tensor without values. facts: texts after shape and dtype in the
+    caption, such as the device.
     """
     size = " &times; ".join(map(str, shape)) if shape else "one number"
     caption = " &middot; ".join([f"<b>{size}</b>", escape(str(kind)), *map(escape, facts)])
@@ -37,7 +37,7 @@ def tensor_html(array: np.ndarray[Any, Any] | None, kind: dtype, shape: Sequence
 
 
 def _positions(size: int) -> list[int | None]:
-    """Positions that are shown; None stands for those that are left out."""
+    """Return the positions that are shown; None stands for those that are omitted."""
     if size <= 2 * _EDGE + 1:
         return list(range(size))
     return [*range(_EDGE), None, *range(size - _EDGE, size)]
@@ -50,7 +50,7 @@ def _cell(value: object) -> str:
 
 
 def _table(values: np.ndarray[Any, Any]) -> str:
-    """The last two dimensions, at the first place of all others."""
+    """Return a table of the last two dimensions, at the first index of all others."""
     first = values[(0,) * max(values.ndim - 2, 0)]
     matrix = first.reshape(-1, first.shape[-1]) if first.ndim else first.reshape(1, 1)
     where = f"<div>[{', '.join('0' * (values.ndim - 2))}, :, :]</div>" if values.ndim > 2 else ""
@@ -63,7 +63,7 @@ def _table(values: np.ndarray[Any, Any]) -> str:
 
 
 def _statistics(values: np.ndarray[Any, Any]) -> str:
-    """Minimum, maximum, mean, standard deviation and a histogram of real numbers; counts of what is not finite."""
+    """Return minimum, maximum, mean, standard deviation and a histogram of real numbers; counts of non-finite ones."""
     if values.dtype.kind == "b":
         return f"<div>{int(values.sum())} of {values.size} true</div>"
     if values.dtype.kind not in "iuf" or values.size < 2 or values.size > _MOST_READ:

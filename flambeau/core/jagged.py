@@ -1,6 +1,6 @@
 """Nested tensors in the jagged layout: rows of different lengths, packed one after the other into one tensor of values.
 
-Offsets say where each row begins. The size of the ragged dimension is a symbol (`j1`): equal symbols mean equal offsets."""
+Offsets are where each row begins. The size of the ragged dimension is a symbol (`j1`): equal symbols mean equal offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _symbols = itertools.count(1)
 
 
 class NestedIntNode(NamedTuple):
-    """Identity of a ragged size: its number, the factor by which it is multiplied, and the tensor that says how long the rows are."""
+    """Identity of a ragged size: its number, the factor by which it is multiplied, and the tensor of the rows' lengths."""
 
     t_id: int
     coeff: int = 1
@@ -27,11 +27,11 @@ class NestedIntNode(NamedTuple):
 
 
 class IndeterminateSize(HeldOperand, ValueError):
-    """Raised where it is not known which of two sizes is larger."""
+    """Raised if it is not known which of two sizes is larger."""
 
 
 class SymInt(NoNumber):
-    """An integer that is no number: here the size of a ragged dimension, or a multiple of it. It is at least 2."""
+    """An integer without a value: the size of a ragged dimension, or a multiple of it. It is at least 2."""
 
     kind, layout = "nested", jagged
     # By their sources' identity.
@@ -60,7 +60,7 @@ class SymInt(NoNumber):
     __rmul__ = __mul__
 
     def _exceeds(self, other: Any, equal: bool) -> bool:
-        """Return whether it is larger than `other`, or also where they are `equal`."""
+        """Return whether this size is larger than `other`, or with `equal` also if they are equal."""
         if isinstance(other, SymInt) and other.node.t_id == self.node.t_id:
             return self.node.coeff > other.node.coeff - equal
         if isinstance(other, int) and other < 2 + equal:
@@ -81,7 +81,7 @@ class SymInt(NoNumber):
 
 
 def ragged_size(source: Tensor) -> SymInt:
-    """The size of the ragged dimension of which `source` says how long the rows are: the same for the same tensor."""
+    """Return the size of the ragged dimension whose row lengths `source` holds: the same for the same tensor."""
     size = SymInt.known.get(id(source))
     if size is None:  # the size keeps the tensor, so that its identity is not another's while it is known here
         size = SymInt.known[id(source)] = SymInt(NestedIntNode(next(_symbols), 1, source))
@@ -90,7 +90,7 @@ def ragged_size(source: Tensor) -> SymInt:
 
 class NestedTensor(HeldTensor):
     """Rows of different lengths. `_value` holds them along its dimension `_ragged` - 1, row i from `_starts[i]` to `_starts[i + 1]`, or for
-    `_lengths[i]` elements where there are gaps between them."""
+    `_lengths[i]` elements if there are gaps between them."""
 
     __slots__ = ("_starts", "_ragged", "_symbol", "_lengths", "_metadata_cache")
 
@@ -147,7 +147,7 @@ class NestedTensor(HeldTensor):
         return self._starts
 
     def lengths(self) -> Tensor | None:
-        """Return the number of elements of each row, or None where rows are stored one after the other without gaps."""
+        """Return the number of elements of each row, or None if rows are stored without gaps."""
         return self._lengths
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
@@ -161,7 +161,7 @@ def new_jagged(
     value: Tensor, starts: Tensor, ragged: int = 1, symbol: SymInt | None = None, lengths: Tensor | None = None,
     metadata_cache: dict[str, int] | None = None,
 ) -> NestedTensor:  # fmt: skip
-    """A nested tensor of the rows in `value`: checks nothing."""
+    """Return a nested tensor of the rows in `value`, without checks."""
     t = _new_object(NestedTensor)
     t._autograd = t._base = None
     t._starts, t._ragged, t._lengths = starts, ragged, lengths

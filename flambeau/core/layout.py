@@ -7,7 +7,7 @@ from functools import lru_cache
 
 
 class _Named:
-    """A constant that is known, printed and pickled by its name."""
+    """A constant that is identified, printed and pickled by its name."""
 
     def __init__(self, name: str):
         self.name = name
@@ -71,7 +71,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def expand_strides(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a tensor seen as `target`: 0 along broadcast dimensions."""
+    """Return the strides of a tensor expanded to `target`: 0 along broadcast dimensions."""
     if shape == target:
         return tuple(0 if n == 1 else s for n, s in zip(shape, strides)) if 1 in shape else strides
     shift = len(target) - len(shape)
@@ -79,7 +79,7 @@ def expand_strides(shape: tuple[int, ...], strides: tuple[int, ...], target: tup
 
 
 def strides_in_order(shape: tuple[int, ...], order: Iterable[int]) -> tuple[int, ...]:
-    """Dense strides with dimensions laid out from fastest (order[0]) to slowest."""
+    """Return dense strides with dimensions from fastest (order[0]) to slowest."""
     strides = [0] * len(shape)
     step = 1
     for d in order:
@@ -89,7 +89,7 @@ def strides_in_order(shape: tuple[int, ...], order: Iterable[int]) -> tuple[int,
 
 
 def _compare_dims(d0: int, d1: int, shape: tuple[int, ...], operands: list[tuple[int, ...]]) -> int:
-    """Should dimension d0 (now faster) lie outside d1? 1 yes, -1 no, 0 undecided."""
+    """Return whether dimension d0 (now faster) should be outside d1: 1 yes, -1 no, 0 undecided."""
     for strides in operands:
         s0, s1 = strides[d0], strides[d1]
         if s0 == 0 or s1 == 0:
@@ -104,7 +104,7 @@ def _compare_dims(d0: int, d1: int, shape: tuple[int, ...], operands: list[tuple
 
 
 def dimension_order(shape: tuple[int, ...], operands: list[tuple[int, ...]]) -> list[int]:
-    """Dimensions from fastest to slowest as the operands' (expanded) strides suggest; row-major where they do not."""
+    """Return the dimensions from fastest to slowest by the operands' (expanded) strides; row-major where they leave it open."""
     order = list(range(len(shape) - 1, -1, -1))
     for i in range(1, len(order)):
         j = i
@@ -119,8 +119,8 @@ def dimension_order(shape: tuple[int, ...], operands: list[tuple[int, ...]]) -> 
 
 
 def output_strides(shape: tuple[int, ...], operands: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> tuple[int, ...]:
-    """Strides of a new result of an elementwise operation on operands of these shapes and strides: the layout they all have,
-    or else their dimension order. Dimensions of size 1 have their say in the order, as in PyTorch."""
+    """Return the strides of a new result of an elementwise operation on operands of these shapes and strides: the layout they all have, or
+    else their dimension order. Dimensions of size 1 count in the order, as in PyTorch."""
     if all(given == shape for given, _ in operands) and operands:
         row_major = range(len(shape) - 1, -1, -1)
         if all(_is_dense_in(row_major, *x) for x in operands):
@@ -134,13 +134,13 @@ def output_strides(shape: tuple[int, ...], operands: list[tuple[tuple[int, ...],
 
 
 def _seen_as(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides along the dimensions of `target`; 0 where the tensor repeats itself, but kept where both have size 1."""
+    """Return the strides along the dimensions of `target`; 0 where the tensor is broadcast, but kept where both have size 1."""
     shift = len(target) - len(shape)
     return (0,) * shift + tuple(0 if n != m else s for n, m, s in zip(shape, target[shift:], strides))
 
 
 def dense_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a copy that preserves the layout: its own if dense, else in its dimension order."""
+    """Return the strides of a copy that preserves the layout: its own if dense, else in its dimension order."""
     if is_non_overlapping_and_dense(shape, strides):
         return strides
     return strides_in_order(shape, dimension_order(shape, [strides]))
@@ -163,8 +163,8 @@ def is_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 @lru_cache(4096)
 def suggests_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether convolutions, pooling and the like give a channels-last result for this layout: the
-    strides grow in that order, dimensions of size 1 included, and would not do so row-major as well."""
+    """Return whether convolutions, pooling and the like return a channels-last result for this layout: the strides grow in that order,
+    dimensions of size 1 included, and would not do so row-major as well."""
     if len(shape) not in (4, 5) or strides[1] == 0:
         return False
     least = 0
@@ -199,12 +199,12 @@ def is_non_overlapping_and_dense(shape: tuple[int, ...], strides: tuple[int, ...
 
 
 def has_internal_overlap(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether two indices surely name one memory cell (as in an expanded tensor)."""
+    """Return whether two indices certainly refer to one memory location (as in an expanded tensor)."""
     return 0 in strides and any(n > 1 and s == 0 for n, s in zip(shape, strides)) and 0 not in shape
 
 
 def memory_span(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> tuple[int, int]:
-    """First and one-past-last element a tensor touches."""
+    """Return the first and one-past-last element a tensor touches."""
     if 0 in shape:
         return offset, offset
     return offset, offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides))
@@ -215,7 +215,7 @@ def format_shape(shape: tuple[int, ...]) -> str:
 
 
 def wrap_dim(dim: int, ndim: int, allow_scalar: bool = True) -> int:
-    """A possibly negative dimension as an index into the shape, with PyTorch's error."""
+    """Return a possibly negative dimension as an index into the shape; raise PyTorch's error if it is out of range."""
     span = max(ndim, 1) if allow_scalar else ndim
     if span <= 0:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")

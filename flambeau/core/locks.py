@@ -1,8 +1,8 @@
 """Locks that survive a fork.
 
-A child process has a copy of every lock, but only the thread that forked: a lock that another thread held would stay held for good,
-and what it protects might be half done. So a fork first waits for the locks that have an `order`, which makes sure that nobody is
-inside, and in the child all locks begin anew. Every lock of this package is made here.
+A child process has a copy of every lock, but only the thread that forked: a lock that another thread held would stay locked for good, and
+what it protects might be inconsistent. So a fork first acquires the locks that have an `order`, so that no thread is inside, and in the child
+all locks are new. Every lock of this package is made here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _held: list[Any] = []
 
 
 def new_lock(order: int | None = None) -> Any:
-    """A re-entrant lock. A fork waits for it if it has an order; else it only begins anew in the child."""
+    """Return a re-entrant lock. A fork waits for it if it has an order; else it is only replaced in the child."""
     lock = threading.RLock()
     _known[weakref.ref(lock, _known.pop)] = order
     return lock

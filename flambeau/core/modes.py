@@ -1,8 +1,8 @@
 """The mode stack: tracing, autocast, vmap, overrides of operators by classes; and observers, which profile.
 
-Every operator tests `if active:` once; while no thread has a mode on, that is all it costs. A mode gets the operator's record,
-the function and its arguments, and decides: change the arguments, run it, record it. Modes belong to the thread that entered
-them; what must hold in every thread is entered with `enter_everywhere`."""
+Every operator tests `if active:` once; while no thread has an active mode, that is all it costs. A mode gets the operator's record, the
+function and its arguments, and decides: change the arguments, run it, record it. Modes belong to the thread that entered them;
+`enter_everywhere` enters one in every thread."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _length = at_once(len)
 
 
 class Mode:
-    """Subclass and implement `handle`; use as a context manager.
+    """Base class of modes: subclass, implement `handle`, and use as a context manager.
 
-    A mode is off while it handles a call. One that `stays` is not: it lies at the bottom, holds for the parts of a composite
-    operator too, and runs functions by `op.unwatched` (see `unwatched`)."""
+    A mode is off while it handles a call. One that `stays` is not: it is at the bottom of the stack, applies to the parts of a composite
+    operator, too, and runs functions by `op.unwatched` (see `unwatched`)."""
 
     stays = False
     asks = False  # whether it hands calls to a `__torch_function__`
@@ -39,12 +39,12 @@ class Mode:
     def prepared(
         self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any]
     ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[Any, Any], bool]:
-        """For a mode above one that stays: what `handle` would run, the arguments it would run it with, and whether the parts of the
-        operator are then run `aside`, without this mode."""
+        """Return, for a mode above one that stays, what `handle` would run, with which arguments, and whether the parts of the operator are
+        then run `aside`, without this mode."""
         return unwatched(function), args, kwargs, False
 
     def aside(self) -> contextlib.AbstractContextManager[None]:
-        """Context manager within which this mode has no effect."""
+        """Context manager: this mode has no effect inside."""
         return contextlib.nullcontext()
 
     def settled(
@@ -55,8 +55,8 @@ class Mode:
         args: tuple[Any, ...],
         kwargs: dict[Any, Any],
     ) -> Any:
-        """Make a call as a mode that stays below this one has it made, by `make(op, function, run, args, kwargs)`, where `run` may be
-        another function than this one without its test of the modes. What is done with the arguments first is seen by this mode."""
+        """Make a call as a mode that stays below this one would, by `make(op, function, run, args, kwargs)`, where `run` may be another
+        function than this one without its test of the modes. This mode sees what is done with the arguments first."""
         if not staying():
             return make(op, function, function, args, kwargs)
         bottom = own.stack[0]
@@ -65,11 +65,11 @@ class Mode:
             return make(op, function, run, args, kwargs)
 
     def handle_function(self, function: type, args: tuple[Any, ...]) -> Any:
-        """A call of a user's autograd.Function; NotImplemented to be shown the operators it is made of."""
+        """Handle a call of a user's autograd.Function; return NotImplemented to get the operators inside it instead."""
         return NotImplemented
 
     def through(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
-        """Run a function with this mode on, whether it is now or not: the calls that it is made of are seen, and its own is not."""
+        """Run a function with this mode on: the calls inside it are seen, the call itself is not."""
         stack = own.stack
         on = self in stack
         if not on:
@@ -93,17 +93,17 @@ class Mode:
 
 
 class Observer:
-    """The interface of a profiler: told of everything that runs in a thread, changing nothing. There is one per thread (see
+    """Interface of a profiler, which is notified of everything that runs in a thread and changes nothing. There is one per thread (see
     `observe`), and it is no mode: it sees what is left to run after all modes have decided."""
 
     sees_messages = False  # whether it must see when a message that was started is waited for
 
     def operator(self, op: Any, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
-        """An operator is about to compute: return what `run(*args, **kwargs)` returns."""
+        """Compute an operator: return `run(*args, **kwargs)`."""
         return run(*args, **kwargs)
 
     def begin(self, name: str, scope: int, sequence: int = -1) -> Any:
-        """A range of work that has a name begins; what is returned is given to `end`."""
+        """Note the beginning of a named range of work; the result is passed to `end`."""
 
     def end(self, event: Any) -> None:
         """Note the end of a range."""
@@ -114,7 +114,7 @@ FUNCTION, BACKWARD, USER = 0, 1, 7
 
 
 class Stack(list[Mode]):
-    """The modes of one thread, the innermost last, and its observer. `active` counts along. No Ctrl-C comes between the parts of a change."""
+    """The modes of one thread, the innermost last, and its observer. `active` has an entry for each. Changes cannot be divided by Ctrl-C."""
 
     __slots__ = ("__weakref__", "observer")
     __hash__ = object.__hash__  # type: ignore[assignment]  # each thread has its own, whatever is in it
@@ -132,7 +132,7 @@ class Stack(list[Mode]):
 
     @uninterrupted
     def take(self, mode: Mode) -> None:
-        """Remove an entry of this mode, if it is there: the innermost, if that is the last."""
+        """Remove an entry of this mode, if it is in the stack: the innermost, if that is the last."""
         if self and self[-1] is mode:
             del self[-1]
             del active[-1]
@@ -144,7 +144,7 @@ class Stack(list[Mode]):
 
     @uninterrupted
     def push_below(self, mode: Mode) -> None:
-        """Insert a mode under all others, except the one that stays."""
+        """Insert a mode below all others, except the one that stays."""
         self.push(mode, 1 if self and self[0].stays else 0)
 
     @uninterrupted
@@ -175,7 +175,7 @@ own = _Own()
 
 
 def enter_everywhere(mode: Mode) -> None:
-    """Switch a mode on in every thread, those to come included."""
+    """Switch a mode on in every thread, including future ones."""
     with _lock:
         _everywhere.append(mode)
         for stack in list(_stacks):
@@ -183,7 +183,7 @@ def enter_everywhere(mode: Mode) -> None:
 
 
 def leave_everywhere(mode: Mode) -> None:
-    """Switch a mode off again in every thread."""
+    """Switch a mode off in every thread."""
     with _lock:
         if mode in _everywhere:
             _everywhere.remove(mode)
@@ -192,7 +192,7 @@ def leave_everywhere(mode: Mode) -> None:
 
 
 def intercept(op: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
-    """Hand a call to this thread's innermost mode, with that mode switched off while it decides."""
+    """Pass a call to this thread's innermost mode, with that mode switched off while it decides."""
     stack = own.stack
     if not stack:  # the modes that are on are other threads', or there is only an observer
         if stack.observer is None:
@@ -230,7 +230,7 @@ def observing() -> Observer | None:
 
 
 class named_range:  # noqa: N801
-    """Context manager: name what happens inside for the observer of this thread, if there is one."""
+    """Context manager: report the work inside under a name to the observer of this thread."""
 
     def __init__(self, name: str, scope: int = USER):
         self.name, self.scope = name, scope
@@ -246,7 +246,7 @@ class named_range:  # noqa: N801
 
 
 def asking() -> bool:
-    """Return whether this thread's innermost mode hands calls to a `__torch_function__`, or wants them as Python writes them."""
+    """Return whether this thread's innermost mode passes calls to a `__torch_function__`, or wants calls in their Python form."""
     stack = own.stack
     return bool(stack) and (stack[-1].asks or stack[-1].reads_python)
 
@@ -258,7 +258,7 @@ def watching() -> bool:
 
 
 def deciding() -> bool:
-    """Return whether a mode of this thread must be asked about every call, so that no two may be made one. An observer need not."""
+    """Return whether a mode of this thread must see every call, so that two may not be merged. An observer need not."""
     return any(mode.parts for mode in own.stack)
 
 
@@ -269,7 +269,7 @@ def staying() -> bool:
 
 
 def unwatched(function: Any) -> Any:
-    """The public function of an operator without its test of the modes. One that only asks modes which ask arguments (`asking`) is its own."""
+    """Return the public function of an operator without its test of the modes; a function that has no such test is returned itself."""
     try:
         return function._unwatched
     except AttributeError:

@@ -1,8 +1,8 @@
 """Tensors whose dimensions have names: headers over a plain tensor, their *value*.
 
-A named tensor has no memory of its own to operators: the mode of `ops.names` sees every call first and makes it on the values.
-Code for strided memory that reads one all the same meets `NamedOperand` before it can touch anything. A tensor becomes named,
-and plain again, in place: its class changes, so that programs which hold it see its names."""
+A named tensor has no memory of its own for operators: the mode of `ops.names` intercepts every call and makes it on the values. Code for
+strided memory that reads one nevertheless raises `NamedOperand` before it can touch anything. A tensor becomes named, and plain again, in
+place: its class changes, so that every reference to it sees its names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _living: set[weakref.ref[Any]] = set()  # the named tensors there are
 
 
 class NamedOperand(RuntimeError):
-    """Raised where code for plain tensors meets a named one."""
+    """Raised when code for plain tensors reads a named one."""
 
 
 NamedOperand.__name__ = NamedOperand.__qualname__ = "RuntimeError"  # what a traceback shows
@@ -41,7 +41,7 @@ def _refused(what: str) -> property:
 
 
 def _value_s(name: str) -> property:
-    """An attribute that is the value's."""
+    """Return a property that reads and writes an attribute of the value."""
 
     def read(self: Any) -> Any:
         return getattr(self._value, name)
@@ -53,7 +53,7 @@ def _value_s(name: str) -> property:
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """Make a method that calls the method of the wrapped value."""
+    """Return a method that calls the method of the value."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._value, name)(*args, **kwargs)
@@ -63,7 +63,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 class NamedTensor(Tensor):
-    """A tensor with names; `_value` is the same one without. It has no slots of its own, so that a tensor can change its class."""
+    """A tensor with names; `_value` is the same tensor without. It has no slots of its own, so that a tensor can change its class."""
 
     __slots__ = ()
     __torch_function__ = disabled_torch_function
@@ -147,17 +147,17 @@ def plain(value: Any) -> Any:
 
 
 def any_named() -> bool:
-    """Return whether a named tensor is alive."""
+    """Return whether a named tensor exists."""
     return bool(_living)
 
 
 def names_of(t: Tensor) -> Names:
-    """The names of all dimensions, None for those without."""
+    """Return the names of all dimensions, None for those without."""
     return t._dims if type(t) is NamedTensor else (None,) * len(t.shape)
 
 
 def set_names(t: Any, names: Names) -> Any:
-    """Set a tensor's names in place, one for each dimension; it is a plain tensor afterwards if all are None."""
+    """Set a tensor's names in place, one for each dimension; it becomes a plain tensor if all are None."""
     if type(t) is NamedTensor:
         if any(name is not None for name in names):
             t._dims = names
@@ -183,5 +183,5 @@ def _forget(t: Any) -> None:
 
 
 def refresh(t: Any) -> None:
-    """Update the header after the tensor's value has changed."""
+    """Update the header after a change of the tensor's value."""
     t.shape, t.dtype, t.device = t._value.shape, t._value.dtype, t._value.device

@@ -1,4 +1,4 @@
-"""The package's name for itself, and lazy submodules: the one place that words "there is no such name".
+"""The package's name for itself, lazy submodules, and the message for names that do not exist.
 
 Normally the package is `flambeau`. After `flambeau.install_as_torch()` programs know the same modules as `torch`, and messages say so.
 """
@@ -32,7 +32,7 @@ def is_posing() -> bool:
 
 
 def torch_name(name: str) -> str:
-    """`flambeau.nn` -> `torch.nn`, `flambeau.vision.ops` -> `torchvision.ops`."""
+    """Return PyTorch's name of a module: `flambeau.nn` -> `torch.nn`, `flambeau.vision.ops` -> `torchvision.ops`."""
     for ours, theirs in ((_VISION, "torchvision"), (_HOROVOD, "horovod"), (_PRIVATE, "torch"), (PACKAGE, "torch")):
         if name == ours or name.startswith(f"{ours}."):
             return theirs + name[len(ours) :]
@@ -40,7 +40,7 @@ def torch_name(name: str) -> str:
 
 
 def own_name(name: str) -> str:
-    """`torch.nn` -> `flambeau.nn`, `torchvision.ops` -> `flambeau.vision.ops`."""
+    """Return this package's name of a module: `torch.nn` -> `flambeau.nn`, `torchvision.ops` -> `flambeau.vision.ops`."""
     head, dot, rest = name.partition(".")
     return (
         {"torch": PACKAGE, "torchvision": _VISION, "horovod": _HOROVOD, "functorch": f"{PACKAGE}.func"}.get(head, head)
@@ -50,23 +50,23 @@ def own_name(name: str) -> str:
 
 
 def not_there(name: str) -> str:
-    """The message about `name`, a name of PyTorch's that this package does not have."""
+    """Return the message about `name`, a name of PyTorch that this package does not have."""
     return f"{name} is not in Flambeau yet (this program runs with Flambeau in the place of PyTorch)"
 
 
 def no_attribute(module: str, name: str) -> AttributeError:
-    """The error for a missing attribute of one of this package's modules."""
+    """Return the error for a missing attribute of one of this package's modules."""
     if _State.posing:
         return AttributeError(not_there(f"{torch_name(module)}.{name}"))
     return AttributeError(f"module '{module}' has no attribute '{name}'")
 
 
 def load(name: str) -> ModuleType:
-    """The module of this name, imported, with the packages around it first.
+    """Import the module of this name, with the packages around it first.
 
-    Python's own `import a.b.c` takes the lock of `a.b.c` and only then that of `a.b`. If another thread is just importing `a.b`,
-    which imports its parts, each waits for the other. So what lies in a package that is imported when first used is reached
-    through that package, here and in import statements.
+    Python's own `import a.b.c` takes the lock of `a.b.c` and only then that of `a.b`. If another thread is importing `a.b`, which imports its
+    parts, each waits for the other. So modules in a package that is imported lazily are reached through that package, here and in import
+    statements.
     """
     parts = name.split(".")
     for i in range(1, len(parts) if name not in sys.modules else 0):
@@ -177,17 +177,17 @@ class _Late:
 
 
 def late(name: str) -> Any:
-    """Return a stand-in for the module `name` of the table `LATE`, imported when something of it is first used."""
+    """Return a placeholder for the module `name` of the table `LATE`, imported when one of its names is first used."""
     return _Late(name)
 
 
 def attribute(package: str, home: str, name: str) -> Any:
-    """`name` of the module `package.home`, imported now; for tables of names that are imported when first used."""
+    """Return `name` of the module `package.home`, imported now; for tables of lazily imported names."""
     return getattr(load(f"{package}.{home}"), name)
 
 
 def above(name: str) -> ModuleType:
-    """The module `name` of the table `LATE`, imported now."""
+    """Import the module `name` of the table `LATE`."""
     if name not in LATE:
         raise ModuleNotFoundError(f"'{name}' is not among the modules that may be imported late", name=name)
     full = f"{PACKAGE}.{name}"
@@ -205,7 +205,7 @@ def above(name: str) -> ModuleType:
 
 
 def submodule(package: str, name: str) -> ModuleType:
-    """`package.name`, imported now; for `__getattr__` of packages whose parts are imported when first used."""
+    """Import `package.name`; for `__getattr__` of packages with lazily imported parts."""
     if name.startswith("__") and "." in package:  # tools ask for them; only `torch.__config__` and its kin are modules
         raise no_attribute(package, name)
     full = f"{package}.{name}"

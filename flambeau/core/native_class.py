@@ -1,4 +1,4 @@
-"""Classes that TorchScript knows by a name and by the schemas of their methods, not by source: PyTorch's are written in C++."""
+"""Classes that TorchScript knows by a name and by the schemas of their methods, without source: PyTorch's are written in C++."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ PREFIX = "__torch__.torch.classes."
 
 
 class CustomClass:
-    """The base of such classes. `schemas` says for each method what it takes and gives, and of which such class its result
-    is; `script_names` which method of Python's runs, where that has another name."""
+    """Base of classes that TorchScript knows by schemas. `schemas` maps each method to its schema and the class of its result; `script_names`
+    maps a name to the Python method that runs, if that has another name."""
 
     schemas: ClassVar[dict[str, tuple[str, type | None]]] = {}
     script_names: ClassVar[dict[str, str]] = {}
 
     @classmethod
     def script_name(cls) -> str:
-        """The full name, which files have."""
+        """Return the full name that is written to files."""
         return f"{cls.__module__}.{cls.__qualname__}"
 
     def __repr__(self) -> str:
@@ -24,5 +24,5 @@ class CustomClass:
 
 
 def scripted(kind: Any) -> Any:
-    """The class that declares the schemas: others that derive from it are of its type in TorchScript."""
+    """Return the base class that declares the schemas: its subclasses have its type in TorchScript."""
     return next(base for base in kind.__mro__ if "schemas" in base.__dict__)

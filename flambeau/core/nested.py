@@ -1,7 +1,7 @@
-"""Nested Python data to elements: what `tensor(data)` makes of lists, numbers and NumPy values.
+"""Nested Python data to elements: the conversion of lists, numbers and NumPy values by `tensor(data)`.
 
-Plain data (equal-length lists and tuples of Python numbers, NumPy arrays) is converted in bulk. Whatever that path
-does not recognise goes to `_Walker`, which follows PyTorch's element-by-element rules and raises its errors.
+Plain data (equal-length lists and tuples of Python numbers, NumPy arrays) is converted in bulk. All other data goes to `_Walker`, which
+follows PyTorch's element-by-element rules and raises its errors.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def _no_tensors(value: Any) -> None:
 def infer(
     data: Any, target: dtype | None = None, *, default_dtype: dtype, tensor_to_numpy: TensorToNumpy = _no_tensors
 ) -> Parsed:
-    """Shape, dtype and elements of `data`.
+    """Return shape, dtype and elements of `data`.
 
     The elements come as a new one-dimensional array in row-major order, in the bytes of the dtype (bfloat16 as uint16
     bits). `target` is the dtype asked for; without one it is inferred: Python floats give `default_dtype`, ints int64,
     NumPy values and tensors their own type, mixtures are promoted.
 
-    tensor_to_numpy: gives the elements of a tensor found inside a list (bfloat16 as bits) and None for anything else;
-    the tensor's `dtype` attribute says its type.
+    tensor_to_numpy: returns the elements of a tensor found inside a list (bfloat16 as bits) and None for anything else; the tensor's `dtype`
+    attribute is its type.
 
     >>> infer([[1, 2], [3, 4.5]], default_dtype=dt.float32)[:2]
     ((2, 2), torch.float32)
@@ -75,7 +75,7 @@ _INTEGER_SCALARS = frozenset({bool, int})
 
 
 def _in_bulk(data: Any, target: dtype | None, default: dtype) -> Parsed | None:
-    """Level by level: every node of a level must be a container of one length, until the level holds numbers."""
+    """Convert level by level: every node of a level must be a container of one length, until the level holds numbers; else None."""
     shape: list[int] = []
     level: Any = (data,)
     kinds = {type(data)}
@@ -125,7 +125,7 @@ def _from_numbers(
 
 
 def _pack_numbers(numbers: Any, kinds: set[type], target: dtype) -> np.ndarray[Any, Any] | None:
-    """Python numbers as elements of `target`; None where only the careful rules know the outcome or the error."""
+    """Return Python numbers as elements of `target`; None if `_Walker` has to decide on the result or the error."""
     if target.is_floating_point:
         return _pack_floats(numbers, target) if kinds <= _REAL_SCALARS else None
     if target.is_complex:
@@ -147,7 +147,7 @@ def _pack_floats(numbers: Any, target: dtype) -> np.ndarray[Any, Any]:
 
 
 def _narrow(wide: np.ndarray[Any, Any], target: dtype) -> np.ndarray[Any, Any]:
-    """float64 or complex128 elements rounded to a floating or complex `target`; what is too large becomes infinite."""
+    """Return float64 or complex128 elements rounded to a floating or complex `target`; too large ones become infinite."""
     if target.numpy == wide.dtype:
         return wide
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -167,7 +167,7 @@ def _integer_range(target: dtype) -> tuple[int, int]:
 
 
 def _fit_integers(wide: np.ndarray[Any, Any], target: dtype) -> np.ndarray[Any, Any] | None:
-    """int64 elements in an integer type other than uint64, or None when one does not fit."""
+    """Return int64 elements in an integer type other than uint64, or None if one does not fit."""
     if target is dt.int64:
         return wide
     low, high = _integer_range(target)
@@ -177,7 +177,7 @@ def _fit_integers(wide: np.ndarray[Any, Any], target: dtype) -> np.ndarray[Any, 
 
 
 def _fit_floats(wide: np.ndarray[Any, Any], target: dtype) -> np.ndarray[Any, Any] | None:
-    """float64 elements truncated to an integer type, or None when one does not fit or is NaN."""
+    """Return float64 elements truncated to an integer type, or None if one does not fit or is NaN."""
     if target is dt.uint64:
         return None
     limits = np.iinfo(target.numpy)
@@ -188,7 +188,7 @@ def _fit_floats(wide: np.ndarray[Any, Any], target: dtype) -> np.ndarray[Any, An
 
 
 def _from_numpy_values(shape: list[int], level: Any, kind: type, target: dtype | None) -> Parsed | None:
-    """A level of NumPy scalars of one type, or of equal arrays."""
+    """Convert a level of NumPy scalars of one type, or of equal arrays; else return None."""
     if kind is np.ndarray:
         first = level[0]
         dims = first.shape
@@ -208,7 +208,7 @@ def _from_numpy_values(shape: list[int], level: Any, kind: type, target: dtype |
 
 
 def _pack_numpy(values: np.ndarray[Any, Any], source: dtype, target: dtype | None) -> np.ndarray[Any, Any] | None:
-    """NumPy numbers as elements of `target`, by the rules for single values; None leaves it to the careful path."""
+    """Return NumPy numbers as elements of `target`, by the rules for single values; None leaves it to `_Walker`."""
     if target is None or source is target:
         return values
     if target.is_complex:
@@ -236,7 +236,7 @@ def _numpy_dtype(given: np.dtype) -> dtype:
 
 
 def check_ndarray(array: np.ndarray[Any, Any]) -> dtype:
-    """The dtype of a NumPy array, or PyTorch's error when no tensor can hold its elements unconverted."""
+    """Return the dtype of a NumPy array; raise PyTorch's error if no tensor can hold its elements unconverted."""
     source = FROM_NUMPY.get(array.dtype)  # holds native byte order only
     if source is not None and array.flags.c_contiguous:
         return source
@@ -267,7 +267,7 @@ def _from_ndarray(array: np.ndarray[Any, Any], target: dtype | None) -> Parsed:
 
 
 def cast_elements(values: np.ndarray[Any, Any], source: dtype, target: dtype) -> np.ndarray[Any, Any]:
-    """`values` converted as `tensor.to(target)` does: no range checks, integers wrap around."""
+    """Return `values` converted as `tensor.to(target)` does: no range checks, integers wrap around."""
     if source is target:
         return values
     values = readable(values, source)
@@ -288,7 +288,7 @@ def cast_elements(values: np.ndarray[Any, Any], source: dtype, target: dtype) ->
 
 
 def _is_sequence(value: Any) -> bool:
-    """CPython's PySequence_Check: indexable and not a mapping. NumPy numbers only look indexable."""
+    """Return whether a value is indexable and not a mapping, as CPython's PySequence_Check does. NumPy numbers only look indexable."""
     if isinstance(value, (list, tuple, str, bytes)):
         return True
     if isinstance(value, (dict, np.generic)) or not hasattr(type(value), "__getitem__"):
@@ -378,7 +378,7 @@ class _Walker:
             raise ValueError(f"expected sequence of length {self.sizes[dim]} at dim {dim} (got {length})")
 
     def _store_tensor(self, elements: np.ndarray[Any, Any], source: dtype, dim: int) -> None:
-        """A tensor stands for the sequences below `dim`, and at the bottom for its single element."""
+        """Store the elements of a tensor, which stands for the sequences below `dim`, and at the bottom for its single element."""
         missing = len(self.sizes) - dim
         for offset in range(missing):
             if offset >= elements.ndim:
@@ -404,7 +404,7 @@ def _real_part(value: complex) -> float:
 
 
 def _pack_checked(values: list[Any], target: dtype) -> np.ndarray[Any, Any]:
-    """Values that `_converter(target)` returned; they fit by construction."""
+    """Return values from `_converter(target)` as an array; they fit by construction."""
     if target.is_floating_point:
         return _narrow(np.array(values, np.float64), target)
     if target.is_complex:
@@ -415,7 +415,7 @@ def _pack_checked(values: list[Any], target: dtype) -> np.ndarray[Any, Any]:
 
 
 def _converter(target: dtype) -> Callable[[Any], Any]:
-    """The rule that turns one Python object into a number for `target`, or raises."""
+    """Return the function that converts one Python object to a number for `target`, or raises."""
     if target.is_floating_point:
         return _to_float
     if target.is_complex:

@@ -23,7 +23,7 @@ def _as_dtype(function: str, given: Any) -> dtype:
 
 
 class _Limits:
-    """Read-only numbers about a dtype; equal when they describe the same one."""
+    """Read-only numeric limits of a dtype; equal if they describe the same one."""
 
     __slots__ = ("bits", "dtype", "max", "min")
 

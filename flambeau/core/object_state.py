@@ -1,4 +1,4 @@
-"""The attributes of a tensor besides its numbers: attributes set on it, slots of its class, or what its class says to keep."""
+"""The Python state of a tensor besides its elements: attributes set on it, slots of its class, or what its class's `__getstate__` returns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEFAULT = getattr(object, "__getstate__", None)  # Python 3.11 and later have o
 
 
 def object_state(t: Any) -> Any:
-    """A dictionary of attributes, or with slots a pair of them, or what the class's own __getstate__ gives."""
+    """Return a dictionary of attributes, or with slots a pair of them, or the result of the class's own `__getstate__`."""
     kind: Any = type(t)
     if getattr(kind, "__getstate__", None) is not _DEFAULT:
         return t.__getstate__()
@@ -25,7 +25,7 @@ def object_state(t: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def slots_of_users(kind: type) -> tuple[str, ...]:
-    """The slots a class adds to this package's, which hold what is rebuilt and not copied."""
+    """Return the slots that a class adds to this package's, whose contents are rebuilt and not copied."""
     own = next(c for c in kind.__mro__ if c.__module__.partition(".")[0] in (PACKAGE, "torch"))
     if own is kind:
         return ()
@@ -52,7 +52,7 @@ def set_object_state(t: OneTensor, state: Any) -> OneTensor:
 
 
 def split_state(state: Any) -> tuple[Any, Any]:
-    """(attributes, slots) of a state: either may be None."""
+    """Return (attributes, slots) of a state: either may be None."""
     if not isinstance(state, tuple):
         return state, None
     if len(state) != 2:

@@ -1,9 +1,8 @@
-"""`__torch_function__`: how other classes take part in every operator called on their instances.
+"""`__torch_function__`: overrides by other classes of every operator called on their instances.
 
-Nothing here costs anything until such a class is known; then a mode that looks for its instances among the arguments sits
-at the bottom of the mode stack. A subclass of Tensor is known from its definition on. A class that is no tensor makes
-itself known by its first call: that fails, as no operator can compute with it, and the operator's face asks `discovers`
-whether it should have asked the arguments first."""
+This costs nothing until such a class is known; then a mode that looks for its instances among the arguments is at the bottom of the mode
+stack. A subclass of Tensor is known from its definition on. A class that is no tensor becomes known by its first call: that fails, as no
+operator can compute with it, and the operator's face asks `discovers` whether an argument overrides operators."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def with_attributes(function: Callable[..., Any]) -> Any:
 def disabled_torch_function(
     func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[Any, Any] | None = None
 ) -> Any:
-    """The override of classes that want none: results of operators on them are plain tensors."""
+    """Override for classes that want none: results of operators on them are plain tensors."""
     with DisableTorchFunctionSubclass():
         return below(func, args, kwargs or {})
 
@@ -54,14 +53,14 @@ def disabled_torch_function(
 def below(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any], run: Callable[..., Any] | None = None
 ) -> Any:
-    """A call that no `__torch_function__` answered: a class with a `__torch_dispatch__` may. `run(args, kwargs)` makes it where none does."""
+    """Make a call that no `__torch_function__` answered: by a class with a `__torch_dispatch__`, or else by `run(args, kwargs)`."""
     if not _DISPATCHING or _disabled.dispatch or _DISPATCHING.isdisjoint(map(type, _flat((*args, *kwargs.values())))):
         return func(*args, **kwargs) if run is None else run(args, kwargs)
     return naming.above("utils._python_dispatch").ask_classes(func, args, kwargs)
 
 
 def overriding_arguments(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> list[Any]:
-    """An argument of each class that overrides operators, subclasses before their bases; none while that is disabled."""
+    """Return an argument of each class that overrides operators, subclasses before their bases; [] while that is disabled."""
     found: list[Any] = []
     if _disabled.depth:
         return found
@@ -77,7 +76,7 @@ def overriding_arguments(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> list[
 
 
 def _flat(values: Any, depth: int = 4) -> Iterator[Any]:
-    """Arguments and what lists of them hold, not too deep: a list may hold itself."""
+    """Yield arguments and the elements of lists among them, to a limited depth, since a list may contain itself."""
     for value in values:
         if type(value) not in (list, tuple):
             yield value
@@ -95,7 +94,7 @@ def register(cls: type) -> None:
 
 @contextlib.contextmanager
 def registered_for_a_while(base: type) -> Iterator[None]:
-    """Subclasses of `base` that become known inside are forgotten afterwards: operators need not look for them any more."""
+    """Context manager: unregister on exit the subclasses of `base` that were registered inside."""
     before = set(_REGISTERED)
     try:
         yield
@@ -136,7 +135,7 @@ def register_instance(cls: type) -> None:
 
 
 def register_arguments(values: Any) -> None:
-    """Make the classes known that override operators without being tensors."""
+    """Register the classes of these values that override operators without being tensors."""
     for value in _flat(values):
         if _is_newcomer(type(value)):
             register(type(value))
@@ -150,9 +149,9 @@ def _is_newcomer(cls: type) -> bool:
 
 
 def discovers(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> bool:
-    """After a call that failed: whether an argument's class overrides operators and was not known to. It is now, so that
-    the same call again reaches it. Where another operator made this call, the failure is handed on to that one: the whole call
-    is its to make. A tensor of the real PyTorch is nothing that any call can take, and is named."""
+    """Return, after a call that failed, whether an argument's class overrides operators and was not known to. It is registered, so that the
+    same call again reaches it. If another operator made this call, the failure is passed on to that one, which has to make the whole call. A
+    tensor of the real PyTorch raises an error that names it."""
     values = list(_flat((*args, *kwargs.values())))
     refuse_real_tensors(values)
     newcomers = [value for value in values if _is_newcomer(type(value))]
@@ -174,9 +173,9 @@ def refuse_real_tensors(values: Iterable[Any]) -> None:
 
 
 def _made_by_operator() -> bool:
-    """Return whether the call that asks was made by another operator, and not by a user, be it a user's function that one called. An operator
-    that only handed its call to a mode made none. Frames tell who is there, not what was given: that the face knows. They are looked at
-    once in the life of a class, after its first call; to count calls as they come and go would cost each one a sixth of a microsecond."""
+    """Return whether the call was made by another operator, not by user code, including a user's function that an operator called. An
+    operator that only passed its call to a mode made none. Frames are inspected once in the life of a class, after its first call; counting
+    nested calls would cost each one a sixth of a microsecond."""
     frame: Any = sys._getframe(1)
     own, handed, inner = True, False, None
     while frame is not None and is_own(frame):
@@ -195,7 +194,7 @@ _INTERCEPT = modes.intercept.__code__
 
 
 def overridable(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """A plain function that asks modes and arguments like an operator."""
+    """Return a plain function that modes and arguments can override like an operator."""
 
     @with_attributes
     @functools.wraps(function)
@@ -215,7 +214,7 @@ def overridable(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def ask_instead(function: Callable[..., Any], *args: Any) -> Any:
-    """The arguments' answer to a call that cannot be made; NotImplemented where none overrides operators."""
+    """Return the arguments' override of a call that cannot be made; NotImplemented if none overrides operators."""
     register_arguments(args)
     overriding = overriding_arguments(args, {})
     return call_override(function, args, {}, overriding) if overriding else NotImplemented
@@ -224,7 +223,7 @@ def ask_instead(function: Callable[..., Any], *args: Any) -> Any:
 def call_override(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any], overriding: list[Any], mode: Any = None
 ) -> Any:
-    """Ask each overriding argument in turn; the first that does not decline has its way. `mode` has declined already."""
+    """Call each argument's override in turn; return the first result that is not NotImplemented. `mode` has declined already."""
     types = tuple(type(x) for x in overriding)
     for x in overriding:
         plain = type(x).__torch_function__ is disabled_torch_function  # a function, which an instance would bind
@@ -235,7 +234,7 @@ def call_override(
 
 
 def not_implemented(function: Callable[..., Any], types: Any, mode: Any = None) -> TypeError:
-    """The error raised where every override declined."""
+    """Return the error for a call that every override declined."""
     name = f"{getattr(function, '__module__', None) or 'torch'}.{getattr(function, '__name__', function)}"
     name = name.replace("flambeau", "torch", 1)
     asked = [] if mode is None else [f"  - mode object {mode}"]
@@ -247,12 +246,12 @@ def not_implemented(function: Callable[..., Any], types: Any, mode: Any = None) 
 
 
 def asks(op: Any) -> bool:
-    """Return whether calls of an operator (or of a plain function that is `overridable`) ask their arguments."""
+    """Return whether calls of an operator (or of a plain function that is `overridable`) can be overridden by arguments."""
     return not getattr(getattr(op, "quirks", None), "unasked", False)
 
 
 def asked_with(op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The positional arguments of a call of an operator as overriding arguments get to see them."""
+    """Return the positional arguments of a call in the form that overrides get."""
     form = getattr(getattr(op, "quirks", None), "asked_with", None)
     return args if form is None else form(args)
 
@@ -289,12 +288,12 @@ _subclass_mode = _SubclassMode()
 
 
 def only_for_subclasses(mode: modes.Mode) -> bool:
-    """Return whether a mode is the one that asks arguments of classes with a `__torch_function__`: it changes nothing for others."""
+    """Return whether a mode is the one that looks for classes with a `__torch_function__`: it changes nothing for others."""
     return mode is _subclass_mode
 
 
 def asks_arguments() -> bool:
-    """Return whether a call made now would ask its arguments."""
+    """Return whether arguments can override a call made now."""
     return _subclass_mode in modes.own.stack
 
 
@@ -307,7 +306,7 @@ _disabled = _Disabled()
 
 
 class DisableTorchFunctionSubclass:
-    """Context manager within which operators treat subclasses as the plain tensors they are."""
+    """Context manager: operators treat instances of subclasses as plain tensors."""
 
     def __enter__(self) -> None:
         _disabled.depth += 1
@@ -323,7 +322,7 @@ class DisableTorchFunctionSubclass:
 
 
 class DisableTorchDispatch(DisableTorchFunctionSubclass):
-    """Context manager within which classes with a `__torch_dispatch__` are not asked either."""
+    """Context manager: classes with a `__torch_dispatch__` are not called either."""
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -336,7 +335,7 @@ class DisableTorchDispatch(DisableTorchFunctionSubclass):
 
 
 class DisableTorchFunction(DisableTorchFunctionSubclass):
-    """Context manager within which neither subclasses nor torch-function modes intercept operators."""
+    """Context manager: neither subclasses nor torch-function modes intercept operators."""
 
     def __enter__(self) -> None:
         super().__enter__()

@@ -1,4 +1,4 @@
-"""Checks of who may have written a file: what is looked at before something on disk is believed, loaded, or written to.
+"""Checks of who may have written a file, made before it is trusted, loaded, or written to.
 
 A name in a folder that everybody may write to (/tmp) can be taken by a stranger first: as a file, as a folder, or as a link to
 a file of the victim's. `distrust` is the rule for what must be this user's alone (keys, compiled kernels, process ids), `planted` the
@@ -26,9 +26,9 @@ def distrust(status: os.stat_result) -> str | None:
 
 
 def planted(path: str | os.PathLike[str]) -> str | None:
-    """The reason why a stranger may have put `path`, a folder above it or a link on the way there, or None.
+    """Return the reason why a stranger may have put `path`, a folder above it or a link on the way there, or None.
 
-    What stands in a folder that everybody may write to must be this user's or root's. What does not exist is no problem."""
+    An entry of a folder that everybody may write to must be this user's or root's. A path that does not exist is no problem."""
     if not hasattr(os, "geteuid"):
         return None
     for text in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
@@ -49,14 +49,14 @@ def _planted(part: Path) -> str | None:
 
 
 def refuse_planted(path: str | os.PathLike[str], what: str) -> None:
-    """Raise PermissionError if a stranger may have put `path` there; `what` says what it would be used for."""
+    """Raise PermissionError if a stranger may have put `path` there; `what` names its intended use."""
     if (found := planted(path)) is not None:
         raise PermissionError(f"{path} is not used as {what}: {found}")
 
 
 def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
-    """Open a regular file and return its descriptor; links, other names of the same file, pipes and what a stranger has put
-    there are refused with PermissionError."""
+    """Open a regular file and return its descriptor; links, other names of the same file, pipes and files that a stranger has put there raise
+    PermissionError."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, mode)
     status = os.fstat(descriptor)
     found = None

@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class PrintOptions:
-    """See `set_printoptions`."""
+    """Settings of printed tensors; see `set_printoptions`."""
 
     precision: int = 4
     threshold: float = 1000

@@ -1,7 +1,7 @@
 """The printed form of tensors, equal to PyTorch's character by character.
 
-Nothing here knows the tensor class: a tensor comes as a NumPy view of its elements and its dtype. Only the elements
-that are shown are ever read, so that the largest tensor prints at once.
+Nothing here knows the tensor class: a tensor comes as a NumPy view of its elements and its dtype. Only the elements that are shown are read,
+so that large tensors print quickly.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _shown_positions(size: int, settings: PrintOptions) -> np.ndarray[Any, Any]:
 
 
 def summary_index(shape: Shape) -> tuple[np.ndarray[Any, Any], ...] | None:
-    """The positions along each dimension that a printed tensor of this shape shows; None when it shows all.
+    """Return the positions along each dimension that a printed tensor of this shape shows; None if it shows all.
 
     For data that is costly to reach (on another device): gather these, then pass the result with `shape=` the full one.
     """
@@ -60,7 +60,7 @@ def _gather(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 @dataclass
 class _Style:
-    """Format of printed numbers: `width` is the column width, `write` gives the text before padding."""
+    """Format of printed numbers: `width` is the column width, `write` returns the text before padding."""
 
     width: int
     write: Callable[[Any], str]
@@ -75,7 +75,7 @@ def _whole(value: float) -> str:
 
 
 def _float_style(values: np.ndarray[Any, Any], settings: PrintOptions) -> _Style:
-    """PyTorch's choice between `1.`, `1.0000` and `1.0000e+00`, from the finite non-zero values (float64)."""
+    """Return PyTorch's choice between `1.`, `1.0000` and `1.0000e+00`, from the finite non-zero values (float64)."""
     deciding = values[np.isfinite(values) & (values != 0)]
     if not deciding.size:
         return _Style(1, _whole)
@@ -110,7 +110,7 @@ def _complex_texts(values: np.ndarray[Any, Any], settings: PrintOptions) -> tupl
 
 
 def _texts(shown: np.ndarray[Any, Any], kind: dtype, settings: PrintOptions) -> tuple[list[str], int]:
-    """The text of each shown element in order, and the column width that line breaking counts with."""
+    """Return the text of each shown element in order, and the column width for line breaking."""
     flat = shown.reshape(-1)
     flat = readable(flat, kind)
     if kind.is_complex:
@@ -138,7 +138,7 @@ def _vector(texts: list[str], cut: bool, width: int, indent: int, settings: Prin
 
 
 class _Layout:
-    """Writes the nested brackets of one tensor, taking element texts in order."""
+    """Writer of the nested brackets of one tensor, taking element texts in order."""
 
     def __init__(self, texts: list[str], width: int, shape: Shape, summarised: bool, settings: PrintOptions):
         self.texts, self.width, self.shape, self.settings = texts, width, shape, settings
@@ -158,7 +158,7 @@ class _Layout:
 
 
 def body(array: np.ndarray[Any, Any], kind: dtype, shape: Shape, indent: int) -> str:
-    """The elements in brackets, lines after the first indented."""
+    """Return the elements in brackets, lines after the first indented."""
     if 0 in shape:
         return "[]"
     if options.edgeitems == 0 and shape and _is_summarised(shape, options):
@@ -175,7 +175,7 @@ def _last_line_length(text: str) -> int:
 
 
 def assemble(prefix: str, body: str, suffixes: list[str], indent: int, newline_first: bool = False) -> str:
-    """`prefix` + `body` + suffixes + ")", with a line break before each suffix that would not fit."""
+    """Return `prefix` + `body` + suffixes + ")", with a line break before each suffix that would not fit."""
     pieces = [prefix + body]
     used = _last_line_length(pieces[0]) + 2  # with the separator that may follow
     for suffix in suffixes:
@@ -208,7 +208,7 @@ def _grad_suffixes(
 
 
 def _is_implied(kind: dtype, default_float: dtype) -> bool:
-    """Return whether the digits alone tell the dtype, so that it is not printed."""
+    """Return whether the digits alone determine the dtype, so that it is not printed."""
     return kind in (default_float, complex128 if default_float is float64 else complex64, int64, bool_)
 
 
@@ -231,16 +231,13 @@ def tensor_repr(
     contents: str | None = None,
     prefix: str = "tensor(",
 ) -> str:
-    """The text of a strided tensor.
+    """Return the text of a strided tensor.
 
-    array: a NumPy view of the elements (bfloat16 as uint16 bits); None for a meta tensor, with `shape` given.
-    grad_fn_name: the autograd node's name, as in `AddBackward0`; it takes the place of `requires_grad=True`.
-    names: of its dimensions.
-    tangent: the printed forward-mode tangent.
-    device: printed when given: leave it out for the default device.
-    shape: the full shape when `array` holds only what `summary_index(shape)` selects.
-    contents: replaces the printed elements.
-    prefix: what stands before the elements; lines are indented below the end of its last line.
+    array: a NumPy view of the elements (bfloat16 as uint16 bits); None for a meta tensor, with `shape` given. grad_fn_name: the autograd
+    node's name, as in `AddBackward0`; it takes the place of `requires_grad=True`. names: of its dimensions. tangent: the printed forward-mode
+    tangent. device: printed when given: leave it out for the default device. shape: the full shape when `array` holds only what
+    `summary_index(shape)` selects. contents: replaces the printed elements. prefix: the text before the elements; lines are indented below
+    the end of its last line.
     """
     if shape is None:
         if array is None:
@@ -292,7 +289,7 @@ def sparse_repr(
     device: str | None = None,
     prefix: str = "tensor(",
 ) -> str:
-    """The text of a sparse tensor. `components` come in printed order, values last; `nnz` is None on meta."""
+    """Return the text of a sparse tensor. `components` are in printed order, values last; `nnz` is None on meta."""
     indent = _last_line_length(prefix)
     kind = components[-1].kind
     suffixes = [f"device='{device}'"] if device is not None else []
@@ -308,7 +305,7 @@ def sparse_repr(
 
 
 def format_tensor(tensor: Any, spec: str, plain_type: type[Any]) -> str:
-    """`format(tensor, spec)`: a plain 0-dim tensor formats as its number, any other one only takes an empty spec."""
+    """Return `format(tensor, spec)`: a plain 0-dim tensor formats as its number, any other one only takes an empty spec."""
     if tensor.__class__ is plain_type and tensor.dim() == 0 and not tensor.is_meta:
         return format(tensor.item(), spec)
     return object.__format__(tensor, spec)

@@ -1,4 +1,4 @@
-"""Folders that nobody else can look into or has made: for the state of this user's programs, and for temporary files."""
+"""Private folders, which no other user can read or has made: for the state of this user's programs, and for temporary files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOCK = "lock"
 
 
 def make_private(folder: Path) -> Path:
-    """Make a folder that only this user can enter, or take one that is there and is so; PermissionError for any other."""
+    """Make a folder that only this user can enter, or accept an existing one that is private; raise PermissionError for any other."""
     with contextlib.suppress(FileExistsError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
@@ -32,7 +32,7 @@ def make_private(folder: Path) -> Path:
 
 
 def _homes() -> Iterator[Path]:
-    """The user's home directory as the environment and as the system has it: under `sudo` they may differ."""
+    """Yield the user's home directory by the environment and by the system: under `sudo` they may differ."""
     yield Path(os.path.expanduser("~"))
     with contextlib.suppress(KeyError):  # a container's user without a name
         yield Path(pwd.getpwuid(os.geteuid()).pw_dir)
@@ -49,7 +49,7 @@ def _candidates(runtime: bool) -> Iterator[Path]:
 
 
 def state_folder(name: str, *, runtime: bool = False) -> Path:
-    """The private folder in which this user's programs keep what they call `name`, made when it is missing.
+    """Return the private folder in which this user's programs keep the state called `name`, made if it is missing.
 
     It is below XDG_STATE_HOME or ~/.local/state; with `runtime`, below XDG_RUNTIME_DIR where that is set. A user without a
     home has one in the temporary directory, which is refused if anybody else has made it."""
@@ -67,8 +67,8 @@ def state_folder(name: str, *, runtime: bool = False) -> Path:
 class Scratch:
     """A new private folder for temporary files, removed by `close`.
 
-    A process that is killed cannot remove its own. It held a lock inside, which went with it: whoever makes the next folder of
-    that kind removes those of this user whose lock is free."""
+    A process that is killed cannot remove its folder, but its lock inside is released: the next process that makes such a folder removes
+    those of this user whose lock is free."""
 
     def __init__(self, kind: str):
         prefix = f"flambeau-{kind}-"

@@ -1,4 +1,4 @@
-"""Type promotion: what dtype an operation on mixed operands computes in."""
+"""Type promotion: the dtype in which an operation on mixed operands computes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _planners: weakref.WeakSet[Planner] = weakref.WeakSet()
 
 
 def depends_on_default_dtype(planner: Planner) -> None:
-    """Have a planner forget its plans whenever the default dtype changes."""
+    """Register a planner whose plans are dropped whenever the default dtype changes."""
     _planners.add(planner)
 
 
 def get_default_dtype() -> dtype:
-    """The dtype of tensors made of Python floats."""
+    """Return the dtype of tensors made of Python floats."""
     return _default_dtype[0]
 
 
@@ -85,7 +85,7 @@ _CACHE: dict[tuple[dtype, dtype], dtype] = {}
 
 
 def promote_types(a: dtype, b: dtype) -> dtype:
-    """The smallest dtype that holds both."""
+    """Return the smallest dtype that holds both."""
     try:
         return _CACHE[a, b]
     except KeyError:
@@ -94,7 +94,7 @@ def promote_types(a: dtype, b: dtype) -> dtype:
 
 
 def scalar_dtype(value: Any) -> dtype:
-    """The dtype a Python number stands for when nothing else decides."""
+    """Return the dtype of a Python number if nothing else decides."""
     if isinstance(value, bool):
         return dt.bool_
     if isinstance(value, int):
@@ -105,7 +105,7 @@ def scalar_dtype(value: Any) -> dtype:
 
 
 def result_dtype(operands: tuple[Any, ...]) -> dtype:
-    """PyTorch's rule: tensors with dimensions decide; a 0-dim tensor or a number only raises the category.
+    """Return the dtype of a result by PyTorch's rule: tensors with dimensions decide; a 0-dim tensor or a number only raises the category.
 
     Operands are tensors or Python numbers."""
     best: list[dtype | None] = [None, None, None]  # dimensioned tensors, 0-dim tensors, numbers

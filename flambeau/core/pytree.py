@@ -1,4 +1,4 @@
-"""Nested containers as trees: taken apart into a list of leaves and a shape, and put together again.
+"""Nested containers as trees: flattened to a list of leaves and a shape, and rebuilt from them.
 
 >>> leaves, shape = tree_flatten({"a": [1, 2], "b": 3})
 >>> leaves
@@ -6,7 +6,7 @@
 >>> tree_unflatten([10, 20, 30], shape)
 {'a': [10, 20], 'b': 30}
 
-Lists, tuples, named tuples, dicts, OrderedDicts, defaultdicts and deques are containers, and what `register_pytree_node` is told of.
+Lists, tuples, named tuples, dicts, OrderedDicts, defaultdicts and deques are containers, and types given to `register_pytree_node`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MappingKey(NamedTuple):
 
 
 class SequenceKey(NamedTuple):
-    """The step into a list, a tuple or a deque."""
+    """A path entry: the index in a list, a tuple or a deque."""
 
     idx: int
 
@@ -80,7 +80,7 @@ def register_pytree_node(
     from_dumpable_context: Callable[..., Any] | None = None,
     flatten_with_keys_fn: Callable[..., Any] | None = None,
 ) -> None:
-    """Treat instances of `cls` as containers: `flatten_fn(x)` returns its children and what else is needed to rebuild it."""
+    """Treat instances of `cls` as containers: `flatten_fn(x)` returns its children and the context needed to rebuild it."""
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
 
@@ -231,7 +231,7 @@ class TreeSpec:
         return f"TreeSpec({name}, {self._context}, [{gap.join(c._shown(indent + 2) for c in self._children)}])"
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        """The tree of this shape with these leaves."""
+        """Return the tree of this shape with these leaves."""
         given = list(leaves)
         if len(given) != self.num_leaves:
             raise ValueError(
@@ -248,7 +248,7 @@ class TreeSpec:
         )
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """The parts of `tree` where this shape has leaves."""
+        """Return the parts of `tree` where this shape has leaves."""
         parts: list[Any] = []
         self._collect(tree, parts)
         return parts
@@ -279,7 +279,7 @@ _LEAF = TreeSpec(None, None, [])
 
 
 def LeafSpec() -> TreeSpec:  # noqa: N802  a class in PyTorch
-    """The structure of a single leaf."""
+    """Return the structure of a single leaf."""
     return _LEAF
 
 
@@ -301,13 +301,13 @@ def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, leaves: list[Any]
 
 
 def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
-    """The leaves, and the shape that `tree_unflatten` needs."""
+    """Return the leaves, and the shape that `tree_unflatten` needs."""
     leaves: list[Any] = []
     return leaves, _flatten(tree, is_leaf, leaves)
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
-    """The tree of this shape with these leaves."""
+    """Return the tree of this shape with these leaves."""
     if not isinstance(treespec, TreeSpec):
         raise TypeError(f"Expected `treespec` to be an instance of PyTreeSpec but got item of type {type(treespec)}.")
     return treespec.unflatten(leaves)
@@ -330,13 +330,13 @@ def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
 
 
 def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """A tree of the same shape with `func(leaf, ...)` for leaves, the further arguments from trees of that shape."""
+    """Return a tree of the same shape with `func(leaf, ...)` for leaves, the further arguments from trees of that shape."""
     leaves, spec = tree_flatten(tree, is_leaf)
     return spec.unflatten(map(func, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
 
 
 def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """Call `func` on all leaves, for its effects; returns the tree."""
+    """Call `func` on all leaves, for its effects; return the tree."""
     leaves, spec = tree_flatten(tree, is_leaf)
     for given in zip(leaves, *(spec.flatten_up_to(rest) for rest in rests)):
         func(*given)
@@ -350,7 +350,7 @@ def _chooser(which: Any) -> Callable[[Any], bool]:
 
 
 def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator: the function is called on what is of these types (or passes the test), the rest is returned as it is."""
+    """Return a decorator: the function is called on leaves of these types (or that pass the test), others are returned unchanged."""
     chosen = _chooser(type_or_types_or_pred)
     return lambda func: lambda leaf: func(leaf) if chosen(leaf) else leaf
 
@@ -404,7 +404,7 @@ def _paths(
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[tuple[Any, ...], Any]]:
-    """The leaves, each with the steps that lead to it."""
+    """Return the leaves, each with its path."""
     return list(_paths(tree, (), is_leaf))
 
 
@@ -417,24 +417,24 @@ def tree_flatten_with_path(
 def tree_map_with_path(
     func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
-    """`tree_map` for a function that takes the path before the leaf."""
+    """Apply `tree_map` with a function that takes the path before the leaf."""
     found, spec = tree_flatten_with_path(tree, is_leaf)
     paths, leaves = [path for path, _ in found], [leaf for _, leaf in found]
     return spec.unflatten(map(func, paths, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
 
 
 def keystr(kp: tuple[Any, ...]) -> str:
-    """A path as Python would write it."""
+    """Return a path as Python would write it."""
     return "".join(str(key) for key in kp)
 
 
 def key_get(obj: Any, kp: tuple[Any, ...]) -> Any:
-    """The value at the end of a path."""
+    """Return the value at the end of a path."""
     for key in kp:
         obj = key.get(obj)
     return obj
 
 
 def register_constant(cls: type) -> None:
-    """Treat instances of `cls` as part of the structure, not as values: they have no children and stay what they are."""
+    """Treat instances of `cls` as part of the structure, not as values: they have no children and are kept unchanged."""
     register_pytree_node(cls, lambda x: ([], x), lambda children, x: x)

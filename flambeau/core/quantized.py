@@ -1,8 +1,8 @@
-"""Quantized tensors: whole numbers (their *codes*) that stand for (code - zero point) * scale.
+"""Quantized tensors: integers (their *codes*) that represent (code - zero point) * scale.
 
-They are tensors to users, but a strided kernel would take codes for values: code for strided memory that reads one of these
-meets `QuantizedOperand` before it can touch anything. The operator's public face catches that and asks for the quantized form
-of the operator, as it does for sparse tensors, so that other calls pay nothing."""
+They are tensors to users, but a strided kernel would take codes for values: code for strided memory that reads one of these raises
+`QuantizedOperand` before it can touch anything. The operator's public face catches that and asks for the quantized form of the operator, as
+it does for sparse tensors, so that other calls pay nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _new_object = object.__new__
 
 
 class qscheme:
-    """A mapping of values to codes: with one scale or one for each channel. There is one object of each."""
+    """A mapping of values to codes: with one scale or one for each channel. There is one object per scheme."""
 
     __slots__ = ("name",)
 
@@ -58,7 +58,7 @@ per_tensor_affine, per_channel_affine, per_tensor_symmetric, per_channel_symmetr
 
 
 def scheme_by_name(name: str) -> qscheme:
-    """The scheme called `name`: how a pickled one is found again."""
+    """Return the scheme called `name`, for unpickling."""
     return SCHEMES[name]
 
 
@@ -83,7 +83,7 @@ PER_BYTE = {dt.quint4x2: 2, dt.quint2x4: 4}
 
 
 def in_bytes(codes: np.ndarray[Any, Any], per_byte: int) -> np.ndarray[Any, Any]:
-    """Codes of less than 8 bits put together, the first lowest; every row (last dimension) begins with a byte."""
+    """Pack codes of less than 8 bits, the first lowest; every row (last dimension) begins with a byte."""
     columns = codes.shape[-1] if codes.ndim else 1
     rows = codes.reshape(-1, columns)
     whole = np.zeros((rows.shape[0], -(-columns // per_byte) * per_byte), np.uint8)
@@ -121,11 +121,11 @@ class Quantizer:
 
 
 class QuantizedOperand(SparseOperand):
-    """Raised where code for plain tensors meets a quantized one."""
+    """Raised when code for plain tensors reads a quantized one."""
 
 
 class QuantizedRefusal(QuantizedOperand):
-    """An operator that has no form for quantized tensors."""
+    """Raised by an operator that has no form for quantized tensors."""
 
     def __init__(self, message: str):
         super().__init__(message)
@@ -146,7 +146,7 @@ def _of_codes(name: str) -> Callable[..., Any]:
 
 
 class QuantizedTensor(Tensor):
-    """`_codes` is the plain tensor of whole numbers, `_quantizer` says what they stand for."""
+    """A quantized tensor: `_codes` is the plain tensor of integers, `_quantizer` their meaning."""
 
     __slots__ = ("_codes", "_quantizer")
     __torch_function__ = disabled_torch_function
@@ -192,7 +192,7 @@ QuantizedTensor.__name__ = QuantizedTensor.__qualname__ = "Tensor"
 
 
 def wrap(codes: Tensor, quantizer: Quantizer, d: dtype) -> QuantizedTensor:
-    """The quantized tensor with these codes: checks nothing."""
+    """Return the quantized tensor with these codes, without checks."""
     naming.above("ops.late")  # its methods
     t = _new_object(QuantizedTensor)
     t._autograd = t._base = None

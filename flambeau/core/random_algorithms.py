@@ -32,7 +32,7 @@ _RELATIVE_ERROR = 2.0**-45  # a generous bound for a few NumPy operations in flo
 
 
 def iteration_order(shape: Sequence[int], *strides: Sequence[int]) -> list[int]:
-    """The dimensions, outermost first, in which PyTorch's loops visit operands (destination first) of these strides."""
+    """Return the dimensions, outermost first, in which PyTorch's loops visit operands (destination first) of these strides."""
 
     def compare(inner: int, outer: int) -> int:
         for stride in strides:
@@ -57,13 +57,13 @@ def iteration_order(shape: Sequence[int], *strides: Sequence[int]) -> list[int]:
 
 
 def place(flat: np.ndarray[Any, Any], shape: Sequence[int], *strides: Sequence[int]) -> np.ndarray[Any, Any]:
-    """Visited-order values as an array of `shape`: element [i, j, ...] is what PyTorch writes at index (i, j, ...)."""
+    """Arrange visited-order values as an array of `shape`: element [i, j, ...] is what PyTorch writes at index (i, j, ...)."""
     order = iteration_order(shape, *strides)
     return flat.reshape([shape[d] for d in order]).transpose(np.argsort(order))
 
 
 def visited(values: np.ndarray[Any, Any], shape: Sequence[int], *strides: Sequence[int]) -> np.ndarray[Any, Any]:
-    """The inverse of `place`: a logical array flattened in the order PyTorch's loops visit it."""
+    """Flatten a logical array in the order PyTorch's loops visit it: the inverse of `place`."""
     return np.ascontiguousarray(values.transpose(iteration_order(shape, *strides))).reshape(-1)
 
 
@@ -76,7 +76,7 @@ def _chunks(n: int, size: int = _CHUNK) -> Iterator[tuple[int, int]]:
 
 
 def unit32(generator: Generator, n: int) -> np.ndarray[Any, Any]:
-    """Uniform on [0, 1) with 24 random bits, float32; one draw each."""
+    """Draw numbers uniform on [0, 1) with 24 random bits, float32; one draw each."""
     out = np.empty(n, np.float32)
     for start, stop in _chunks(n):
         words = generator.raw(stop - start)
@@ -87,7 +87,7 @@ def unit32(generator: Generator, n: int) -> np.ndarray[Any, Any]:
 
 
 def unit53(generator: Generator, n: int) -> np.ndarray[Any, Any]:
-    """Uniform on [0, 1) with 53 random bits, float64; two draws each."""
+    """Draw numbers uniform on [0, 1) with 53 random bits, float64; two draws each."""
     out = np.empty(n, np.float64)
     for start, stop in _chunks(n, _CHUNK // 2):
         words = generator.random64(stop - start)
@@ -98,7 +98,7 @@ def unit53(generator: Generator, n: int) -> np.ndarray[Any, Any]:
 
 
 def uniform(generator: Generator, n: int, to: dtype, low: float = 0.0, high: float = 1.0) -> np.ndarray[Any, Any]:
-    """`uniform_(low, high)`, `rand`. A complex element is two real ones."""
+    """Draw the samples of `uniform_(low, high)` and `rand`. A complex element is two real ones."""
     if to.is_complex:
         return uniform(generator, 2 * n, to.to_real(), low, high).view(to.numpy)
     check_uniform(to, low, high)
@@ -149,7 +149,7 @@ def check_uniform(to: dtype, low: float, high: float) -> None:
 def normal(
     generator: Generator, n: int, to: dtype, mean: float = 0.0, std: float = 1.0, contiguous: bool = True
 ) -> np.ndarray[Any, Any]:
-    """`normal_(mean, std)`, `randn`. `contiguous` says whether the destination is: PyTorch has two algorithms."""
+    """Draw the samples of `normal_(mean, std)` and `randn`. `contiguous` says whether the destination is: PyTorch has two algorithms."""
     if not std >= 0.0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if to.is_complex:
@@ -162,7 +162,7 @@ def normal(
 
 
 def _normal_blocks(generator: Generator, n: int, to: dtype, mean: float, std: float) -> np.ndarray[Any, Any]:
-    """Box-Muller over blocks of 16: eight radii, then eight angles. A ragged end redoes the last 16 elements."""
+    """Draw normal samples by Box-Muller over blocks of 16: eight radii, then eight angles. A ragged end redoes the last 16 elements."""
     unit, transform = (unit53, _box_muller64) if to is float64 else (unit32, _box_muller32)
     out = np.empty(n, to.numpy)
     whole = n // 16 * 16
@@ -200,7 +200,7 @@ def _box_muller64(unit: np.ndarray[Any, Any], mean: float, std: float) -> np.nda
 
 
 def standard_normals(generator: Generator, n: int) -> list[float]:
-    """`n` standard normal samples one after the other; an odd one is kept back for the next call."""
+    """Draw `n` standard normal samples one after the other; an odd one is kept for the next call."""
     if n == 0:
         return []
     with generator.lock:
@@ -218,7 +218,7 @@ def _normal_pair(angle: float, unit: float) -> tuple[float, float]:
 
 
 class _ApproximateNormals:
-    """Numbers of `standard_normals`, computed faster to a relative error below 2**-45; `exact_at` has the exact bits."""
+    """Numbers of `standard_normals`, computed faster to a relative error below 2**-45; `exact_at` returns the exact bits."""
 
     def __init__(self, generator: Generator, n: int) -> None:
         with generator.lock:
@@ -282,7 +282,7 @@ def _transform(
     exact: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
     offset: float = 0.0,
 ) -> np.ndarray[Any, Any]:
-    """exact(unit) as dtype `to`, found through `fast` where that is certain to give the same."""
+    """Return exact(unit) as dtype `to`, computed by `fast` where that is certain to give the same."""
     if to is float64 or unit.size <= _FEW:
         return rm.narrow(exact(unit), to)
     approximate = fast(unit)
@@ -291,7 +291,7 @@ def _transform(
 
 
 def exponential(generator: Generator, n: int, to: dtype, lambd: float = 1.0) -> np.ndarray[Any, Any]:
-    """`exponential_(lambd)`; also the noise of `gumbel_softmax` and of `multinomial` without replacement."""
+    """Draw the samples of `exponential_(lambd)`; also the noise of `gumbel_softmax` and of `multinomial` without replacement."""
     if not lambd > 0.0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     if not to.is_floating_point:
@@ -318,7 +318,7 @@ def cauchy(generator: Generator, n: int, to: dtype, median: float = 0.0, sigma: 
 
 
 def geometric(generator: Generator, n: int, to: dtype, p: float) -> np.ndarray[Any, Any]:
-    """`geometric_(p)`: number of trials up to the first success; every integer and floating dtype."""
+    """Draw the samples of `geometric_(p)`: number of trials up to the first success; every integer and floating dtype."""
     if not 0.0 < p < 1.0:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     if to is bool_:
@@ -342,14 +342,14 @@ def geometric(generator: Generator, n: int, to: dtype, p: float) -> np.ndarray[A
 
 
 def as_ones(mask: np.ndarray[Any, Any], to: dtype) -> np.ndarray[Any, Any]:
-    """A boolean array as zeros and ones of dtype `to`."""
+    """Return a boolean array as zeros and ones of dtype `to`."""
     if to is bfloat16:
         return mask * np.uint16(0x3F80)
     return mask.astype(to.numpy, copy=False)
 
 
 def bernoulli(generator: Generator, n: int, to: dtype, p: float = 0.5) -> np.ndarray[Any, Any]:
-    """`bernoulli_(p)` with one probability for all elements."""
+    """Draw the samples of `bernoulli_(p)` with one probability for all elements."""
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
     _refuse_complex_and_wide_unsigned("bernoulli_", to)
@@ -368,7 +368,7 @@ def _bernoulli_mask(generator: Generator, n: int, p: float) -> np.ndarray[Any, A
 
 
 def bernoulli_tensor(generator: Generator, p: np.ndarray[Any, Any], p_dtype: dtype, to: dtype) -> np.ndarray[Any, Any]:
-    """`bernoulli(p)`, `bernoulli_(p)` with a tensor of probabilities, given in visited order."""
+    """Draw the samples of `bernoulli(p)` and `bernoulli_(p)` with a tensor of probabilities, given in visited order."""
     _require_floating("bernoulli (dtype of p)", p_dtype)
     _refuse_complex_and_wide_unsigned("bernoulli_", to)
     chance = rm.widen(p, p_dtype)
@@ -381,7 +381,7 @@ def bernoulli_tensor(generator: Generator, p: np.ndarray[Any, Any], p_dtype: dty
 def alpha_dropout_noise(
     generator: Generator, n: int, to: dtype, p: float
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """`(scale, shift)` with `alpha_dropout(x, p) = x * scale + shift` for 0 < p < 1; also `feature_alpha_dropout`."""
+    """Return `(scale, shift)` with `alpha_dropout(x, p) = x * scale + shift` for 0 < p < 1; also for `feature_alpha_dropout`."""
     check_dropout(p)
     alpha = 1.7580993408473766
     a = 1.0 / math.sqrt((alpha * alpha * p + 1.0) * (1.0 - p))
@@ -397,5 +397,5 @@ def check_dropout(p: float) -> None:
 
 
 def constant_of(value: float, to: dtype) -> np.floating:
-    """A Python number in the type that arithmetic of dtype `to` happens in."""
+    """Return a Python number in the type that arithmetic of dtype `to` happens in."""
     return np.float64(value) if to is float64 or to is complex128 else np.float32(value)

@@ -25,7 +25,7 @@ _MANY_SWAPS = 4096
 
 
 def random_full(generator: Generator, n: int, to: dtype) -> np.ndarray[Any, Any]:
-    """`random_()`: all non-negative values of an integer dtype, 0 ... 2**digits of a floating one."""
+    """Draw the samples of `random_()`: all non-negative values of an integer dtype, 0 ... 2**digits of a floating one."""
     if to.is_complex or to.name in _UNSIGNED:
         raise NotImplementedError(f'"random_" not implemented for {to}')
     if to is bool_:
@@ -35,7 +35,7 @@ def random_full(generator: Generator, n: int, to: dtype) -> np.ndarray[Any, Any]
 
 
 def random_range(generator: Generator, n: int, to: dtype, low: int, high: int | None) -> np.ndarray[Any, Any]:
-    """`random_(low, high)`, `randint(low, high, ...)`; `high` is excluded, and None means the dtype's own limit."""
+    """Draw the samples of `random_(low, high)` and `randint(low, high, ...)`; `high` is excluded, and None means the dtype's own limit."""
     if to.is_complex:
         raise NotImplementedError(f'"random_" not implemented for {to}')
     if high is None and low == _INT64_MIN:
@@ -59,7 +59,7 @@ def _remainders(generator: Generator, n: int, span: int, wide: bool) -> np.ndarr
 
 
 def _cast(offsets: np.ndarray[Any, Any], low: int, to: dtype) -> np.ndarray[Any, Any]:
-    """low + offsets (modulo 2**64, as in C) as dtype `to`."""
+    """Return low + offsets (modulo 2**64, as in C) as dtype `to`."""
     numbers = offsets.astype(np.uint64, copy=False).view(np.int64)
     if low:
         numbers = numbers + np.int64(low)
@@ -81,7 +81,7 @@ def _full_64_bits(generator: Generator, n: int, to: dtype) -> np.ndarray[Any, An
 
 
 def bounds(to: dtype, low: int, high: int | None) -> tuple[int, int]:
-    """The first value and the number of values, after PyTorch's checks."""
+    """Return the first value and the number of values, after PyTorch's checks."""
     if high is None:
         return _bounds_to_limit(to, low)
     if low >= high:
@@ -109,7 +109,7 @@ def _bounds_to_limit(to: dtype, low: int) -> tuple[int, int]:
 
 @functools.cache
 def _limits(to: dtype) -> tuple[int, int]:
-    """The least and the largest number of a dtype of integers or truth values."""
+    """Return the least and the largest number of an integer or bool dtype."""
     if to is bool_:
         return 0, 1
     found = np.iinfo(to.numpy)
@@ -135,13 +135,13 @@ def _check_bound(name: str, value: int, to: dtype) -> None:
 
 
 def _rounded(value: int, to: dtype) -> int:
-    """`value` after a conversion to `to` and back to a 64-bit integer; 2**63 comes back as the least one, as in C."""
+    """Return `value` after a conversion to `to` and back to a 64-bit integer; 2**63 becomes the least one, as in C."""
     there_and_back = int(rm.widen(_from_int64(np.array([value], np.int64), to), to)[0])
     return there_and_back if there_and_back < 2**63 else _INT64_MIN
 
 
 def _representable_low(to: dtype, low: int) -> int:
-    """`low`, raised to the next value of `to` if rounding would take it below the range."""
+    """Return `low`, raised to the next value of `to` if rounding would take it below the range."""
     rounded = _rounded(low + 1, to)
     if rounded >= low:
         return low
@@ -159,7 +159,7 @@ def _representable_high(to: dtype, high: int) -> int:
 
 
 def randperm(generator: Generator, n: int, to: dtype = int64) -> np.ndarray[Any, Any]:
-    """`randperm(n)`: a shuffle that swaps each place with itself or a later one (an earlier one for a huge n)."""
+    """Draw `randperm(n)`: a shuffle that swaps each place with itself or a later one (an earlier one for a huge n)."""
     check_permutation(n, to)
     if n < COARSE:
         return _from_int64(_shuffled(_swap_targets(generator, n)), to)
@@ -190,7 +190,7 @@ def _swap_targets(generator: Generator, n: int) -> np.ndarray[Any, Any]:
 
 
 def _inside_out(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """0 ... n-1 after swapping place i with targets[i] for i = 0, 1, ... in turn; targets[i] <= i.
+    """Return 0 ... n-1 after swapping place i with targets[i] for i = 0, 1, ... in turn; targets[i] <= i.
 
     The inverse permutation makes the same swaps in the opposite order. Counting places from the other end turns that
     into a shuffle with later targets.
@@ -203,7 +203,7 @@ def _inside_out(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _shuffled(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """0 ... n-1 after swapping place i with targets[i] for i = 0, 1, ... in turn; targets[i] >= i."""
+    """Return 0 ... n-1 after swapping place i with targets[i] for i = 0, 1, ... in turn; targets[i] >= i."""
     if not _MANY_SWAPS <= targets.size < 2**31:
         result = list(range(targets.size))
         for place, target in enumerate(targets.tolist()):

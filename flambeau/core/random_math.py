@@ -28,7 +28,7 @@ _FLOAT32_TIE = np.uint64(0x10000000)  # their value half-way between two float32
 
 
 def narrow(values: np.ndarray[Any, Any], to: dtype) -> np.ndarray[Any, Any]:
-    """Floating values as dtype `to`; half-width types are reached through float32, as in PyTorch."""
+    """Return floating values as dtype `to`; half-width types are converted through float32, as in PyTorch."""
     if to is float64:
         return values.astype(np.float64, copy=False)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -43,7 +43,7 @@ def narrow(values: np.ndarray[Any, Any], to: dtype) -> np.ndarray[Any, Any]:
 
 
 def widen(values: np.ndarray[Any, Any], of: dtype) -> np.ndarray[Any, Any]:
-    """Flat values of a floating dtype in the type arithmetic happens in: float64, or float32 for all narrower ones."""
+    """Return flat values of a floating dtype in the type of arithmetic: float64, or float32 for all narrower ones."""
     flat = np.ascontiguousarray(values).reshape(-1)
     if of is bfloat16:
         return bits_to_float32(flat)
@@ -53,10 +53,10 @@ def widen(values: np.ndarray[Any, Any], of: dtype) -> np.ndarray[Any, Any]:
 def narrow_certified(
     approximate: np.ndarray[Any, Any], tolerance: np.ndarray[Any, Any], exact: Callable[..., Any], to: dtype
 ) -> np.ndarray[Any, Any]:
-    """`narrow` for values known only to within `tolerance`.
+    """Apply `narrow` to values known only to within `tolerance`.
 
-    Where the uncertainty could change the float32 result, `exact(indices)` is asked for the values; that is rare, so
-    a fast approximation serves almost everywhere and the result is the same as if `exact` had been used throughout.
+    Where the uncertainty could change the float32 result, `exact(indices)` computes the values; that is rare, so a fast approximation serves
+    almost everywhere and the result is the same as if `exact` had been used throughout.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         single = approximate.astype(np.float32)
@@ -71,17 +71,17 @@ def narrow_certified(
 
 
 def libm(function: Callable[[float], float], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """`function` of the `math` module over an array: the C library's bits, which NumPy's own loops do not have."""
+    """Apply `function` of the `math` module to an array: the C library's bits, which NumPy's own loops do not have."""
     return np.fromiter(map(function, values.tolist()), np.float64, values.size)
 
 
 def log(value: float) -> float:
-    """`math.log` that has a value at 0, as in C."""
+    """Return `math.log`, with a value at 0, as in C."""
     return math.log(value) if value > 0.0 else (-math.inf if value == 0.0 else math.nan)
 
 
 def exp(value: float) -> float:
-    """`math.exp` that overflows to infinity, as in C."""
+    """Return `math.exp`, which overflows to infinity, as in C."""
     return math.inf if value > 709.782712893384 else math.exp(value)
 
 
@@ -89,7 +89,7 @@ def exp(value: float) -> float:
 
 
 def fma32(a: np.ndarray[Any, Any], b: float, c: float) -> np.ndarray[Any, Any]:
-    """a * b + c rounded once to float32; `a` holds float32 values, `b` and `c` are float32 numbers."""
+    """Return a * b + c rounded once to float32; `a` holds float32 values, `b` and `c` are float32 numbers."""
     product = a.astype(np.float64)
     product *= b  # exact: 24 + 24 bits fit
     if c == 0.0:
@@ -104,7 +104,7 @@ def fma32(a: np.ndarray[Any, Any], b: float, c: float) -> np.ndarray[Any, Any]:
 
 
 def _off_tie(a: np.ndarray[Any, Any], b: float, total: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """`total`, the rounded a + b, moved by one unit towards the exact sum."""
+    """Return `total`, the rounded a + b, moved by one unit towards the exact sum."""
     error = _sum_error(a, b, total)
     return np.where(error == 0, total, np.nextafter(total, np.copysign(np.inf, error)))
 
@@ -123,7 +123,7 @@ def _split(a: np.ndarray[Any, Any] | float) -> tuple[Any, Any]:
 
 
 def fma64(a: np.ndarray[Any, Any], b: float, c: float) -> np.ndarray[Any, Any]:
-    """a * b + c rounded once to float64."""
+    """Return a * b + c rounded once to float64."""
     if c == 0.0:
         return a * b + 0.0
     if not (math.isfinite(b) and math.isfinite(c)):
@@ -191,7 +191,7 @@ _SIN_COEFFICIENTS = np.array([-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-
 
 
 class _Rounder:
-    """Rounds float64 arrays of one length to float32 precision in place, without allocating."""
+    """Rounding of float64 arrays of one length to float32 precision in place, without allocating."""
 
     __slots__ = ("_single",)
 
@@ -203,7 +203,7 @@ class _Rounder:
         values[...] = self._single
 
     def polynomial(self, x: np.ndarray[Any, Any], coefficients: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Horner's rule, each step fused."""
+        """Evaluate a polynomial by Horner's rule, each step fused."""
         value = x * coefficients[0]
         value += coefficients[1]
         self(value)
@@ -215,7 +215,7 @@ class _Rounder:
 
 
 def log32(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Natural logarithm of positive normal float32 numbers, as float32."""
+    """Return the natural logarithm of positive normal float32 numbers, as float32."""
     round32 = _Rounder(x.size)
     bits = x.view(np.int32) - np.int32(_SQRT_HALF_BITS)
     exponent = (bits >> np.int32(23)).astype(np.float64)
@@ -244,7 +244,7 @@ def log32(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def sincos32(x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Sine and cosine of non-negative float32 numbers, as float32."""
+    """Return sine and cosine of non-negative float32 numbers, as float32."""
     round32 = _Rounder(x.size)
     octant = (x * _FOUR_OVER_PI).astype(np.int32)
     octant += np.int32(1)

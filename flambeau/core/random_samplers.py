@@ -22,8 +22,8 @@ _BLOCK = 4096
 
 
 class UniformStream:
-    """Single float64 uniforms on [0, 1), read ahead in blocks; on leaving, unread numbers go back to the engine.
-    For use with the generator's lock held."""
+    """Single float64 uniforms on [0, 1), read ahead in blocks; on leaving, unread numbers are returned to the engine. For use with the
+    generator's lock held."""
 
     def __init__(self, generator: Generator) -> None:
         self.generator = generator
@@ -62,7 +62,7 @@ class UniformStream:
 
 
 def _floor(value: float) -> float:
-    """C's conversion of floor(value) to a 64-bit integer, which gives the least one when it does not fit."""
+    """Convert floor(value) to a 64-bit integer as C does, which gives the least one if it does not fit."""
     return float(math.floor(value)) if abs(value) < 2.0**63 else -(2.0**63)
 
 
@@ -70,7 +70,7 @@ def _floor(value: float) -> float:
 
 
 def poisson(generator: Generator, rate: np.ndarray[Any, Any], of: dtype) -> np.ndarray[Any, Any]:
-    """`poisson(rate)`: multiplication of uniforms below 10, Hörmann's transformed rejection (PTRS) from there on."""
+    """Draw the samples of `poisson(rate)`: multiplication of uniforms below 10, Hörmann's transformed rejection (PTRS) from there on."""
     if not of.is_floating_point:
         raise NotImplementedError(f'"poisson" not implemented for {of}')
     rates = rm.widen(rate, of)
@@ -126,7 +126,7 @@ STIRLING_TAIL = (
 def binomial(
     generator: Generator, count: np.ndarray[Any, Any], probability: np.ndarray[Any, Any], of: dtype
 ) -> np.ndarray[Any, Any]:
-    """`binomial(count, probability)`; both already broadcast. Parameters are combined in their own precision."""
+    """Draw the samples of `binomial(count, probability)`; both already broadcast. Parameters are combined in their own precision."""
     if of is not float32 and of is not float64:
         raise NotImplementedError(f'"binomial" not implemented for {of}')
     number = of.numpy.type
@@ -150,7 +150,7 @@ def _binomial(draw: Callable[[], float], count: np.floating, p: np.floating, one
 
 
 def _binomial_inversion(draw: Callable[[], float], count: np.floating, p: np.floating, one: np.floating) -> float:
-    """Counts geometric waiting times that fit into `count` trials."""
+    """Draw a sample by counting the geometric waiting times that fit into `count` trials."""
     log_failure = float(type(one)(math.log1p(-p)))
     limit, trials, successes = float(count), 0.0, 0
     while True:
@@ -162,7 +162,7 @@ def _binomial_inversion(draw: Callable[[], float], count: np.floating, p: np.flo
 
 
 def _binomial_rejection(draw: Callable[[], float], count: np.floating, p: np.floating, one: np.floating) -> float:
-    """Hörmann's transformed rejection (BTRS)."""
+    """Draw a sample by Hörmann's transformed rejection (BTRS)."""
     spread = float(np.sqrt(count * p * (one - p)))
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * float(p)
@@ -210,7 +210,7 @@ _SQUEEZE = float(np.float32(0.0331))
 
 
 def standard_gamma(generator: Generator, alpha: np.ndarray[Any, Any], of: dtype) -> np.ndarray[Any, Any]:
-    """`_standard_gamma(alpha)`: Marsaglia and Tsang's method; never below the smallest normal number."""
+    """Draw the samples of `_standard_gamma(alpha)` by Marsaglia and Tsang's method; never below the smallest normal number."""
     if of is not float32 and of is not float64:
         raise NotImplementedError(f'"standard_gamma" not implemented for {of}')
     number = of.numpy.type
@@ -222,7 +222,7 @@ def standard_gamma(generator: Generator, alpha: np.ndarray[Any, Any], of: dtype)
 
 
 def dirichlet(generator: Generator, alpha: np.ndarray[Any, Any], of: dtype) -> np.ndarray[Any, Any]:
-    """`_sample_dirichlet(alpha)` for a 2-D array, one distribution per row."""
+    """Draw the samples of `_sample_dirichlet(alpha)` for a 2-D array, one distribution per row."""
     if of is not float32 and of is not float64:
         raise NotImplementedError(f'"sample_dirichlet" not implemented for {of}')
     with generator.lock, UniformStream(generator) as stream:
@@ -270,7 +270,7 @@ def _power(base: float, exponent: float) -> float:
 def multinomial(
     generator: Generator, weights: np.ndarray[Any, Any], of: dtype, num_samples: int, replacement: bool = False
 ) -> np.ndarray[Any, Any]:
-    """`multinomial` over the rows of a 2-D, C-contiguous array: int64 indices of shape (rows, num_samples).
+    """Draw the samples of `multinomial` over the rows of a 2-D, C-contiguous array: int64 indices of shape (rows, num_samples).
 
     Without replacement the winners are the largest of weight / exponential noise, best first; rows of `weights` are
     taken in memory order, so a transposed tensor must have its noise placed by the caller (`race_scores`).
@@ -295,14 +295,14 @@ def multinomial(
 
 
 def race_scores(values: np.ndarray[Any, Any], noise: np.ndarray[Any, Any], of: dtype) -> np.ndarray[Any, Any]:
-    """weight / noise after PyTorch's checks, in the precision of dtype `of`; the largest of a row wins."""
+    """Return weight / noise after PyTorch's checks, in the precision of dtype `of`; the largest of a row wins."""
     check_race(values)
     with np.errstate(divide="ignore", invalid="ignore"):
         return rm.widen(rm.narrow(values / noise, of), of).reshape(values.shape)
 
 
 def check_race(values: np.ndarray[Any, Any]) -> None:
-    """RuntimeError unless every row can be drawn from without replacement."""
+    """Raise a RuntimeError unless every row can be drawn from without replacement."""
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if (values.sum(-1) == 0).any():
@@ -310,7 +310,7 @@ def check_race(values: np.ndarray[Any, Any]) -> None:
 
 
 def check_weights(values: np.ndarray[Any, Any]) -> None:
-    """RuntimeError unless every row can be drawn from with replacement."""
+    """Raise a RuntimeError unless every row can be drawn from with replacement."""
     if not (values >= 0).all():
         raise RuntimeError("invalid multinomial distribution (encountering probability entry < 0)")
     if not np.isfinite(values).all():
@@ -337,7 +337,7 @@ def _multinomial_replacement(
 def rrelu_noise(
     generator: Generator, x: np.ndarray[Any, Any], of: dtype, lower: float = 1.0 / 8, upper: float = 1.0 / 3
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """`(output, noise)` of `rrelu_with_noise(x, ..., training=True)`; only elements <= 0 take a draw."""
+    """Return `(output, noise)` of `rrelu_with_noise(x, ..., training=True)`; only elements <= 0 take a draw."""
     if not of.is_floating_point or of.name == "float16":
         raise NotImplementedError(f'"rrelu_with_noise" not implemented for {of}')
     if lower > upper:

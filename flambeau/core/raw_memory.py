@@ -14,7 +14,7 @@ _watched = watching.active
 
 
 def first_address(t: Any) -> int:
-    """Return the address of a tensor's first element, without telling a recorder that it was read."""
+    """Return the address of a tensor's first element, for kernels: watchers are not notified."""
     return t._storage.ptr + t._offset * t.dtype.itemsize
 
 
@@ -26,8 +26,8 @@ def set_bytes(address: int, value: int, nbytes: int) -> None:
 
 
 class _NoAddress:
-    """The address of memory that is not there: zero to whoever compares, an error for whoever would compute on it. So a kernel that
-    is given a meta tensor beside others stops before the call."""
+    """The address of memory that does not exist: zero in comparisons, an error in arithmetic. So a kernel that is given a meta tensor beside
+    others stops before the call."""
 
     __slots__ = ()
 
@@ -83,8 +83,8 @@ def move_bytes(destination: int, there: Device, source: int, here: Device, nbyte
 
 
 def is_zero(address: int, nbytes: int, error: Exception | None = None) -> bool:
-    """Return whether a number in memory is zero. For kernels that report what they could not do: whoever finds another value raises an
-    error (this one, or one that tells more), so that a recording may go on as if it were zero and test again when it is run."""
+    """Return whether a number in memory is zero. For kernels that report failures: a caller that finds another value raises an error (this
+    one, or one with more details), so that a recording may assume zero and test again in each replay."""
     if _watched:
         watching.tell_tested(address, nbytes, error)
     return not any(ctypes.string_at(address, nbytes))

@@ -10,7 +10,7 @@ ALL: dict[str, type[NamedResult]] = {}
 
 
 class NamedResult(tuple[Any, ...]):
-    """A tuple whose elements also have names. Built from one iterable, as PyTorch's are."""
+    """A tuple whose elements also have names. Built from one iterable, as in PyTorch."""
 
     __slots__ = ()
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -27,7 +27,7 @@ class NamedResult(tuple[Any, ...]):
         return self
 
     def delivered(self, out: Iterable[Any]) -> NamedResult:
-        """The tensors given as out=, under the name PyTorch has for that form."""
+        """Return the tensors given as out=, in PyTorch's type for that form."""
         return named_result(type(self).__name__ + "_out", *self._fields)(out)
 
     def __repr__(self) -> str:
@@ -39,7 +39,7 @@ class NamedResult(tuple[Any, ...]):
 
 
 def named_result(name: str, *fields: str) -> type[NamedResult]:
-    """The result type of operator `name`.
+    """Return the result type of operator `name`.
 
     >>> pair = named_result("pair", "first", "second")
     >>> pair((1, 2)).second

@@ -1,7 +1,7 @@
 """Global switches that programs written for PyTorch set.
 
-Results on the CPU are the same in every run and float32 products are computed in float32, so the switches for
-determinism and precision change nothing there; libraries on a GPU heed them."""
+Results on the CPU are the same in every run and float32 products are computed in float32, so the switches for determinism and precision
+change nothing there; libraries on a GPU respect them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ attention_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn"
 
 
 class MatmulSwitches:
-    """Settings: the shortcuts that matrix products on a GPU may take. `state` changes with them, for whoever keeps plans."""
+    """Settings of the shortcuts that matrix products on a GPU may take. `state` changes with them, for caches of plans."""
 
     precision: str
     allow_tf32: bool
@@ -45,7 +45,7 @@ class MatmulSwitches:
 
 
 class CudnnSwitches:
-    """Settings: how cuDNN chooses its kernels: the most exact (float32 in 19 bits or not), the same in every run, the fastest by trial."""
+    """Settings of how cuDNN chooses its kernels: TF32 or exact float32, deterministic ones only, the fastest by trial."""
 
     enabled = True
     benchmark = False
@@ -70,7 +70,7 @@ class _State:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Ask for results that do not differ between runs; here they never do."""
+    """Request results that do not differ between runs; on the CPU they never do."""
     if not isinstance(mode, bool):
         raise TypeError(
             f"use_deterministic_algorithms(): argument 'mode' (position 1) must be bool, not {type(mode).__name__}"
@@ -79,7 +79,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Return whether only algorithms that give the same bits each time may run."""
+    """Return whether only deterministic algorithms may run."""
     return _State.deterministic
 
 
@@ -89,7 +89,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 
 def set_fill_uninitialized_memory(fill: bool) -> None:
-    """Set whether `empty` and its kin fill their memory while deterministic algorithms are demanded."""
+    """Set whether `empty` and similar functions fill their memory while deterministic algorithms are requested."""
     _State.fill_uninitialized_memory = bool(fill)
 
 
@@ -103,7 +103,7 @@ def fills_empty() -> bool:
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """0 or "default", 1 or "warn", 2 or "error"."""
+    """Set the mode: 0 or "default", 1 or "warn", 2 or "error"."""
     if isinstance(debug_mode, str):
         if debug_mode not in _MODES:
             raise RuntimeError(
@@ -116,7 +116,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """0, 1 (warn) or 2 (fail): see `set_deterministic_debug_mode`."""
+    """Return 0, 1 (warn) or 2 (fail): see `set_deterministic_debug_mode`."""
     return (1 if _State.warn_only else 2) if _State.deterministic else 0
 
 
@@ -129,7 +129,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """ "highest", "high" or "medium": how exact float32 matrix products must be."""
+    """Return "highest", "high" or "medium": how exact float32 matrix products must be."""
     return matmul_switches.precision
 
 
@@ -141,7 +141,7 @@ def set_warn_always(b: bool) -> None:
 
 
 def is_warn_always_enabled() -> bool:
-    """Return whether warnings that come once come every time."""
+    """Return whether warnings are shown every time."""
     return _State.warn_always
 
 
@@ -151,5 +151,5 @@ def set_flush_denormal(mode: bool) -> bool:
 
 
 def is_scripting() -> bool:
-    """Return whether this is code compiled by TorchScript: in Python never. The compiler leaves out what only Python does."""
+    """Return whether this is code compiled by TorchScript: in Python never. The compiler omits branches for Python only."""
     return False

@@ -1,7 +1,7 @@
-"""The questions besides operators that a subclass of Tensor with an override of its own is asked: attributes and plain methods.
+"""Overrides of attributes and plain methods, besides operators, by a subclass of Tensor with a `__torch_function__`.
 
-`shape`, `grad`, `size()` and the like are read straight from a tensor's header, with no operator in between that could ask.
-Such a class gets descriptors in front of them; other tensors pay nothing."""
+`shape`, `grad`, `size()` and the like are read directly from a tensor's header, without an operator that could call the override. Such a
+class gets descriptors for them; other tensors pay nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADER = ("shape", "dtype", "device")
 
 
 class Asked:
-    """Descriptor in front of an attribute or method of Tensor."""
+    """Descriptor for an attribute or method of Tensor that calls the class's override."""
 
     def __init__(self, given: Any, settable: bool) -> None:
         self.given, self.settable = given, settable
@@ -47,12 +47,13 @@ def _ask(function: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _is_ours(function: FunctionType) -> bool:
-    """Return whether a method was defined by this library. One that a user put on Tensor is no operator: it runs, and what it calls is asked."""
+    """Return whether a method was defined by this library. A user's method on Tensor is no operator: it runs, and the operators it calls are
+    overridden."""
     return function.__globals__.get("__name__", "").partition(".")[0] == PACKAGE
 
 
 def shadow(cls: type, tensor_class: type) -> None:
-    """Install `Asked` over what `cls` inherits from Tensor and no operator answers."""
+    """Install `Asked` over the attributes that `cls` inherits from Tensor and that are no operators."""
     for name, given in tensor_class.__dict__.items():
         if name.startswith("_") and name not in PROTOCOL:
             continue

@@ -1,8 +1,8 @@
-"""Tensors that stand for parts on several ranks: how operators notice one.
+"""Tensors whose parts are on several ranks: how operators detect one.
 
-Such a tensor (`distributed.tensor.DTensor`) has the shape and dtype of the whole, and no strides or address: code for strided memory
-that reads one meets `ShardedOperand` before it can touch anything. The operator's public face catches that (`ops.machinery.public`)
-and asks the tensor what to do instead, so calls on plain tensors pay nothing for the existence of spread ones."""
+Such a tensor (`distributed.tensor.DTensor`) has the shape and dtype of the whole, and no strides or address: code for strided memory that
+reads one raises `ShardedOperand` before it can touch anything. The operator's public face catches that (`ops.machinery.public`) and asks the
+tensor what to do instead, so calls on plain tensors pay nothing for the existence of spread ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tensor import Tensor
 
 
 class ShardedOperand(SparseOperand):
-    """Raised where code for the memory of one process meets a tensor that is spread over several."""
+    """Raised when code for the memory of one process reads a tensor that is spread over several."""
 
     def __init__(self, tensor: Any):
         super().__init__(
@@ -27,23 +27,23 @@ class ShardedOperand(SparseOperand):
         self.tensor = tensor
 
     def instead(self, face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
-        """The call to make in the place of the one that met the tensor."""
+        """Return the call to make in place of the one that read the tensor."""
         return functools.partial(self.tensor._call_spread, face, args, kwargs)
 
 
 class SpreadTensor(Tensor):
-    """The base of tensors whose parts are on several ranks. A subclass says what calls on it do (`_call_spread`)."""
+    """The base of tensors whose parts are on several ranks. A subclass implements calls on it (`_call_spread`)."""
 
     __torch_function__ = disabled_torch_function
 
     _strides, _offset, _contig = unreadable(lambda t, what: ShardedOperand(t))
 
     def _call_spread(self, face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of an operator that meets this tensor."""
+        """Return the result of an operator that has this tensor among its arguments."""
         raise NotImplementedError
 
     def _mold(self) -> Callable[[Tensor], Any]:
-        """Return the function that makes a tensor like this one of another part for this rank."""
+        """Return the function that makes a tensor like this one from another part for this rank."""
         raise NotImplementedError
 
     def _beside(self, other: Tensor) -> Tensor:

@@ -29,13 +29,13 @@ _FLAGS = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
 
 
 class SharedBlock:
-    """A mapping of shared memory, undone when the object goes. `fd` is what another process needs to map it too; -1 if
-    it was given up. (Python's own mmap keeps a descriptor for every mapping, and a loader would run out of them.)"""
+    """A mapping of shared memory, unmapped when the object is freed. `fd` is the descriptor with which another process maps it, too; -1 if it
+    was closed. (Python's own mmap keeps a descriptor for every mapping, and a loader would run out of them.)"""
 
     __slots__ = ("ptr", "nbytes", "fd", "_unmap", "_close")
 
     def __init__(self, fd: int, nbytes: int, keep_fd: bool = True):
-        """Maps the file `fd`, which belongs to the block from now on."""
+        """Map the file `fd`, which the block owns from now on."""
         self.ptr, self.nbytes, self.fd = 0, nbytes, fd
         self._unmap, self._close = _unmap, _close  # module globals may be gone at interpreter exit
         address = _mmap(None, nbytes, _ACCESS, _FLAGS, fd, 0)
@@ -47,14 +47,14 @@ class SharedBlock:
             self.give_up_descriptor()
 
     def give_up_descriptor(self) -> None:
-        """Close the descriptor: no other process is going to be handed this block."""
+        """Close the descriptor: no other process will be sent this block."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     @classmethod
     def allocate(cls, nbytes: int) -> SharedBlock:
-        """A new block of `nbytes` (more than 0) bytes."""
+        """Allocate a new block of `nbytes` (more than 0) bytes."""
         try:
             fd = _memory_file()
         except OSError as problem:

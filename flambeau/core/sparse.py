@@ -1,8 +1,8 @@
 """Sparse tensors: headers over an index and the values at it, instead of over strided memory.
 
-They are tensors to users and to autograd, but have no address, strides or offset. Code for strided memory that reads one
-of these meets `SparseOperand` before it can touch anything. The operator's public face catches that and asks for the
-sparse form of the operator (`ops.sparse_dispatch`), so strided calls pay nothing for the existence of sparse tensors."""
+They are tensors to users and to autograd, but have no address, strides or offset. Code for strided memory that reads one of these raises
+`SparseOperand` before it can touch anything. The operator's public face catches that and asks for the sparse form of the operator
+(`ops.sparse_dispatch`), so strided calls pay nothing for the existence of sparse tensors."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Invariants:
 
 
 class SparseOperand(NotImplementedError):
-    """Raised where code for strided memory meets a sparse tensor. `reason` says why an operator refuses one: an operator
-    made of that one may have a sparse form all the same."""
+    """Raised when code for strided memory reads a sparse tensor. `reason` says why an operator refuses one: an operator composed of it may
+    have a sparse form nevertheless."""
 
     reason: str | None = None
 
 
 class SparseRefusal(SparseOperand):
-    """An operator that has no sparse form, or not for these arguments. A `final` refusal keeps its message; else an
-    operator made of this one refuses in its own name."""
+    """Raised by an operator that has no sparse form, or not for these arguments. A `final` refusal keeps its message; else an operator
+    composed of this one refuses in its own name."""
 
     def __init__(self, message: str, final: bool = True):
         super().__init__(message)
@@ -88,7 +88,7 @@ class SparseTensor(Tensor):
         raise SparseOperand(f"a tensor with layout {self.layout!r} has no strided views")
 
     def _rebuild_view_history(self) -> None:
-        """Keep the view outside the history of its base: it was made before that had one."""
+        """Do nothing: the view is not part of the history of its base, and was made before that had one."""
 
     def _set_header(self, shape: tuple[int, ...], d: dtype, where: Any) -> None:
         if where.type not in ("cpu", "meta", "cuda"):
@@ -100,7 +100,7 @@ class SparseTensor(Tensor):
         self._autograd = self._base = None
 
     def _parts(self) -> Any:
-        """The strided tensors this one is made of, values last."""
+        """Return the strided tensors this one is made of, values last."""
         raise NotImplementedError
 
     def _bare_alias(self) -> Tensor:
@@ -152,7 +152,7 @@ class SparseTensor(Tensor):
 
 
 class SparseCoo(SparseTensor):
-    """Coordinates: column k of `_index_part` (sparse dimensions, entries) says where row k of the values lies.
+    """Coordinates: column k of `_index_part` (sparse dimensions, entries) is the place of row k of the values.
 
     A place may occur several times (its values add up) unless the tensor is coalesced: sorted, each place once."""
 
@@ -178,8 +178,8 @@ class SparseCoo(SparseTensor):
 
 class SparseCsr(SparseTensor):
     """Compressed rows (or, in CSC layout, columns) of a batch of matrices: the entries of line i are those from compressed[..., i] to
-    compressed[..., i + 1], `_plain_part` says where in the line each lies. The index was checked when it was made. In the layouts BSR
-    and BSC lines are lines of blocks, and an entry is a block. Values are (*batch, entries of one matrix, *block, *dense sizes)."""
+    compressed[..., i + 1], `_plain_part` is their position in the line. The index was checked when it was made. In the layouts BSR and BSC
+    lines are lines of blocks, and an entry is a block. Values are (*batch, entries of one matrix, *block, *dense sizes)."""
 
     __slots__ = ("_compressed_part", "_plain_part", "layout")
 
@@ -192,7 +192,7 @@ class SparseCsr(SparseTensor):
 
     @property
     def _blocksize(self) -> tuple[int, int] | None:
-        """The size of the blocks; None if single elements are listed."""
+        """Return the size of the blocks; None if entries are single elements."""
         if self.layout not in (sparse_bsr, sparse_bsc):
             return None
         after = len(self._compressed_part.shape)
@@ -227,7 +227,7 @@ class SparseCsr(SparseTensor):
 def new_coo(
     indices: Tensor, values: Tensor, shape: tuple[int, ...], coalesced: bool = False, in_bounds: bool = True
 ) -> SparseCoo:
-    """The internal constructor: checks nothing."""
+    """Make a COO tensor without checks: the internal constructor."""
     t = _new_object(SparseCoo)
     t._set_header(shape, values.dtype, values.device)
     t._index_part, t._values_part = indices, values
@@ -238,7 +238,7 @@ def new_coo(
 def new_csr(
     compressed: Tensor, plain: Tensor, values: Tensor, shape: tuple[int, ...], kind: layout = sparse_csr
 ) -> SparseCsr:
-    """The internal constructor: checks nothing."""
+    """Make a compressed sparse tensor without checks: the internal constructor."""
     t = _new_object(SparseCsr)
     t._set_header(shape, values.dtype, values.device)
     t._compressed_part, t._plain_part, t._values_part = compressed, plain, values
@@ -247,7 +247,7 @@ def new_csr(
 
 
 def empty_coo(shape: tuple[int, ...], d: dtype, sparse_dims: int | None = None, where: Any = None) -> SparseCoo:
-    """A sparse tensor without entries."""
+    """Return a sparse tensor without entries."""
     count = len(shape) if sparse_dims is None else sparse_dims
     place = () if where is None else (where,)
     indices = empty((count, 0), dt.int64, *place)

@@ -39,10 +39,9 @@ class UntypedStorage:
     """A block of bytes. `owner` is set when the memory belongs to something else (a NumPy array, a mapped file); if it is the
     allocator's, `capacity` is the size of the block, which goes back to it with the storage.
 
-    `version` counts in-place changes for autograd; `watched` is set once a graph has saved a tensor of this storage,
-    so that the next change remembers who made it (`last_write`). `aliases` (storages over the same bytes), `fixed`
-    (the address was given away, so it may not move) and `origin` (where in its file it begins, of a storage on the device meta)
-    are rare and left unset until needed."""
+    `version` counts in-place changes for autograd; `watched` is set once a graph has saved a tensor of this storage, so that the next change
+    is noted with the operator that made it (`last_write`). `aliases` (storages over the same bytes), `fixed` (the address was given away, so
+    it may not move) and `origin` (where in its file it begins, of a storage on the device meta) are rare and left unset until needed."""
 
     __slots__ = (
         "ptr", "size_bytes", "capacity", "owner", "device", "version", "watched", "last_write", "aliases", "fixed",
@@ -106,7 +105,7 @@ class UntypedStorage:
             watching.tell_made(self)
 
     def _hold(self, values: Any) -> None:
-        """Bytes from a sequence of ints, each taken modulo 256."""
+        """Fill the storage with bytes from a sequence of ints, each taken modulo 256."""
         if not hasattr(values, "__len__"):
             raise RuntimeError(f"torch.UntypedStorage(): Expected a sequence type, but got {type(values).__name__}")
         for item in values:
@@ -120,7 +119,7 @@ class UntypedStorage:
         ctypes.memmove(self.ptr, data, len(data))
 
     def _place(self, size: Any, where: Any) -> None:
-        """UntypedStorage(5, device="meta"), UntypedStorage([])."""
+        """Initialise UntypedStorage(5, device="meta") or UntypedStorage([])."""
         count = size if isinstance(size, int) else len(size)
         where = Device(where)
         if where.type == "cpu":
@@ -155,14 +154,14 @@ class UntypedStorage:
 
     @staticmethod
     def borrow(ptr: int, nbytes: int, owner: Any, where: Device = cpu) -> UntypedStorage:
-        """A storage over memory that `owner` keeps alive."""
+        """Return a storage over memory that `owner` keeps alive."""
         self = UntypedStorage(0, where)
         self.ptr, self.size_bytes, self.owner = ptr, nbytes, owner
         return self
 
     @staticmethod
     def from_file(filename: str, shared: bool | None = False, nbytes: int = 0) -> UntypedStorage:
-        """The bytes of a file; with shared=True, changes go to the file, which is made if need be."""
+        """Return the bytes of a file; with shared=True, changes go to the file, which is made if it does not exist."""
         if shared:
             with open(filename, "ab") as file:
                 if file.tell() < nbytes:
@@ -172,12 +171,12 @@ class UntypedStorage:
 
     @property
     def filename(self) -> str | None:
-        """The file that changes go to, where one is shared."""
+        """Return the file that changes go to, or None if there is none."""
         shared = isinstance(self.owner, np.memmap) and self.owner.mode == "r+"
         return str(self.owner.filename) if shared else None
 
     def alias(self) -> UntypedStorage:
-        """A storage of the same bytes with a version counter of its own (what `.data` is)."""
+        """Return a storage of the same bytes with a version counter of its own (as `.data` has)."""
         root = self.owner if isinstance(self.owner, UntypedStorage) else self
         twin = UntypedStorage.borrow(self.ptr, self.size_bytes, root, self.device)
         known = getattr(root, "aliases", None)
@@ -202,7 +201,7 @@ class UntypedStorage:
 
     @property
     def _cdata(self) -> int:
-        """A number that tells storages apart."""
+        """Return a number that identifies the storage."""
         return id(self.owner if isinstance(self.owner, UntypedStorage) else self)
 
     @property
@@ -235,12 +234,12 @@ class UntypedStorage:
         return "torch.storage.UntypedStorage"
 
     def is_pinned(self, device: Any = "cuda") -> bool:
-        """Return whether the bytes are in host memory that is locked for a device."""
+        """Return whether the bytes are in page-locked host memory."""
         root = self.owner if isinstance(self.owner, UntypedStorage) else self
         return getattr(root.owner, "is_pinned", False)
 
     def pin_memory(self, device: Any = "cuda") -> UntypedStorage:
-        """A copy in host memory that is locked for copies to a device; itself if it is."""
+        """Return a copy in page-locked host memory, or the storage itself if it is there."""
         if self.device is not cpu:
             raise TypeError(
                 f"cannot pin 'torch.storage.UntypedStorage' on {self.device}: only CPU memory can be pinned"
@@ -254,8 +253,8 @@ class UntypedStorage:
     def from_buffer(
         buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0, *, dtype: Any = None
     ) -> UntypedStorage:
-        """A storage with a copy of the bytes of an object with the buffer protocol: `count` elements of `dtype`, turned around
-        where they come in the other byte order."""
+        """Return a storage with a copy of the bytes of an object with the buffer protocol: `count` elements of `dtype`, swapped if they have
+        the other byte order."""
         data = memoryview(buffer).cast("B")
         width = 1 if dtype is None else dtype.itemsize
         order = "native" if byte_order is None and width == 1 else byte_order
@@ -303,8 +302,8 @@ class UntypedStorage:
         return self
 
     def give_back(self) -> None:
-        """Give the block to the allocator while tensors still look at it: they have no values until `refill`. Until then what was
-        saved of it for a backward pass counts as changed, so that nobody reads where nothing is."""
+        """Return the block to the allocator while tensors still refer to it: they have no values until `refill`. Until then tensors of it
+        saved for a backward pass count as changed, so that they are not read."""
         if not self.size_bytes:
             return
         if type(self.owner) is not Lease:
@@ -316,7 +315,7 @@ class UntypedStorage:
         self._move(0, 0)
 
     def refill(self, nbytes: int) -> None:
-        """A block for a storage that has none; whoever fills it after `give_back` brings the values back that were there."""
+        """Allocate a block for a storage that has none; the caller writes the values from before `give_back` to it."""
         if not self.size_bytes and nbytes:
             block = UntypedStorage(nbytes, self.device)
             self.owner = Lease(block)
@@ -336,13 +335,13 @@ class UntypedStorage:
         self._move(self.ptr, nbytes)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The bytes as a uint8 array that shares memory and keeps the storage alive."""
+        """Return the bytes as a uint8 array that shares memory and keeps the storage alive."""
         if self.device is cpu and not self.size_bytes:
             return np.empty(0, np.uint8)
         return np.frombuffer(self.buffer(), np.uint8)
 
     def buffer(self) -> Any:
-        """A ctypes array over the bytes; it holds a reference to the storage."""
+        """Return a ctypes array over the bytes, which keeps the storage alive."""
         if self.device is not cpu:
             raise NotImplementedError(
                 f"Not available for '{self.device.type}' device type: there are no bytes to look at"
@@ -354,7 +353,7 @@ class UntypedStorage:
         return block
 
     def share_memory_(self) -> UntypedStorage:
-        """Move the bytes to memory that other processes can be handed."""
+        """Move the bytes to memory that can be shared with other processes."""
         if isinstance(self.owner, UntypedStorage):
             self.owner.share_memory_()
             return self
@@ -399,7 +398,7 @@ class UntypedStorage:
         return int(self.numpy()[index])
 
     def _part(self, start: int, stop: int, step: int) -> UntypedStorage:
-        """A storage over some of the bytes."""
+        """Return a storage over some of the bytes."""
         if step != 1:
             raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
         self.fix()
@@ -423,7 +422,7 @@ class UntypedStorage:
         return object.__sizeof__(self) + self.size_bytes
 
     def byteswap(self, dtype: Any) -> None:
-        """Turn elements of `dtype` around, in place: from one byte order to the other."""
+        """Swap the byte order of elements of `dtype`, in place."""
         width = dtype.itemsize // (2 if dtype.is_complex else 1)
         if width > 1 and self.size_bytes:
             self.numpy()[: self.size_bytes // width * width].view(f"u{width}").byteswap(inplace=True)
@@ -447,7 +446,7 @@ class UntypedStorage:
 
 
 def pinned_storage(nbytes: int) -> UntypedStorage:
-    """Host memory that is locked for copies to the accelerator, of which there must be one."""
+    """Return page-locked host memory for copies to the accelerator, which must exist."""
     accelerator = Device("cuda")
     if not has_backend(accelerator):
         raise RuntimeError("Cannot access accelerator device when none is available.")

@@ -1,4 +1,4 @@
-"""Nested tensors in the strided layout: tensors of one dtype side by side in one buffer, each with a size and strides of its own."""
+"""Nested tensors in the strided layout: tensors of one dtype in one buffer, each with its own size and strides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _new_object = object.__new__
 
 
 class Places(NamedTuple):
-    """Sizes and strides of the rows of a nested tensor, where in its buffer they begin, and the number of the buffer's elements."""
+    """Sizes and strides of the rows of a nested tensor, their offsets in its buffer, and the number of the buffer's elements."""
 
     sizes: tuple[tuple[int, ...], ...]
     strides: tuple[tuple[int, ...], ...]
@@ -24,7 +24,7 @@ class Places(NamedTuple):
 
 
 def packed_places(sizes: Any) -> Places:
-    """The places of contiguous rows of these sizes that are stored one after the other."""
+    """Return the places of contiguous rows of these sizes that are stored one after the other."""
     shapes, starts = tuple(map(tuple, sizes)), [0]
     for shape in shapes:
         starts.append(starts[-1] + math.prod(shape))
@@ -32,7 +32,7 @@ def packed_places(sizes: Any) -> Places:
 
 
 class IrregularSize(NoNumber):
-    """The size of a dimension in which rows differ: it equals another one of the same sizes."""
+    """The size of a dimension in which rows differ; it equals another one with the same sizes."""
 
     kind, layout = "strided_nested", strided
 
@@ -50,7 +50,7 @@ class IrregularSize(NoNumber):
 
 
 class StridedNestedTensor(HeldTensor):
-    """Rows of one dtype and number of dimensions but different sizes. `_value` is the buffer that holds them, `_places` says where."""
+    """Rows of one dtype and number of dimensions but different sizes. `_value` is the buffer that holds them, at `_places`."""
 
     __slots__ = ("_places",)
 
@@ -98,7 +98,7 @@ class StridedNestedTensor(HeldTensor):
 
 
 def new_strided_nested(value: Tensor, places: Places) -> StridedNestedTensor:
-    """A nested tensor of the rows at `places` in the buffer `value`: checks nothing."""
+    """Return a nested tensor of the rows at `places` in the buffer `value`, without checks."""
     t = _new_object(StridedNestedTensor)
     t._autograd = t._base = None
     t._places = places

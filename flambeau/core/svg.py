@@ -26,24 +26,24 @@ class Drawing(str):
 
 
 def _value(value: Any) -> str:
-    """An attribute's value; numbers have two decimals at most."""
+    """Return an attribute's value as text; numbers have two decimals at most."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else escape(str(value))
 
 
 def element(name: str, content: str = "", **attributes: Any) -> str:
-    """An element around content that is SVG already. `font_size` is written `font-size`; attributes that are None are left out."""
+    """Return an element around content that is SVG already. `font_size` is written `font-size`; attributes that are None are omitted."""
     given = "".join(f' {n.replace("_", "-")}="{_value(v)}"' for n, v in attributes.items() if v is not None)
     return f"<{name}{given}>{content}</{name}>" if content else f"<{name}{given}/>"
 
 
 def rect(x: float, y: float, width: float, height: float, title: str = "", **attributes: Any) -> str:
-    """A rectangle; `title` is shown where the pointer rests on it."""
+    """Return a rectangle; `title` is shown where the pointer rests on it."""
     told = element("title", escape(title)) if title else ""
     return element("rect", told, x=x, y=y, width=width, height=height, **attributes)
 
 
 def text(x: float, y: float, words: str, **attributes: Any) -> str:
-    """A line of text whose baseline begins at (x, y), or is centred there with `text_anchor="middle"`."""
+    """Return a line of text whose baseline begins at (x, y), or is centred there with `text_anchor="middle"`."""
     return element("text", escape(words), x=x, y=y, **attributes)
 
 

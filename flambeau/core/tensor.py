@@ -41,7 +41,7 @@ _STRIDES: dict[tuple[Any, ...], tuple[int, ...]] = {}
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides of `shape`, as PyTorch counts them (size 0 counts as 1)."""
+    """Return the row-major strides of `shape`, as PyTorch counts them (size 0 counts as 1)."""
     found = _STRIDES.get(shape)
     if found is None:
         strides, step = [], 1
@@ -115,13 +115,13 @@ class Tensor(TensorMethods):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        """Compute an operator on a subclass with its memory: the default, which a subclass may override."""
+        """Compute an operator on a subclass by its memory: the default, which a subclass may override."""
         with DisableTorchDispatch():
             return func(*args, **(kwargs or {}))
 
     @staticmethod
     def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
-        """A header of class `cls` over data's memory, a leaf of the graph."""
+        """Return a header of class `cls` over data's memory, a leaf of the graph."""
         if not isinstance(data, Tensor):
             raise TypeError(f"_make_subclass(): argument 'data' (position 2) must be Tensor, not {type(data).__name__}")
         register_instance(cls)
@@ -135,7 +135,7 @@ class Tensor(TensorMethods):
 
     @staticmethod
     def _make_wrapper_subclass(cls: type, size: Any, *args: Any, **kwargs: Any) -> Any:
-        """A tensor of class `cls` without memory, whose `__torch_dispatch__` answers operators (see core.wrapped)."""
+        """Return a tensor of class `cls` without memory, whose `__torch_dispatch__` answers operators (see core.wrapped)."""
         return naming.above("core.wrapped").make_wrapper(cls, size, *args, **kwargs)
 
     # -- memory -----------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Tensor(TensorMethods):
         return len(self.shape)
 
     def _array(self) -> np.ndarray[Any, Any]:
-        """A NumPy array over the same memory (bfloat16 as raw uint16 bits), for reading or writing at once."""
+        """Return a NumPy array over the same memory (bfloat16 as raw uint16 bits), for immediate reading or writing."""
         d = self.dtype
         storage = self._storage
         if storage.device is not cpu:
@@ -191,7 +191,7 @@ class Tensor(TensorMethods):
         )
 
     def _view(self, shape: Any, strides: tuple[int, ...], offset: int) -> Tensor:
-        """Make another header over the same storage, remembered as a view. No bounds check, no autograd."""
+        """Make another header over the same storage, marked as a view. No bounds check, no autograd."""
         t = _new_object(Tensor)
         t._storage = self._storage
         t.shape = shape if type(shape) is Size else make_size(shape)
@@ -220,7 +220,7 @@ class Tensor(TensorMethods):
         return t
 
     def _adopt(self, other: Tensor) -> None:
-        """Become a header over other's data (what `x.data = y` and set_ do)."""
+        """Refer to other's data from now on (as `x.data = y` and set_ do)."""
         self._storage = other._storage
         self.shape = other.shape
         self._strides = other._strides
@@ -354,7 +354,7 @@ class Tensor(TensorMethods):
         meta.output_nr = output_nr
 
     def _bump(self, op: str) -> None:
-        """Count an in-place change; if a graph has saved this memory, remember who changed it."""
+        """Count an in-place change; if a graph has saved this memory, note the operator that changed it."""
         storage = self._storage
         storage.version += 1
         if storage.watched and storage.version < INFERENCE:
@@ -369,7 +369,7 @@ _AS_THEY_ARE = (Tensor.__dict__["grad"].__get__, Tensor.__dict__["_base"].__get_
 
 
 def _as_class(value: Any, cls: type) -> Any:
-    """Tensors in a result, seen as instances of `cls`."""
+    """Return a result with its tensors converted to instances of `cls`."""
     if isinstance(value, Tensor):
         if isinstance(value, cls) or cls is Tensor:
             return value
@@ -384,7 +384,7 @@ def _as_class(value: Any, cls: type) -> Any:
 def new_tensor(
     storage: UntypedStorage, shape: Size, strides: tuple[int, ...], offset: int, d: dtype, where: device, contig: bool
 ) -> Tensor:
-    """The internal constructor: sets every slot, checks nothing."""
+    """Make a tensor by setting every slot, without checks: the internal constructor."""
     t = _new_object(Tensor)
     t._storage = storage
     t.shape = shape
@@ -399,7 +399,7 @@ def new_tensor(
 
 
 def empty(shape: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
-    """An uninitialised contiguous tensor."""
+    """Return an uninitialised contiguous tensor."""
     known = _CONTIGUOUS.get(shape)
     if known is None:
         known = _contiguous_layout(shape)
@@ -426,13 +426,13 @@ _CONTIGUOUS: dict[tuple[Any, ...], tuple[Size, tuple[int, ...], int]] = {}
 
 
 def _contiguous_layout(shape: Iterable[int]) -> tuple[Size, tuple[int, ...], int]:
-    """Size, strides and number of elements of a contiguous tensor."""
+    """Return size, strides and number of elements of a contiguous tensor."""
     shape = tuple([int(n) for n in shape])  # NumPy's integers and bool are equal to ints, but do not print like them
     return remember(_CONTIGUOUS, shape, (make_size(shape), contiguous_strides(shape), numel_of(shape)))
 
 
 def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
-    """Uninitialised, with the given strides; the storage is just large enough."""
+    """Return an uninitialised tensor with the given strides; the storage is just large enough."""
     known = _STRIDED.get((shape, tuple(strides)))
     if known is None:
         known = _strided_layout(shape, strides)
@@ -446,7 +446,7 @@ _STRIDED: dict[tuple[Any, ...], tuple[Size, tuple[int, ...], int, bool]] = {}
 
 
 def _strided_layout(shape: Iterable[int], strides: Iterable[int]) -> tuple[Size, tuple[int, ...], int, bool]:
-    """Size, strides, number of elements from the first to the last, and whether that is contiguous."""
+    """Return size, strides, number of elements from the first to the last, and whether that is contiguous."""
     size, strides = make_size(tuple([int(n) for n in shape])), tuple([int(n) for n in strides])
     extent = 1 + sum([(n - 1) * step for n, step in zip(size, strides)]) if numel_of(size) else 0
     return remember(_STRIDED, (size, strides), (size, strides, extent, is_contiguous_layout(size, strides)))
@@ -457,13 +457,13 @@ _first_byte: Any = ctypes.c_char.from_buffer
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
-    """The address of a contiguous array's first byte. array.ctypes.data alone would do, but takes four times as long, and data sets do
-    this for every sample."""
+    """Return the address of a contiguous array's first byte. `array.ctypes.data` is the same, but takes four times as long, and data sets
+    need this for every sample."""
     return _addressof(_first_byte(array)) if array.flags.writeable else array.ctypes.data
 
 
 def from_array(array: np.ndarray[Any, Any], d: dtype | None = None) -> Tensor:
-    """A tensor that shares memory with a NumPy array (`d` says what uint16 bits mean)."""
+    """Return a tensor that shares memory with a NumPy array (`d` is the dtype of uint16 bits)."""
     d = d or dt.FROM_NUMPY[array.dtype]
     size, flags = d.itemsize, array.flags
     strides = tuple([s // size for s in array.strides])
@@ -478,7 +478,7 @@ def from_array(array: np.ndarray[Any, Any], d: dtype | None = None) -> Tensor:
 
 
 def copy_of_array(array: np.ndarray[Any, Any], d: dtype) -> Tensor:
-    """A new tensor that owns a copy of the array, which must already hold d's representation."""
+    """Return a new tensor that owns a copy of the array, which must already hold d's representation."""
     t = empty(array.shape, d)
     if t._storage.size_bytes:
         array = np.ascontiguousarray(array, d.numpy)
@@ -489,7 +489,7 @@ def copy_of_array(array: np.ndarray[Any, Any], d: dtype) -> Tensor:
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
-    """All tensors in nested lists, tuples and dicts, in their order."""
+    """Return all tensors in nested lists, tuples and dicts, in their order."""
     if isinstance(tree, Tensor):
         return [tree]
     if isinstance(tree, dict):

@@ -1,4 +1,4 @@
-"""TypedStorage: a storage seen as a vector of one dtype, PyTorch's older view of the same bytes."""
+"""TypedStorage: a storage as a vector of one dtype, PyTorch's older view of the same bytes."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class TypedStorage:
         return self._untyped.is_shared()
 
     def pickle_storage_type(self) -> str:
-        """The class name that saved files know this storage by."""
+        """Return the class name of this storage in saved files."""
         if self.dtype.storage_name is None:
             raise KeyError(f"dtype {self.dtype} has no storage class")
         return self.dtype.storage_name
@@ -141,7 +141,7 @@ class TypedStorage:
         return f"torch.{self.pickle_storage_type()}"
 
     def to(self, d: dtype) -> TypedStorage:
-        """A copy with elements of another dtype; itself if they have it."""
+        """Return a copy with elements of another dtype; itself if they have it."""
         if d is self.dtype:
             return self
         fresh = TypedStorage(self.size(), d)
@@ -167,7 +167,7 @@ class TypedStorage:
 
     @property
     def filename(self) -> str | None:
-        """The file that changes go to, where one is shared."""
+        """Return the file that changes go to, or None if there is none."""
         return self._untyped.filename
 
     def __iter__(self) -> Any:

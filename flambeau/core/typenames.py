@@ -6,7 +6,7 @@ _IMMUTABLE_TYPE_FLAG = 1 << 8  # CPython's Py_TPFLAGS_IMMUTABLETYPE: not for cla
 
 
 def type_name(value: object) -> str:
-    """The type's name as C code prints it: `numpy.float64` for an extension type, `Thing` for a Python class."""
+    """Return the type's name as C code prints it: `numpy.float64` for an extension type, `Thing` for a Python class."""
     return class_name(type(value))
 
 

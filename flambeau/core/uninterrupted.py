@@ -1,9 +1,9 @@
 """Code that a Ctrl-C cannot divide: finalizers, and the ends of `with` blocks.
 
-Python delivers signals between two instructions of the main thread: at the start of a function, after a call, and when a loop goes
-round. In a finalizer, a KeyboardInterrupt raised there is printed and lost; at the start of an `__exit__` it leaves the context's
-state as it was inside. So such functions are marked `@uninterrupted`, which takes the first of these places away, and have neither
-calls nor loops before they have done their work; where they need a function of C, they use `at_once`.
+Python delivers signals between two instructions of the main thread: at the start of a function, after a call, and when a loop goes round. In
+a finalizer, a KeyboardInterrupt raised there is printed and lost; at the start of an `__exit__` it leaves the context's state as it was
+inside. So such functions are marked `@uninterrupted`, which removes the first of these places, and have neither calls nor loops before they
+have done their work; to call a C function they use `at_once`.
 
 A context that changes more than one thing by calls is written as a generator with try and finally (`contextlib.contextmanager`)
 or restores all its state by assignments.
@@ -23,7 +23,7 @@ _AFTER_YIELD_FROM = 2  # the argument of a RESUME that does not look for signals
 
 
 def uninterrupted(function: F) -> F:
-    """The function, started without looking for signals. Its code should begin with `try:`."""
+    """Return the function, started without a check for signals. Its code should begin with `try:`."""
     assert isinstance(function, FunctionType)
     code = function.__code__
     instructions = bytearray(code.co_code)
@@ -36,8 +36,8 @@ def uninterrupted(function: F) -> F:
 
 
 def at_once(function: Callable[..., Any]) -> Any:
-    """An object for calling a function of C without looking for signals afterwards: `at_once(f)[x]` is f(x), and
-    `at_once(f)[x] = y` is f(x, y). The function must not be one that binds to instances, as Python's do.
+    """Return an object that calls a C function without a check for signals afterwards: `at_once(f)[x]` is f(x), and `at_once(f)[x] = y` is
+    f(x, y). The function must not be one that binds to instances, as Python's do.
 
     >>> seen = []
     >>> at_once(seen.append)[5]

@@ -1,4 +1,4 @@
-"""Frames of the program that uses the library, told from its own."""
+"""Frames of the program that uses the library, distinguished from its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _INSIDE = __name__.split(".")[0] + "."  # how names of modules of this package b
 
 
 def user_frame() -> str:
-    """file:line of the innermost caller outside this package: the line the user wrote."""
+    """Return file:line of the innermost caller outside this package: the line the user wrote."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_INSIDE):
         frame = frame.f_back
@@ -18,7 +18,7 @@ def user_frame() -> str:
 
 
 def is_own(frame: FrameType) -> bool:
-    """Return whether code of this package runs in the frame: a file of it, or text that it made."""
+    """Return whether a frame runs code of this package: a file of it, or text that it generated."""
     file = frame.f_code.co_filename
     made = file.startswith("<") and frame.f_globals.get("__name__", "").startswith(_INSIDE)
     return made or file.startswith(_FOLDER) or file == "<frozen runpy>"

@@ -1,7 +1,7 @@
 """Observers of memory events: recordings of whole steps and profilers.
 
-A watcher belongs to the thread that it was put on in, unless it asks for all threads. Code that allocates or reads memory tests
-`active`, which is empty while nobody watches anywhere, and calls a `tell` function only if it is not."""
+A watcher belongs to the thread in which it was registered, unless it asks for all threads. Code that allocates or reads memory tests
+`active`, which is empty while there are no watchers, and calls a `tell` function only if it is not."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Watcher:
         """Note that the host reads the values of a tensor."""
 
     def converted(self, address: int, nbytes: int) -> None:
-        """Python gets numbers from a tensor, which lie at this address of the host where it is given: whatever follows may depend on
-        them, sizes and branches included."""
+        """Note that Python gets numbers from a tensor, at this host address if given: whatever follows may depend on them, sizes and branches
+        included."""
 
     def sent(self, what: str) -> None:
         """Note that a message goes to other processes."""
@@ -42,7 +42,7 @@ class Watcher:
         """Note that new memory was filled with values from Python."""
 
     def constant(self, found: Any) -> None:
-        """A tensor that is kept for all calls was used."""
+        """Note that a tensor that is kept for all calls was used."""
 
 
 class _Own(threading.local):
@@ -55,13 +55,13 @@ _everywhere: list[Any] = []
 
 
 def told() -> list[Any]:
-    """The watchers that are told of what this thread does."""
+    """Return the watchers that are notified of this thread's events."""
     return [*_own.watchers, *_everywhere]
 
 
 @contextlib.contextmanager
 def watch(watcher: Any, everywhere: bool = False) -> Iterator[None]:
-    """Context manager: `watcher` is told what this thread, or every thread, does to memory."""
+    """Context manager: notify `watcher` of what this thread, or every thread, does to memory."""
     watchers = _everywhere if everywhere else _own.watchers  # remembered: another thread may end it
     watchers.append(watcher)
     active.append(None)
@@ -74,7 +74,7 @@ def watch(watcher: Any, everywhere: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without(watcher: Any) -> Iterator[None]:
-    """Context manager: this watcher is told nothing of what the thread does; others are."""
+    """Context manager: do not notify this watcher of what the thread does; notify others."""
     watchers, before = _own.watchers, list(_own.watchers)
     watchers[:] = [w for w in before if w is not watcher]
     try:
@@ -84,54 +84,54 @@ def without(watcher: Any) -> Iterator[None]:
 
 
 def tell_made(new: Any) -> None:
-    """Tell watchers that a storage was made."""
+    """Notify watchers that a storage was made."""
     for watcher in told():
         watcher.made(new)
 
 
 def tell_looked() -> None:
-    """Tell that the host computes with the bytes of a tensor."""
+    """Notify watchers that the host computes with the bytes of a tensor."""
     for watcher in told():
         watcher.looked()
 
 
 def tell_converted(address: int = 0, nbytes: int = 0) -> None:
-    """Tell that Python gets numbers from a tensor."""
+    """Notify watchers that Python gets numbers from a tensor."""
     for watcher in told():
         watcher.converted(address, nbytes)
 
 
 def tell_sent(what: str) -> None:
-    """Tell that a message goes to other processes."""
+    """Notify watchers that a message goes to other processes."""
     for watcher in told():
         watcher.sent(what)
 
 
 def tell_once(what: str) -> None:
-    """Tell that something is done that later calls of the same function do not do."""
+    """Notify watchers of an effect that later calls of the same function do not have."""
     for watcher in told():
         watcher.once(what)
 
 
 def tell_tested(address: int, nbytes: int, error: Exception | None) -> None:
-    """Tell that a number in which a kernel reports errors is tested."""
+    """Notify watchers that a number in which a kernel reports errors is tested."""
     for watcher in told():
         watcher.tested(address, nbytes, error)
 
 
 def tell_filled(address: int, value: int, nbytes: int) -> None:
-    """Tell that bytes are set to one value."""
+    """Notify watchers that bytes are set to one value."""
     for watcher in told():
         watcher.filled(address, value, nbytes)
 
 
 def tell_loaded(address: int, nbytes: int) -> None:
-    """Tell that new memory got values that Python had."""
+    """Notify watchers that new memory got values from Python."""
     for watcher in told():
         watcher.loaded(address, nbytes)
 
 
 def tell_constant(found: Any) -> None:
-    """Tell that a tensor that is kept for all calls is used."""
+    """Notify watchers that a tensor that is kept for all calls is used."""
     for watcher in told():
         watcher.constant(found)

@@ -1,8 +1,8 @@
 """Tensors made of other tensors: classes that answer PyTorch's operators themselves (`__torch_dispatch__`).
 
-Such a tensor has a shape, dtype and device, and no memory: what it holds are attributes. Code for strided memory that reads one meets
-`WrapperOperand` before it can touch anything; the operator's public face catches it, as it does for spread tensors, and hands the call
-to the class, as a call of one of PyTorch's operators."""
+Such a tensor has a shape, dtype and device, and no memory: it holds attributes. Code for strided memory that reads one raises
+`WrapperOperand` before it can touch anything; the operator's public face catches it, as for spread tensors, and passes the call to the class,
+as a call of one of PyTorch's operators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _new_object = object.__new__
 
 
 class WrapperOperand(ShardedOperand):
-    """Raised where code for memory meets a tensor that has none."""
+    """Raised when code for memory reads a tensor that has none."""
 
     def __init__(self, tensor: Any):
         kind = type(tensor).__name__
@@ -49,7 +49,7 @@ _SLOTS = {name: vars(Tensor)[name] for name in ("_strides", "_offset", "_contig"
 
 
 def declared(t: Any, name: str) -> Any:
-    """The strides, offset or order that a tensor was declared with; of one that has memory, its own."""
+    """Return the strides, offset or order that a tensor was declared with; its own if it has memory."""
     return _SLOTS[name].__get__(t, type(t))
 
 
@@ -97,7 +97,7 @@ _TRAP = _INSTEAD["_strides"]
 
 
 def is_wrapper(t: Any) -> bool:
-    """Return whether a tensor is one of those without memory."""
+    """Return whether a tensor is a wrapper without memory."""
     return getattr(type(t), "_strides", None) is _TRAP
 
 
@@ -114,7 +114,7 @@ def make_wrapper(
     requires_grad: bool = False,
     **ignored: Any,
 ) -> Any:
-    """A tensor of class `cls` without memory: its `__torch_dispatch__` says what operators do with it."""
+    """Return a tensor of class `cls` without memory, whose `__torch_dispatch__` implements operators on it."""
     if getattr(cls.__torch_dispatch__, "__func__", None) is vars(Tensor)["__torch_dispatch__"].__func__:  # type: ignore[attr-defined]
         raise RuntimeError(
             f"{cls.__name__} must define __torch_dispatch__: there is no memory that operators could read"
@@ -147,5 +147,5 @@ def _as_device(given: Any) -> device:
 
 @overridable
 def _has_compatible_shallow_copy_type(input: Any, other: Any) -> bool:
-    """Return whether a tensor's contents can become those of another without making a new one: if they are of one kind."""
+    """Return whether a tensor's contents can replace another's without making a new one: if they are of one kind."""
     return type(input)._strides is type(other)._strides

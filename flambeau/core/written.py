@@ -1,4 +1,4 @@
-"""Functions whose source is made of the parameters of an operator or kernel, compiled at the first call: most are never called."""
+"""Functions whose source is generated from the parameters of an operator or kernel, compiled at the first call: most are never called."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _until_then(*args: Any, **kwargs: Any) -> Any:
 
 
 def written(source: Callable[[], str | types.CodeType], space: dict[str, Any]) -> Any:
-    """The function `compute` that the text or code of `source()` defines, in the globals `space`."""
+    """Return the function `compute` that the text or code of `source()` defines, in the globals `space`."""
     function: Any = types.FunctionType(_until_then.__code__, space, "compute")
 
     def write() -> Any:
